@@ -1,0 +1,1 @@
+"""Edges: the only modules that start processes, touch the store or load IREE."""

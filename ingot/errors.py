@@ -1,0 +1,62 @@
+"""What went wrong, as data in fields and as text in `__str__`.
+
+Every error a user can cause is an IngotError; the front end prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a text file; line and column count from 1."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        """Return `path:line:column`."""
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+class IngotError(Exception):
+    """An error with a message for the user, and the way on in an indented line."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Keep the message and the hint apart, so that tests can compare them."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Return the message, and the hint indented below it."""
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class ManifestError(IngotError):
+    """A defect of a manifest, at a place in a file."""
+
+    def __init__(
+        self, position: Position, key: str, message: str, hint: str = ""
+    ) -> None:
+        """Keep the place, the key path (`blocks.layer.nodes[2].uses`) and the message."""
+        super().__init__(message, hint)
+        self.position = position
+        self.key = key
+
+    def __str__(self) -> str:
+        """Return `path:line:col: key.path: what is wrong`, and the hint below it."""
+        head = f"{self.position}: {self.key}: " if self.key else f"{self.position}: "
+        return head + super().__str__()
+
+
+def did_you_mean(word: str, known: list[str] | tuple[str, ...], noun: str) -> str:
+    """Return a hint: the nearest known word, or the known words."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"known {noun}: {', '.join(sorted(known)) or 'none'}"

@@ -1,0 +1,206 @@
+"""The resolved graph of one model: every name bound, every repeat unrolled, every shape known.
+
+Goes in: nothing, these are values. Comes out of `ingot.readers.manifest`; goes into the
+MLIR emitter, the oracle interpreter and the bake. Frozen, so that a plan can be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Dim = int | str
+"""A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor's shape and element type (`f32`, `i32`, ...)."""
+
+    shape: tuple[Dim, ...]
+    element: str
+
+    def __str__(self) -> str:
+        """Return the type as manifests write it: `f32[batch, seq, 384]`."""
+        return f"{self.element}[{', '.join(str(dim) for dim in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicDim:
+    """A dim that stays dynamic, with its inclusive range."""
+
+    name: str
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One tensor argument or result of a component instance, under its formal name."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A component bound to dims: what `specialize` makes one static module of.
+
+    `name` is unique for (component, dims) and is the stem of the module's file and its symbol:
+    `linear_bias__n_in_384__n_out_1536`.
+    """
+
+    name: str
+    component: str  # path under components/ without suffix: "linear/linear_bias"
+    oracle: tuple[str, str]  # (file, function): ("oracles/linear.py", "linear_bias")
+    dims: tuple[tuple[str, int | None], ...]  # formal dim -> size; None stays dynamic
+    indices: tuple[tuple[str, int], ...]  # `index` arguments, bound by specialize
+    scalars: tuple[tuple[str, str], ...]  # (formal name, MLIR type), passed at each call
+    arguments: tuple[Argument, ...]  # tensors, in the order of the signature
+    results: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an instance inside a block."""
+
+    name: str  # node name in the manifest: "attn_q"
+    instance: str  # Instance.name
+    operands: tuple[str, ...]  # per tensor argument: "hidden", or "param:blk.0.attn_q.weight"
+    scalars: tuple[float | int, ...]  # per Instance.scalars
+    results: tuple[str, ...]  # value names, unique in the block
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One step of an entry point, expanded: a named, checkable piece of the model."""
+
+    name: str  # "layer.3": unique in the entry point
+    kind: str  # "layer": the block's name in the architecture
+    inputs: tuple[tuple[str, str], ...]  # (formal name, entry-point value)
+    calls: tuple[Call, ...]
+    outputs: tuple[tuple[str, str], ...]  # (entry-point value it defines, block value)
+    types: tuple[tuple[str, TensorType], ...]  # of every block value, inputs included
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of an entry point, in order."""
+
+    name: str
+    type: TensorType
+    role: str  # "tokens", "mask", "embedding", "logits", "cache", ...
+    value: str  # the entry-point value (for inputs: the name itself)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """An exported function of the model."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    blocks: tuple[Block, ...]
+    outputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A weight the model needs, under its GGUF name, and where it is in the source."""
+
+    name: str  # "blk.0.attn_q.weight"
+    type: TensorType  # as stored in the irpa, static
+    source_name: str  # "encoder.layer.0.attention.self.query.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model's graph, resolved."""
+
+    model: str
+    dynamic: tuple[DynamicDim, ...]
+    instances: tuple[Instance, ...]  # sorted by name
+    parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
+    entry_points: tuple[EntryPoint, ...]
+
+    def instance(self, name: str) -> Instance:
+        """Return the instance of that name."""
+        return next(item for item in self.instances if item.name == name)
+
+
+def from_json(value: Any) -> Graph:
+    """Return the graph that `json.loads(to_json(graph))` holds."""
+    return Graph(
+        model=value["model"],
+        dynamic=tuple(DynamicDim(**item) for item in value["dynamic"]),
+        instances=tuple(
+            Instance(
+                **{
+                    **item,
+                    "oracle": (item["oracle"][0], item["oracle"][1]),
+                    "dims": _pairs(item["dims"]),
+                    "indices": _pairs(item["indices"]),
+                    "scalars": _pairs(item["scalars"]),
+                    "arguments": tuple(
+                        Argument(i["name"], _type(i["type"])) for i in item["arguments"]
+                    ),
+                    "results": tuple(
+                        Argument(i["name"], _type(i["type"])) for i in item["results"]
+                    ),
+                }
+            )
+            for item in value["instances"]
+        ),
+        parameters=tuple(
+            Parameter(item["name"], _type(item["type"]), item["source_name"])
+            for item in value["parameters"]
+        ),
+        entry_points=tuple(
+            EntryPoint(
+                name=item["name"],
+                inputs=tuple(map(_port, item["inputs"])),
+                blocks=tuple(map(_block, item["blocks"])),
+                outputs=tuple(map(_port, item["outputs"])),
+            )
+            for item in value["entry_points"]
+        ),
+    )
+
+
+def to_json(graph: Graph) -> str:
+    """Return the graph as deterministic JSON text, one line."""
+    import json
+    from dataclasses import asdict
+
+    return json.dumps(asdict(graph), sort_keys=True, separators=(",", ":"))
+
+
+def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, item) for name, item in value)
+
+
+def _type(value: Any) -> TensorType:
+    return TensorType(tuple(value["shape"]), value["element"])
+
+
+def _port(value: Any) -> Port:
+    return Port(value["name"], _type(value["type"]), value["role"], value["value"])
+
+
+def _block(value: Any) -> Block:
+    return Block(
+        name=value["name"],
+        kind=value["kind"],
+        inputs=_pairs(value["inputs"]),
+        calls=tuple(
+            Call(
+                name=item["name"],
+                instance=item["instance"],
+                operands=tuple(item["operands"]),
+                scalars=tuple(item["scalars"]),
+                results=tuple(item["results"]),
+            )
+            for item in value["calls"]
+        ),
+        outputs=_pairs(value["outputs"]),
+        types=tuple((name, _type(item)) for name, item in value["types"]),
+    )

@@ -1,0 +1,1 @@
+"""Readers: text with positions in, frozen values out, every name resolved."""

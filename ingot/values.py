@@ -1,0 +1,82 @@
+"""Digest, Source, Action, ActionResult: what a build step is, as frozen values.
+
+An Action says everything that can change its outputs: the command line, the environment, the
+platform (tools with their identity) and the inputs. Its key is computed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Digest:
+    """A content's name: lower-case hex sha256 and its size."""
+
+    hash: str
+    # Part of the name so that a reader can allocate, and refuse, before it reads.
+    size_bytes: int
+
+    def __str__(self) -> str:
+        """Return the short form that people read."""
+        return self.hash[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """An input that exists before the build: a component, an oracle, a weight file."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An input whose content the plan makes: generated MLIR, a JSON specification."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An input that another action makes."""
+
+    task: str  # "link:all-minilm-l6-v2"
+    path: str  # one of that action's outputs
+
+
+Source = SourceFile | Text | Output
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One step of the build, to be run in a private directory that holds just its inputs.
+
+    Paths in `argv`, `inputs` and `outputs` are relative to that directory. `argv[0]` is a tool's
+    name; the executor knows where it is, and `tools` says what it must be.
+    """
+
+    task: str = field(compare=False)  # "compile:all-minilm-l6-v2@aarch64"
+    argv: tuple[str, ...]
+    inputs: tuple[tuple[str, Source], ...]  # (path in the directory, what is there)
+    outputs: tuple[str, ...]
+    # Tools whose identity is in the key: "iree-base-compiler", "qemu-aarch64", "mesa-llvmpipe".
+    tools: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    # Other facts that change the result: ("cpu", "<model name>") for a benchmark.
+    platform: tuple[tuple[str, str], ...] = ()
+    # Where outputs are shown to people, per output, relative to the checkout.
+    shown: tuple[str, ...] = field(default=(), compare=False)
+    # Alone on the machine while it runs: a benchmark.
+    exclusive: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What an action made."""
+
+    outputs: tuple[tuple[str, Digest], ...]
+    exit_code: int = 0
+    # What the tool printed (both streams), kept so that a hit can show it too.
+    log: Digest | None = None
+    wall_ms: float = field(default=0.0, compare=False)
