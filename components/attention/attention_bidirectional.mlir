@@ -1,0 +1,175 @@
+// attention_bidirectional: every position attends to every real position of its sequence.
+//
+//   score[b, h, s, t] = sum_d(q[b, s, h, d] * k[b, t, h, d]) / sqrt(head_dim)
+//   score[b, h, s, t] = -1e30 where mask[b, t] = 0
+//   y[b, s, h, d]     = sum_t(softmax_t(score)[b, h, s, t] * v[b, t, h, d])
+//
+// where head_dim = n_embd / n_head, and head h is columns h*head_dim to (h+1)*head_dim - 1.
+// The masked score is finite, so that a sequence without any real position gives the
+// plain mean of v and not NaN.
+//
+// Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.2;
+//          mask: Devlin et al. 2018, arXiv:1810.04805.
+// Exports: @attention_bidirectional.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_embd, n_head (fixed by specialize)
+// Types:   f32 in, i32 mask, f32 out, f32 accumulation
+// Oracle:  oracles/attention.py attention_bidirectional
+// Try:     iree-opt components/attention/attention_bidirectional.mlir
+module @attention_bidirectional {
+  util.func public @forward(
+      %q: tensor<?x?x?xf32>,   // [batch, seq, n_embd] queries
+      %k: tensor<?x?x?xf32>,   // [batch, seq, n_embd] keys
+      %v: tensor<?x?x?xf32>,   // [batch, seq, n_embd] values
+      %mask: tensor<?x?xi32>,  // [batch, seq] 1 = real position, 0 = padding
+      %n_head: index           // n_head
+  ) -> tensor<?x?x?xf32> {     // [batch, seq, n_embd]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1.0 : f32
+    %masked_score = arith.constant -1.0e30 : f32
+    %lowest = arith.constant 0xFF800000 : f32
+    %zero_i32 = arith.constant 0 : i32
+    %batch = tensor.dim %q, %c0 : tensor<?x?x?xf32>
+    %seq = tensor.dim %q, %c1 : tensor<?x?x?xf32>
+    %n_embd = tensor.dim %q, %c2 : tensor<?x?x?xf32>
+    %head_dim = arith.divui %n_embd, %n_head : index
+    %head_dim_i32 = arith.index_cast %head_dim : index to i32
+    %head_dim_f32 = arith.uitofp %head_dim_i32 : i32 to f32
+    %head_dim_sqrt = math.sqrt %head_dim_f32 : f32
+    %scale = arith.divf %one, %head_dim_sqrt : f32
+
+    // Step 1: split the columns into heads, [batch, seq, n_head, head_dim].
+    %q_heads = tensor.expand_shape %q [[0], [1], [2, 3]]
+        output_shape [%batch, %seq, %n_head, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+    %k_heads = tensor.expand_shape %k [[0], [1], [2, 3]]
+        output_shape [%batch, %seq, %n_head, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+    %v_heads = tensor.expand_shape %v [[0], [1], [2, 3]]
+        output_shape [%batch, %seq, %n_head, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+
+    // Step 2: products of queries and keys, [batch, n_head, seq, seq].
+    %score_init = tensor.empty(%batch, %n_head, %seq, %seq) : tensor<?x?x?x?xf32>
+    %product_zero = linalg.fill ins(%zero : f32) outs(%score_init : tensor<?x?x?x?xf32>)
+        -> tensor<?x?x?x?xf32>
+    %product = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, t, d) -> (b, s, h, d)>,
+        affine_map<(b, h, s, t, d) -> (b, t, h, d)>,
+        affine_map<(b, h, s, t, d) -> (b, h, s, t)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%q_heads, %k_heads : tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%product_zero : tensor<?x?x?x?xf32>) {
+    ^bb0(%query: f32, %key: f32, %partial: f32):
+      %term = arith.mulf %query, %key : f32
+      %next = arith.addf %partial, %term : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 3: scaled scores, padding masked, [batch, n_head, seq, seq].
+    %score = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, t) -> (b, h, s, t)>,
+        affine_map<(b, h, s, t) -> (b, t)>,
+        affine_map<(b, h, s, t) -> (b, h, s, t)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%product, %mask : tensor<?x?x?x?xf32>, tensor<?x?xi32>)
+      outs(%score_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%value: f32, %real: i32, %unused: f32):
+      %scaled = arith.mulf %value, %scale : f32
+      %is_padding = arith.cmpi eq, %real, %zero_i32 : i32
+      %masked = arith.select %is_padding, %masked_score, %scaled : f32
+      linalg.yield %masked : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 4: largest score of each query, [batch, n_head, seq].
+    %per_query = tensor.empty(%batch, %n_head, %seq) : tensor<?x?x?xf32>
+    %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?xf32>)
+        -> tensor<?x?x?xf32>
+    %peak = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, t) -> (b, h, s, t)>,
+        affine_map<(b, h, s, t) -> (b, h, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+    } ins(%score : tensor<?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?xf32>) {
+    ^bb0(%value: f32, %partial: f32):
+      %next = arith.maximumf %partial, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?xf32>
+
+    // Step 5: unnormalised weights, [batch, n_head, seq, seq].
+    %weight = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, t) -> (b, h, s, t)>,
+        affine_map<(b, h, s, t) -> (b, h, s)>,
+        affine_map<(b, h, s, t) -> (b, h, s, t)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%score, %peak : tensor<?x?x?x?xf32>, tensor<?x?x?xf32>)
+      outs(%score_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%value: f32, %highest: f32, %unused: f32):
+      %distance = arith.subf %value, %highest : f32
+      %exponential = math.exp %distance : f32
+      linalg.yield %exponential : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 6: sum of the weights of each query, [batch, n_head, seq].
+    %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?xf32>)
+        -> tensor<?x?x?xf32>
+    %total = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, t) -> (b, h, s, t)>,
+        affine_map<(b, h, s, t) -> (b, h, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+    } ins(%weight : tensor<?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?xf32>) {
+    ^bb0(%value: f32, %partial: f32):
+      %next = arith.addf %partial, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?xf32>
+
+    // Step 7: weighted sum of the values, [batch, seq, n_head, head_dim].
+    %mix_init = tensor.empty(%batch, %seq, %n_head, %head_dim) : tensor<?x?x?x?xf32>
+    %mix_zero = linalg.fill ins(%zero : f32) outs(%mix_init : tensor<?x?x?x?xf32>)
+        -> tensor<?x?x?x?xf32>
+    %mix = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, s, d, t) -> (b, h, s, t)>,
+        affine_map<(b, h, s, d, t) -> (b, t, h, d)>,
+        affine_map<(b, h, s, d, t) -> (b, s, h, d)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%weight, %v_heads : tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%mix_zero : tensor<?x?x?x?xf32>) {
+    ^bb0(%share: f32, %value: f32, %partial: f32):
+      %term = arith.mulf %share, %value : f32
+      %next = arith.addf %partial, %term : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 8: divide by the sum of the weights, join the heads, [batch, seq, n_embd].
+    %mean = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, h, d) -> (b, s, h, d)>,
+        affine_map<(b, s, h, d) -> (b, h, s)>,
+        affine_map<(b, s, h, d) -> (b, s, h, d)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%mix, %total : tensor<?x?x?x?xf32>, tensor<?x?x?xf32>)
+      outs(%mix_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%value: f32, %sum: f32, %unused: f32):
+      %quotient = arith.divf %value, %sum : f32
+      linalg.yield %quotient : f32
+    } -> tensor<?x?x?x?xf32>
+    %y = tensor.collapse_shape %mean [[0], [1], [2, 3]]
+        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+    util.return %y : tensor<?x?x?xf32>
+  }
+}

@@ -1,0 +1,80 @@
+// mean_pool: the mean of the real positions of each sequence.
+//
+//   y[b, j] = sum_s(x[b, s, j] * mask[b, s]) / max(sum_s(mask[b, s]), 1e-9)
+//
+// A sequence without any real position gives zeros.
+//
+// Source:  Reimers & Gurevych 2019, arXiv:1908.10084, section 3 (MEAN strategy).
+// Exports: @mean_pool.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
+// Types:   f32 in, i32 mask, f32 out, f32 accumulation
+// Oracle:  oracles/pooling.py mean_pool
+// Try:     iree-opt components/pooling/mean_pool.mlir
+module @mean_pool {
+  util.func public @forward(
+      %x: tensor<?x?x?xf32>,   // [batch, seq, n_embd]
+      %mask: tensor<?x?xi32>   // [batch, seq] 1 = real position, 0 = padding
+  ) -> tensor<?x?xf32> {       // [batch, n_embd]
+    %c0 = arith.constant 0 : index
+    %c2 = arith.constant 2 : index
+    %zero = arith.constant 0.0 : f32
+    %least_count = arith.constant 1.0e-9 : f32
+    %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
+    %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>
+
+    // Step 1: number of real positions, [batch].
+    %count_init = tensor.empty(%batch) : tensor<?xf32>
+    %count_zero = linalg.fill ins(%zero : f32) outs(%count_init : tensor<?xf32>)
+        -> tensor<?xf32>
+    %count = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s) -> (b, s)>,
+        affine_map<(b, s) -> (b)>
+      ],
+      iterator_types = ["parallel", "reduction"]
+    } ins(%mask : tensor<?x?xi32>) outs(%count_zero : tensor<?xf32>) {
+    ^bb0(%real: i32, %partial: f32):
+      %weight = arith.sitofp %real : i32 to f32
+      %next = arith.addf %partial, %weight : f32
+      linalg.yield %next : f32
+    } -> tensor<?xf32>
+
+    // Step 2: sum over the real positions, [batch, n_embd].
+    %sum_init = tensor.empty(%batch, %n_embd) : tensor<?x?xf32>
+    %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x?xf32>)
+        -> tensor<?x?xf32>
+    %sum = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, j, s) -> (b, s, j)>,
+        affine_map<(b, j, s) -> (b, s)>,
+        affine_map<(b, j, s) -> (b, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "reduction"]
+    } ins(%x, %mask : tensor<?x?x?xf32>, tensor<?x?xi32>)
+      outs(%sum_zero : tensor<?x?xf32>) {
+    ^bb0(%value: f32, %real: i32, %partial: f32):
+      %weight = arith.sitofp %real : i32 to f32
+      %weighted = arith.mulf %value, %weight : f32
+      %next = arith.addf %partial, %weighted : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?xf32>
+
+    // Step 3: the mean, [batch, n_embd].
+    %mean = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, j) -> (b, j)>,
+        affine_map<(b, j) -> (b)>,
+        affine_map<(b, j) -> (b, j)>
+      ],
+      iterator_types = ["parallel", "parallel"]
+    } ins(%sum, %count : tensor<?x?xf32>, tensor<?xf32>)
+      outs(%sum_init : tensor<?x?xf32>) {
+    ^bb0(%total: f32, %real_count: f32, %unused: f32):
+      %divisor = arith.maximumf %real_count, %least_count : f32
+      %quotient = arith.divf %total, %divisor : f32
+      linalg.yield %quotient : f32
+    } -> tensor<?x?xf32>
+    util.return %mean : tensor<?x?xf32>
+  }
+}

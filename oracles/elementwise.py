@@ -1,0 +1,20 @@
+"""Elementwise maps: the truth for components/elementwise; float32 in, float64 out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32] | NDArray[np.float64]
+
+
+def add(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the sum of two tensors of one shape.
+
+    Shapes: a, b [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError if the shapes differ: the component does not broadcast.
+    Source: He et al. 2015, arXiv:1512.03385, eq. 1.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"shapes differ; expected {a.shape}, found {b.shape}")
+    return a.astype(np.float64) + b.astype(np.float64)

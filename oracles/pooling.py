@@ -1,0 +1,22 @@
+"""Pooling over positions: the truth for components/pooling; float32 in, float64 out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32] | NDArray[np.float64]
+Mask = NDArray[np.int32]
+
+
+def mean_pool(x: Floats, mask: Mask) -> NDArray[np.float64]:
+    """Return the mean of the real positions of each sequence; zeros where none is real.
+
+    Shapes: x [batch, seq, n_embd], mask [batch, seq] (1 real, 0 padding)
+        -> [batch, n_embd].
+    Source: Reimers & Gurevych 2019, arXiv:1908.10084, section 3 (MEAN strategy).
+    """
+    weight = mask.astype(np.float64)[:, :, None]
+    total = np.sum(x.astype(np.float64) * weight, axis=1)
+    # Sentence Transformers' own guard; a sum of whole numbers is 0 or at least 1.
+    return np.divide(total, np.maximum(np.sum(weight, axis=1), 1e-9))
