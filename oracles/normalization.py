@@ -21,7 +21,7 @@ def layer_norm(
     centred = exact - exact.mean(axis=-1, keepdims=True)
     # The paper's variance: divided by n_embd, not by n_embd - 1.
     variance = np.square(centred).mean(axis=-1, keepdims=True)
-    normal = np.divide(centred, np.sqrt(variance + eps))
+    normal: NDArray[np.float64] = centred / np.sqrt(variance + eps)
     return normal * weight + bias
 
 
@@ -35,4 +35,5 @@ def l2_normalize(x: Floats, eps: float) -> NDArray[np.float64]:
     """
     exact = x.astype(np.float64)
     length = np.sqrt(np.square(exact).sum(axis=-1, keepdims=True))
-    return np.divide(exact, np.maximum(length, eps))
+    unit: NDArray[np.float64] = exact / np.maximum(length, eps)
+    return unit

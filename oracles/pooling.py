@@ -19,4 +19,5 @@ def mean_pool(x: Floats, mask: Mask) -> NDArray[np.float64]:
     weight = mask.astype(np.float64)[:, :, None]
     total = np.sum(x.astype(np.float64) * weight, axis=1)
     # Sentence Transformers' own guard; a sum of whole numbers is 0 or at least 1.
-    return np.divide(total, np.maximum(np.sum(weight, axis=1), 1e-9))
+    mean: NDArray[np.float64] = total / np.maximum(np.sum(weight, axis=1), 1e-9)
+    return mean

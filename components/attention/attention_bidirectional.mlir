@@ -1,12 +1,12 @@
-// attention_bidirectional: every position attends to every real position of its sequence.
+// attention_bidirectional: every position attends to all real positions.
 //
 //   score[b, h, s, t] = sum_d(q[b, s, h, d] * k[b, t, h, d]) / sqrt(head_dim)
 //   score[b, h, s, t] = -1e30 where mask[b, t] = 0
 //   y[b, s, h, d]     = sum_t(softmax_t(score)[b, h, s, t] * v[b, t, h, d])
 //
-// where head_dim = n_embd / n_head, and head h is columns h*head_dim to (h+1)*head_dim - 1.
-// The masked score is finite, so that a sequence without any real position gives the
-// plain mean of v and not NaN.
+// where head_dim = n_embd / n_head, and head h is columns h*head_dim up to
+// (h+1)*head_dim. The masked score is finite, so that a sequence without any real
+// position gives the plain mean of v and not NaN.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.2;
 //          mask: Devlin et al. 2018, arXiv:1810.04805.
