@@ -5,7 +5,7 @@
 //   y[b, s, j]     = (x[b, s, j] - mean[b, s]) / sqrt(variance[b, s] + eps) * weight[j]
 //                    + bias[j]
 //
-// The variance takes its own pass: E[x^2] - E[x]^2 loses digits where the mean is large.
+// The variance has its own pass: E[x^2] - E[x]^2 loses digits when the mean is large.
 //
 // Source:  Ba et al. 2016, arXiv:1607.06450, eq. 3 and 4 (eps: the usual guard).
 // Exports: @layer_norm.forward
