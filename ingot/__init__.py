@@ -1,1 +1,2 @@
-"""A build graph of model artifacts: manifest in, checked and reproducible bundles out."""
+"""A build graph of model artifacts: manifest in, checked and reproducible bundles
+out."""

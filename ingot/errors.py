@@ -1,6 +1,7 @@
 """What went wrong, as data in fields and as text in `__str__`.
 
-Every error a user can cause is an IngotError; the front end prints it without a traceback.
+Every error a user can cause is an IngotError; the front end prints it without a
+traceback.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class ManifestError(IngotError):
     def __init__(
         self, position: Position, key: str, message: str, hint: str = ""
     ) -> None:
-        """Keep the place, the key path (`blocks.layer.nodes[2].uses`) and the message."""
+        """Keep the place, the key path (`blocks.layer.nodes[2].uses`) and the
+        message."""
         super().__init__(message, hint)
         self.position = position
         self.key = key

@@ -1,7 +1,9 @@
 """Digest, Source, Action, ActionResult: what a build step is, as frozen values.
 
-An Action says everything that can change its outputs: the command line, the environment, the
-platform (tools with their identity) and the inputs. Its key is computed here and nowhere else.
+An Action says everything that can change its outputs: the command line, the
+environment, the platform (tools with their identity) and the inputs. Once the inputs'
+digests are known it is a BoundAction, whose key is computed in `ingot.keys` and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -50,17 +52,19 @@ Source = SourceFile | Text | Output
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of the build, to be run in a private directory that holds just its inputs.
+    """One step of the build, to be run in a private directory that holds just its
+    inputs.
 
-    Paths in `argv`, `inputs` and `outputs` are relative to that directory. `argv[0]` is a tool's
-    name; the executor knows where it is, and `tools` says what it must be.
+    Paths in `argv`, `inputs` and `outputs` are relative to that directory. `argv[0]` is
+    a tool's name; the executor knows where it is, and `tools` says what it must be.
     """
 
     task: str = field(compare=False)  # "compile:all-minilm-l6-v2@aarch64"
     argv: tuple[str, ...]
     inputs: tuple[tuple[str, Source], ...]  # (path in the directory, what is there)
     outputs: tuple[str, ...]
-    # Tools whose identity is in the key: "iree-base-compiler", "qemu-aarch64", "mesa-llvmpipe".
+    # Tools whose identity is in the key: "iree-base-compiler", "qemu-aarch64", "mesa-
+    # llvmpipe".
     tools: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     # Other facts that change the result: ("cpu", "<model name>") for a benchmark.
@@ -72,6 +76,36 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundAction:
+    """An action whose inputs have content: equal values, equal outputs.
+
+    This is what the build records, what it compares to know whether to run, and what
+    `doit why` shows the difference of. All tuples are sorted by their first item.
+    """
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    inputs: tuple[tuple[str, Digest], ...]
+    outputs: tuple[str, ...]
+    platform: tuple[tuple[str, str], ...]  # tools' identities among them: "tool:python"
+
+
+def bind(
+    action: Action,
+    digests: tuple[tuple[str, Digest], ...],
+    platform: tuple[tuple[str, str], ...],
+) -> BoundAction:
+    """Return the action with its inputs' digests and its platform's facts."""
+    return BoundAction(
+        argv=action.argv,
+        env=tuple(sorted(action.env)),
+        inputs=tuple(sorted(digests)),
+        outputs=tuple(sorted(action.outputs)),
+        platform=tuple(sorted((*action.platform, *platform))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ActionResult:
     """What an action made."""
 
@@ -79,4 +113,3 @@ class ActionResult:
     exit_code: int = 0
     # What the tool printed (both streams), kept so that a hit can show it too.
     log: Digest | None = None
-    wall_ms: float = field(default=0.0, compare=False)

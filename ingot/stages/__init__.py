@@ -1,1 +1,2 @@
-"""Stages: `plan` makes an Action of values; `main` is what an in-process action runs."""
+"""Stages: `plan` makes an Action of values; `main` is what an in-process action
+runs."""

@@ -1,0 +1,144 @@
+"""File paths in, digests out: each content is hashed once, however many actions name
+it.
+
+A digest is remembered under the file's identity (device, inode, size, mtime, ctime), in
+a database in the store, so that a second checkout that reads the same weights hashes
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ingot.values import Digest
+
+CHUNK_BYTES = 1 << 20
+
+# A file changed within one tick of the kernel's clock (at most 10 ms at HZ=100) after
+# it was hashed may keep its times; so nothing is remembered of a file younger than
+# this.
+SETTLED_NS = 20_000_000
+
+Identity = tuple[int, int, int, int, int]
+
+
+class Digests:
+    """Digests of files, and other facts of their content, remembered across
+    processes."""
+
+    def __init__(self, database: Path) -> None:
+        """Open the database; where it cannot be written, remember in memory only."""
+        self._lock = threading.Lock()
+        self._memory: dict[tuple[Identity, str], str] = {}
+        self._connection = _open(database)
+
+    def of_file(self, path: Path | str) -> Digest:
+        """Return the digest of the file's content.
+
+        Raises: OSError where it cannot be read.
+        """
+        return Digest(
+            self.fact(path, "sha256", lambda file: hash_file(file).hash),
+            os.stat(path).st_size,
+        )
+
+    def fact(
+        self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
+    ) -> str:
+        """Return what `compute(path)` says of the content; computed once per
+        content."""
+        identity = identify(os.stat(path))
+        known = self._recall(identity, purpose)
+        if known is None:
+            known = compute(path)
+            # Written to meanwhile: what was computed may be of neither version.
+            if identify(os.stat(path)) == identity:
+                self.remember(identity, known, purpose)
+        return known
+
+    def remember(self, identity: Identity, value: str, purpose: str = "sha256") -> None:
+        """Keep a fact of a file of this identity."""
+        if time.time_ns() - max(identity[3], identity[4]) < SETTLED_NS:
+            return
+        self._memory[identity, purpose] = value
+        # A memo that cannot be written costs time, never correctness.
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO fact VALUES (?, ?, ?)",
+                    (repr(identity), purpose, value),
+                )
+
+    def _recall(self, identity: Identity, purpose: str) -> str | None:
+        known = self._memory.get((identity, purpose))
+        if known is not None or self._connection is None:
+            return known
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            row = self._connection.execute(
+                "SELECT value FROM fact WHERE identity = ? AND purpose = ?",
+                (repr(identity), purpose),
+            ).fetchone()
+            if row is not None:
+                self._memory[identity, purpose] = row[0]
+                return str(row[0])
+        return None
+
+
+def identify(stat: os.stat_result) -> Identity:
+    """Return what tells one content of a file from another without reading it."""
+    return (
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ctime_ns,
+    )
+
+
+def hash_file(path: Path | str) -> Digest:
+    """Return the digest of the file's content, read in pieces."""
+    hasher = hashlib.sha256()
+    size = 0
+    for chunk in chunks(path):
+        hasher.update(chunk)
+        size += len(chunk)
+    return Digest(hasher.hexdigest(), size)
+
+
+def chunks(path: Path | str) -> Iterator[bytes]:
+    """Yield the file's content in pieces of at most CHUNK_BYTES."""
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _open(database: Path) -> sqlite3.Connection | None:
+    """Return the database, made anew where it is damaged; None where it cannot be
+    had."""
+    for _ in range(2):
+        try:
+            connection = sqlite3.connect(
+                database, timeout=30, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode=WAL")
+            # A crash may lose the last rows: they are only remembered, and found again.
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS fact"
+                " (identity TEXT, purpose TEXT, value TEXT,"
+                " PRIMARY KEY (identity, purpose)) WITHOUT ROWID"
+            )
+            return connection
+        except sqlite3.OperationalError:
+            return None
+        except sqlite3.DatabaseError:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{database}{suffix}").unlink(missing_ok=True)
+    return None

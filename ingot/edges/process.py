@@ -1,0 +1,130 @@
+"""The only module that starts processes: a command in a folder, its output captured
+whole.
+
+Where bubblewrap works, a command sees the machine read-only, its own folder as
+`/tmp/ingot`, a private /tmp and no network; where it does not, it runs as it is and the
+action's platform says so. Either way it dies with this process, however this process
+dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+# One fixed folder for every action, so that no output can tell where it was made.
+WORKDIR = "/tmp/ingot"
+
+_running: set[subprocess.Popen[bytes]] = set()
+_lock = threading.Lock()
+_stopped = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended; `output` is both streams in the order they were written."""
+
+    exit_code: int
+    output: bytes
+
+
+@cache
+def sandbox() -> str:
+    """Return how commands are confined here: "bubblewrap", or "none"."""
+    if shutil.which("bwrap") is None:
+        return "none"
+    probe = subprocess.run(
+        [*_bubblewrap(Path("/tmp"), {}, {}), "true"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return "bubblewrap" if probe.returncode == 0 else "none"
+
+
+def run(
+    argv: tuple[str, ...],
+    folder: Path,
+    env: dict[str, str],
+    mounts: dict[str, Path],
+    confined: bool,
+) -> Completed:
+    """Return how `argv` ended, run in `folder` with just this environment.
+
+    `mounts` are files that appear in the folder, under these names, without a copy.
+
+    Raises: KeyboardInterrupt when the build is being stopped.
+    """
+    if confined:
+        command = [*_bubblewrap(folder, env, mounts), *argv]
+        cwd, variables = None, None
+    else:
+        for name, path in mounts.items():
+            (folder / name).symlink_to(path)
+        # setpriv: the command gets SIGKILL when the thread that started it is gone.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+        cwd, variables = folder, env
+    with _lock:
+        if _stopped:
+            raise KeyboardInterrupt
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        _running.add(process)
+    try:
+        output, _ = process.communicate()
+    finally:
+        with _lock:
+            _running.discard(process)
+    if _stopped:
+        raise KeyboardInterrupt
+    return Completed(process.returncode, output)
+
+
+def stop_all() -> None:
+    """Kill every command that runs, with its children, and start no more."""
+    global _stopped
+    with _lock:
+        _stopped = True
+        for process in _running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _bubblewrap(
+    folder: Path, env: dict[str, str], mounts: dict[str, Path]
+) -> list[str]:
+    command = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        *("--ro-bind", "/", "/"),
+        *("--dev", "/dev"),
+        *("--proc", "/proc"),
+        *("--tmpfs", "/tmp"),
+        *("--bind", str(folder), WORKDIR),
+        *("--chdir", WORKDIR),
+    ]
+    if Path("/dev/dri").exists():
+        command += ["--dev-bind", "/dev/dri", "/dev/dri"]
+    for name, path in mounts.items():
+        command += ["--ro-bind", str(path), f"{WORKDIR}/{name}"]
+    for name, value in env.items():
+        command += ["--setenv", name, value]
+    return [*command, "--"]

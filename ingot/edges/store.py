@@ -1,0 +1,263 @@
+"""The content-addressed store: action results by key, blobs by digest, nothing else
+writes it.
+
+Laid out as Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that Bazel can
+share the folder. Everything is written under `tmp/`, synced, and renamed: a killed
+build leaves nothing that a later one trusts. A blob is verified when it is read; a
+damaged one is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ingot.edges.digests import Digests, hash_file
+from ingot.errors import IngotError
+from ingot.values import ActionResult, Digest
+
+# Locks are shared out over this many files, so that the folder stays small.
+N_LOCKS = 4096
+
+
+class Store:
+    """A folder of blobs and action results; safe for several processes at once."""
+
+    def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
+        """Open the store, making its folders; `warn` is told of damage that was mended.
+
+        Raises: IngotError where the folder cannot be made or written.
+        """
+        self.root = root
+        self._warn = warn
+        try:
+            for name in ("ac", "cas", "tmp", "lock"):
+                (root / name).mkdir(parents=True, exist_ok=True)
+            if not os.access(root / "tmp", os.W_OK):
+                raise PermissionError(13, "Permission denied", str(root / "tmp"))
+        except OSError as error:
+            raise _store_error(root, error) from error
+        self.digests = Digests(root / "digests.sqlite")
+
+    def action(self, key: Digest) -> ActionResult | None:
+        """Return the result kept under the key, if all of it is there and undamaged."""
+        from google.protobuf.message import DecodeError
+
+        from ingot import reapi_pb2 as reapi
+
+        path = self._path("ac", key.hash)
+        try:
+            message = reapi.ActionResult.FromString(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (DecodeError, OSError) as error:
+            self._warn(f"dropped a damaged action result, {path}: {error}")
+            path.unlink(missing_ok=True)
+            return None
+        outputs = tuple(
+            (file.path, Digest(file.digest.hash, file.digest.size_bytes))
+            for file in message.output_files
+        )
+        log = message.stdout_digest
+        result = ActionResult(
+            outputs=outputs,
+            exit_code=message.exit_code,
+            log=Digest(log.hash, log.size_bytes) if log.hash else None,
+        )
+        needed = [digest for _, digest in outputs] + (
+            [result.log] if result.log else []
+        )
+        if not outputs or not all(self.holds(digest) for digest in needed):
+            return None
+        return result
+
+    def put_action(self, key: Digest, result: ActionResult) -> None:
+        """Keep the result under the key; its blobs must be in the store already."""
+        from ingot import reapi_pb2 as reapi
+
+        message = reapi.ActionResult(
+            output_files=[
+                reapi.OutputFile(
+                    path=path,
+                    digest=reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes),
+                )
+                for path, digest in result.outputs
+            ],
+            exit_code=result.exit_code,
+        )
+        if result.log is not None:
+            message.stdout_digest.hash = result.log.hash
+            message.stdout_digest.size_bytes = result.log.size_bytes
+        content = message.SerializeToString(deterministic=True)
+        with self._writing() as temporary:
+            temporary.write_bytes(content)
+            self._publish(temporary, self._path("ac", key.hash))
+
+    def holds(self, digest: Digest) -> bool:
+        """Return whether the blob is there and undamaged; drop it where it is
+        damaged."""
+        path = self._path("cas", digest.hash)
+        try:
+            found = self.digests.of_file(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._warn(f"cannot read {path}: {error}")
+            return False
+        if found == digest:
+            return True
+        self._warn(f"dropped a damaged blob, {path}: its content is {found}")
+        path.unlink(missing_ok=True)
+        return False
+
+    def blob(self, digest: Digest) -> Path:
+        """Return where the blob is; whoever reads it must not write it."""
+        return self._path("cas", digest.hash)
+
+    def put_bytes(self, content: bytes) -> Digest:
+        """Keep the content as a blob."""
+        digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
+        if not self.holds(digest):
+            with self._writing() as temporary:
+                temporary.write_bytes(content)
+                self._publish(temporary, self._path("cas", digest.hash))
+        return digest
+
+    def take_file(self, path: Path) -> Digest:
+        """Move a file that nobody else holds into the store as a blob."""
+        digest = hash_file(path)
+        if not self.holds(digest):
+            self._publish(path, self._path("cas", digest.hash))
+        return digest
+
+    def copy_to(self, digest: Digest, path: Path) -> None:
+        """Make `path` a copy of the blob, atomically; a copy, so that edits stay
+        outside.
+
+        Raises: IngotError where the disk is full; FileNotFoundError where the blob is gone.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(path)}")
+        try:
+            with _disk_errors(path.parent):
+                _copy(self.blob(digest), temporary)
+                os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self, key: Digest) -> Iterator[None]:
+        """Hold the key's lock: two builds that want one action run it once."""
+        index = int(key.hash[:8], 16) % N_LOCKS
+        with open(self.root / "lock" / f"{index:03x}", "w") as file:
+            # The kernel lets go of it when the process dies, however it dies.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextlib.contextmanager
+    def machine(self, alone: bool) -> Iterator[None]:
+        """Share the machine with other actions, of other builds too; or have it
+        alone."""
+        with open(self.root / "lock" / "machine", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield an empty private folder, on the store's own disk, removed at the
+        end."""
+        with _disk_errors(self.root):
+            path = Path(
+                tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.root / "tmp")
+            )
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what killed builds left under `tmp/`."""
+        for path in (self.root / "tmp").iterdir():
+            owner = path.name.partition("-")[0]
+            if not os.path.exists(f"/proc/{owner}"):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def _path(self, kind: str, name: str) -> Path:
+        return self.root / kind / name[:2] / name
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Path]:
+        with _disk_errors(self.root):
+            handle, name = tempfile.mkstemp(
+                prefix=f"{os.getpid()}-", dir=self.root / "tmp"
+            )
+            os.close(handle)
+            path = Path(name)
+            try:
+                yield path
+            finally:
+                path.unlink(missing_ok=True)
+
+    def _publish(self, temporary: Path, path: Path) -> None:
+        """Give a finished file its name: sync, forbid writing, rename."""
+        with _disk_errors(self.root):
+            path.parent.mkdir(exist_ok=True)
+            handle = os.open(temporary, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+                os.fchmod(handle, 0o444)
+            finally:
+                os.close(handle)
+            os.replace(temporary, path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy content, sharing blocks where the file system can."""
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        remaining = os.fstat(reader.fileno()).st_size
+        try:
+            while remaining:
+                done = os.copy_file_range(reader.fileno(), writer.fileno(), remaining)
+                if done == 0:
+                    break
+                remaining -= done
+        except OSError as error:
+            if error.errno not in _CANNOT_COPY_RANGE:
+                raise
+            reader.seek(0)
+            writer.seek(0)
+            shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+# EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: this pair of files cannot be copied inside the
+# kernel.
+_CANNOT_COPY_RANGE = (18, 22, 38, 95)
+
+
+@contextlib.contextmanager
+def _disk_errors(place: Path) -> Iterator[None]:
+    """Turn a full or read-only disk into an error that says what to do."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _store_error(place, error) from error
+
+
+def _store_error(place: Path, error: OSError) -> IngotError:
+    reason = error.strerror or str(error)
+    return IngotError(
+        f"store {place}: cannot write: {reason}",
+        "make room or permission there, or set INGOT_CACHE to another folder;"
+        " finished actions are kept",
+    )

@@ -1,0 +1,207 @@
+"""doit's commands as ingot has them: run, list, why, doctor, verify.
+
+Exit codes: 0 done; 1 an action failed, or a check found something; 2 a defect of ingot or
+doit itself; 3 the command line, a manifest or the store is wrong, nothing was run;
+130 stopped by Ctrl-C; 143 stopped by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from doit import doit_cmd
+from doit.cmd_base import Command
+from doit.cmd_run import Run as DoitRun
+from doit.exceptions import InvalidCommand
+
+from ingot.errors import IngotError, did_you_mean
+from ingot.workspace import VARIABLES, load, refuse_unknown, select
+
+OPT_QUIET = {
+    "name": "quiet",
+    "short": "q",
+    "long": "quiet",
+    "type": bool,
+    "default": False,
+    "help": "print failures only",
+}
+
+
+class Run(DoitRun):  # type: ignore[misc]
+    """doit's own `run`, with ingot's reporter, `--quiet`, and signals that end it well."""
+
+    name = "run"
+    cmd_options = (*DoitRun.cmd_options, OPT_QUIET)
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Run tasks; or, with input=..., the built bundle."""
+        if "input" in variables():
+            return guarded(run_bundle)
+        from ingot.edges import process
+        from ingot.front.tasks import stop_on_signals
+
+        stop_on_signals()
+        try:
+            return int(super().execute(params, args))
+        except KeyboardInterrupt:
+            process.stop_all()
+            print("\nstopped; finished actions are kept", file=sys.stderr)
+            return 130
+        except SystemExit as stop:
+            process.stop_all()
+            print("stopped; finished actions are kept", file=sys.stderr)
+            return int(stop.code or 0)
+
+    def _execute(self, outfile: Any, quiet: bool = False, **options: Any) -> int:
+        from ingot.front.reporter import Reporter
+        from ingot.front.tasks import Front
+
+        if options.get("reporter", "console") == "console":
+            stream = sys.stdout if not isinstance(outfile, str) else open(outfile, "w")
+            reporter = Reporter(stream, quiet)
+            Front.reporter = reporter
+            options["reporter"] = reporter
+        return int(super()._execute(outfile, **options))
+
+
+class ListCommand(Command):  # type: ignore[misc]
+    """Models, targets and stages."""
+
+    name = "list"
+    doc_purpose = "show models, targets and stages"
+    doc_usage = ""
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print the three tables."""
+        return guarded(print_catalogue)
+
+
+class Why(Command):  # type: ignore[misc]
+    """What changed, for each action that would run."""
+
+    name = "why"
+    doc_purpose = "say for each stale action which input, flag or tool changed"
+    doc_usage = "[TASK ...]"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print the reasons; run nothing."""
+
+        def explain() -> int:
+            from ingot.front.why import explain_all
+
+            return explain_all(Path.cwd(), variables(), args)
+
+        return guarded(explain)
+
+
+class Doctor(Command):  # type: ignore[misc]
+    """What this machine lacks."""
+
+    name = "doctor"
+    doc_purpose = "test tools, emulators, drivers, store and disk"
+    doc_usage = ""
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print the findings; exit with 1 where one is an error."""
+
+        def examine() -> int:
+            from ingot.doctor import examine
+
+            return examine(Path.cwd())
+
+        return guarded(examine)
+
+
+class Verify(Command):  # type: ignore[misc]
+    """Whether a bundle is whole and right here."""
+
+    name = "verify"
+    doc_purpose = "re-hash a bundle, load it and re-run its golden input"
+    doc_usage = "bundle=PATH"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print what was verified; exit with 1 where the bundle is refused."""
+
+        def check() -> int:
+            from ingot.verify import verify
+
+            path = variables().get("bundle")
+            if path is None:
+                raise InvalidCommand("verify needs bundle=PATH, a folder or a tar")
+            try:
+                print(verify(Path(path)))
+            except IngotError as error:
+                print(f"refused: {error}", file=sys.stderr)
+                return 1
+            return 0
+
+        return guarded(check)
+
+
+def variables() -> dict[str, str]:
+    """Return the `name=value` words of the command line."""
+    return dict(doit_cmd._CMDLINE_VARS or {})
+
+
+def guarded(body: Any) -> int:
+    """Return the body's exit code; show the user's errors without a traceback."""
+    try:
+        refuse_unknown(variables())
+        return int(body())
+    except ExceptionGroup as group:
+        from ingot.readers.yaml import format_errors
+
+        raise InvalidCommand(format_errors(group)) from None
+    except IngotError as error:
+        raise InvalidCommand(str(error)) from None
+
+
+def print_catalogue() -> int:
+    """Print models, targets, stages and variables."""
+    from ingot.plan import STAGES
+
+    workspace = load(Path.cwd())
+    print("models")
+    for name, manifest in workspace.models.items():
+        mark = "*" if name == workspace.default_model else " "
+        entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
+        print(f"  {mark} {name:<24} {manifest.architecture:<12} {entries}")
+    for name in workspace.broken:
+        print(f"    {name:<24} cannot be read; `doit build model={name}` says why")
+    print("targets")
+    for name, target in workspace.targets.items():
+        mark = "*" if name == workspace.default_target else " "
+        reason = target.unrunnable_reason()
+        note = f"cannot run here: {reason}" if reason else target.summary
+        print(f"  {mark} {name:<24} {note}")
+    print("stages")
+    for name, text in STAGES.items():
+        print(f"    {name:<24} {text}")
+    print("variables")
+    for name, text in VARIABLES.items():
+        print(f"    {name:<24} {text}")
+    print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
+    return 0
+
+
+def run_bundle() -> int:
+    """Run the built bundles of the selected model on the input."""
+    from ingot.encode import run
+
+    workspace = load(Path.cwd())
+    selection = select(workspace, variables())
+    for model in selection.models:
+        for target in selection.targets:
+            run(workspace, model, target, variables()["input"])
+    return 0
+
+
+def unknown_task(name: str, known: list[str]) -> IngotError:
+    """Return the error for a task that does not exist."""
+    return IngotError(f"no task named '{name}'", did_you_mean(name, known, "tasks"))

@@ -1,0 +1,114 @@
+"""The plan's actions in, doit's task dictionaries out.
+
+Every action of the catalogue is a task, so that any of them can be named; the variables
+choose only what the group tasks (`build`, `check`, ...) stand for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from doit import doit_cmd
+from doit.exceptions import InvalidDodoFile, TaskFailed
+
+from ingot.edges import process
+from ingot.edges.store import Store
+from ingot.errors import IngotError
+from ingot.executor import Executor
+from ingot.front.reporter import Reporter
+from ingot.plan import STAGES, Plan, plan
+from ingot.readers.yaml import format_errors
+from ingot.values import Action, Output
+from ingot.workspace import Selection, Workspace, load, refuse_unknown, select
+
+# Stages whose output people read: it is shown when they end.
+SHOWN_LOGS = ("check", "bench", "bundle")
+
+
+class Front:
+    """One command's view: the workspace, the plan and the executor."""
+
+    # Set by the `run` command; other commands that load the tasks report nothing.
+    reporter: ClassVar[Reporter | None] = None
+
+    def __init__(self, root: Path) -> None:
+        """Load, select and plan; every error of the user's is doit's kind of error."""
+        try:
+            variables = dict(doit_cmd._CMDLINE_VARS or {})
+            refuse_unknown(variables)
+            self.workspace: Workspace = load(root)
+            self.selection: Selection = select(self.workspace, variables)
+            self.plan: Plan = plan(self.workspace)
+            self.executor = Executor(root, store(), self._ended)
+        except ExceptionGroup as group:
+            raise InvalidDodoFile(format_errors(group)) from None
+        except IngotError as error:
+            raise InvalidDodoFile(str(error)) from None
+
+    def tasks(self, stage: str) -> Iterator[dict[str, Any]]:
+        """Yield the stage's tasks, and the group of those that are selected."""
+        for action in self.plan.actions:
+            if action.task.partition(":")[0] == stage:
+                yield self._task(action)
+        chosen = self.plan.selected(stage, self.selection)
+        yield {
+            "basename": stage,
+            "actions": None,
+            "task_dep": list(chosen),
+            "doc": STAGES[stage],
+        }
+
+    def build(self) -> dict[str, Any]:
+        """Return the task that stands for everything up to the bundle."""
+        return {
+            "actions": None,
+            "task_dep": list(self.plan.selected("bundle", self.selection)),
+        }
+
+    def _task(self, action: Action) -> dict[str, Any]:
+        needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
+        return {
+            "basename": action.task,
+            "actions": [(self._perform, [action])],
+            "uptodate": [(self.executor.is_current, [action])],
+            "task_dep": sorted(needed),
+        }
+
+    def _perform(self, action: Action) -> TaskFailed | None:
+        try:
+            self.executor.perform(action)
+        except IngotError as error:
+            return TaskFailed(str(error))
+        return None
+
+    def _ended(self, task: str, source: str, wall_ms: float) -> None:
+        if self.reporter is None:
+            return
+        shown = task.partition(":")[0] in SHOWN_LOGS
+        log = self.executor.log(task) if shown else ""
+        self.reporter.ended(task, source, wall_ms, log)
+
+
+def store() -> Store:
+    """Return the store that INGOT_CACHE names, or the user's own."""
+    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
+    return Store(Path(name).expanduser().absolute(), warn=_warn)
+
+
+def stop_on_signals() -> None:
+    """Make SIGTERM end the build as Ctrl-C does: children die, finished work is kept."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: object) -> None:
+    process.stop_all()
+    raise SystemExit(128 + number)
+
+
+def _warn(message: str) -> None:
+    print(f"store: {message}", file=sys.stderr)

@@ -1,0 +1,240 @@
+"""The executor and the store: what runs, what is restored, what is refused."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot.edges.store import Store
+from ingot.errors import IngotError
+from ingot.executor import ActionFailed, Executor
+from ingot.values import Action, Output, SourceFile, Text
+
+
+class Checkout:
+    """A folder with a build, and the list of what its actions did."""
+
+    def __init__(self, root: Path, cache: Path) -> None:
+        self.root = root
+        self.warnings: list[str] = []
+        self.events: list[tuple[str, str]] = []
+        root.mkdir(exist_ok=True)
+        self.store = Store(cache, self.warnings.append)
+        self.executor = Executor(
+            root, self.store, lambda task, source, _: self.events.append((task, source))
+        )
+
+    def build(self, *actions: Action) -> list[tuple[str, str]]:
+        """Run the actions that are not current, in order; return what was done."""
+        self.events.clear()
+        for action in actions:
+            if not self.executor.is_current(action):
+                self.executor.perform(action)
+        return list(self.events)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "a", tmp_path / "cache")
+
+
+def upper(root: Path) -> Action:
+    return Action(
+        task="upper:x",
+        argv=("sh", "-c", "tr a-z A-Z < in.txt > out.txt"),
+        inputs=(("in.txt", SourceFile(root / "in.txt")),),
+        outputs=("out.txt",),
+        shown=("build/out.txt",),
+    )
+
+
+COUNT = Action(
+    task="count:x",
+    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
+    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
+    outputs=("count.txt",),
+    shown=("build/count.txt",),
+)
+
+
+def test_a_second_build_runs_nothing(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    actions = upper(checkout.root), COUNT
+    assert checkout.build(*actions) == [("upper:x", "ran"), ("count:x", "ran")]
+    assert (checkout.root / "build/out.txt").read_text() == "ABC"
+    assert checkout.build(*actions) == []
+
+
+def test_an_equal_output_stops_the_rebuild(checkout: Checkout) -> None:
+    source = checkout.root / "in.txt"
+    source.write_text("abc")
+    checkout.build(upper(checkout.root), COUNT)
+    source.write_text("ABC")
+    assert checkout.build(upper(checkout.root), COUNT) == [("upper:x", "ran")]
+
+
+def test_a_changed_command_runs_again_and_the_old_one_is_restored(
+    checkout: Checkout,
+) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    changed = replace(action, argv=("sh", "-c", "cat in.txt > out.txt"))
+    checkout.build(action)
+    assert checkout.build(changed) == [("upper:x", "ran")]
+    assert (checkout.root / "build/out.txt").read_text() == "abc"
+    assert checkout.build(action) == [("upper:x", "restored")]
+    assert (checkout.root / "build/out.txt").read_text() == "ABC"
+
+
+@pytest.mark.parametrize("damage", ["delete", "overwrite", "append"])
+def test_a_damaged_output_is_restored_from_the_store(
+    checkout: Checkout, damage: str
+) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    checkout.build(action)
+    shown = checkout.root / "build/out.txt"
+    if damage == "delete":
+        shown.unlink()
+    else:
+        shown.chmod(0o644)
+        with shown.open("w" if damage == "overwrite" else "a") as file:
+            file.write("xyz")
+    assert checkout.build(action) == [("upper:x", "restored")]
+    assert shown.read_text() == "ABC"
+    assert checkout.warnings == []
+
+
+def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    checkout.build(action)
+    record = checkout.executor.records.get("upper:x")
+    assert record is not None
+    blob = checkout.store.blob(dict(record.outputs)["out.txt"])
+    blob.chmod(0o644)
+    blob.write_text("evil")
+    assert checkout.build(action) == [("upper:x", "ran")]
+    assert any("damaged blob" in warning for warning in checkout.warnings)
+    assert blob.read_text() == "ABC"
+
+
+def test_a_damaged_action_result_is_dropped(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    checkout.build(action)
+    for path in (checkout.store.root / "ac").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(b"\xff\xff\xff")
+    checkout.executor.records.forget("upper:x")
+    assert checkout.build(action) == [("upper:x", "ran")]
+    assert any("damaged action result" in warning for warning in checkout.warnings)
+
+
+def test_a_second_checkout_with_the_same_store_runs_nothing(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    other = Checkout(tmp_path / "b", tmp_path / "cache")
+    for each in (checkout, other):
+        (each.root / "in.txt").write_text("abc")
+    checkout.build(upper(checkout.root), COUNT)
+    done = other.build(upper(other.root), COUNT)
+    assert done == [("upper:x", "restored"), ("count:x", "restored")]
+
+
+def test_a_failed_command_shows_its_output_and_how_to_run_it_again(
+    checkout: Checkout,
+) -> None:
+    action = Action(
+        task="fail:x",
+        argv=("sh", "-c", "echo the reason; exit 7"),
+        inputs=(("note.txt", Text("hello")),),
+        outputs=("out.txt",),
+    )
+    with pytest.raises(ActionFailed) as caught:
+        checkout.executor.perform(action)
+    text = str(caught.value)
+    assert "fail:x: sh failed with exit code 7\nthe reason\n" in text
+    command = text.rpartition("run again: ")[2]
+    assert os.waitstatus_to_exitcode(os.system(f"({command}) > /dev/null")) == 7
+
+
+def test_a_command_that_forgets_an_output_fails(checkout: Checkout) -> None:
+    action = Action(task="fail:x", argv=("true",), inputs=(), outputs=("out.txt",))
+    with pytest.raises(ActionFailed, match="did not write out.txt"):
+        checkout.executor.perform(action)
+    assert not checkout.executor.is_current(action)
+
+
+def test_a_missing_input_names_the_file(checkout: Checkout) -> None:
+    with pytest.raises(IngotError, match=r"upper:x: input .*in.txt: No such file"):
+        checkout.executor.perform(upper(checkout.root))
+
+
+def test_actions_see_no_user_path_or_network(checkout: Checkout) -> None:
+    action = Action(
+        task="env:x",
+        argv=("sh", "-c", "env | cut -d= -f1 | sort > out.txt; pwd >> out.txt"),
+        inputs=(),
+        outputs=("out.txt",),
+        shown=("build/out.txt",),
+    )
+    checkout.build(action)
+    seen = (checkout.root / "build/out.txt").read_text().split()
+    assert "USER" not in seen
+    assert str(checkout.root) not in seen
+
+
+def test_two_threads_that_want_one_action_run_it_once(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    action = Action(
+        task="slow:x",
+        argv=("sh", "-c", "sleep 0.5; date +%N > out.txt"),
+        inputs=(),
+        outputs=("out.txt",),
+    )
+    other = Checkout(tmp_path / "b", tmp_path / "cache")
+    threads = [
+        threading.Thread(target=each.build, args=(action,))
+        for each in (checkout, other)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done = sorted(checkout.events + other.events)
+    assert done == [("slow:x", "ran"), ("slow:x", "restored")]
+
+
+def test_a_changed_input_during_the_run_is_refused(checkout: Checkout) -> None:
+    source = checkout.root / "in.txt"
+    source.write_text("abc")
+    action = replace(
+        upper(checkout.root), argv=("sh", "-c", "sleep 1; cat in.txt > out.txt")
+    )
+    timer = threading.Timer(0.4, lambda: source.write_text("other"))
+    timer.start()
+    with pytest.raises(IngotError, match="changed while it was read"):
+        checkout.executor.perform(action)
+    timer.join()
+    assert checkout.build(action) == [("upper:x", "ran")]
+
+
+def test_a_store_that_cannot_be_made_says_where_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(IngotError, match="set INGOT_CACHE to another folder"):
+        Store(tmp_path / "file/cache", print)
+
+
+def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
+    left = checkout.store.root / "tmp/999999999-left"
+    left.mkdir()
+    (left / "half.vmfb").write_text("half")
+    checkout.store.sweep()
+    assert not left.exists()
