@@ -12,6 +12,7 @@ from ingot.front.tasks import Front
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],
+    "backend": "none",
     "num_process": os.cpu_count(),
     "par_type": "thread",
 }
