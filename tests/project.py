@@ -1,0 +1,106 @@
+"""A copy of the checkout to build in: what tests do to a project, as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("dodo.py", "pyproject.toml", "ingot", "models", "components", "oracles")
+LINE = re.compile(r"^\[\d+/\d+\] (\S+): (ran|restored|FAILED)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def done(self) -> dict[str, str]:
+        """Task: "ran", "restored" or "FAILED"; tasks that were up to date are not in it."""
+        return dict(LINE.findall(self.out))
+
+    @property
+    def stages(self) -> set[str]:
+        """The stages of which an action ran."""
+        return {
+            task.partition(":")[0] for task, how in self.done.items() if how == "ran"
+        }
+
+
+@dataclass(frozen=True)
+class Project:
+    """A checkout with a toy model, and the store that it uses."""
+
+    root: Path
+    cache: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, root: Path, cache: Path) -> Project:
+        """Copy the checkout's sources, with the toy model as the only one."""
+        root.mkdir(parents=True)
+        for part in (*PARTS, "targets"):
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(
+                    source, root / part, ignore=shutil.ignore_patterns("__pycache__")
+                )
+            else:
+                shutil.copy(source, root / part)
+        for model in (root / "models").glob("*.yaml"):
+            model.unlink()
+        shutil.copy(ROOT / "tests/data/toy.yaml", root / "models/toy.yaml")
+        edit(
+            root / "pyproject.toml",
+            'default-model = "all-minilm-l6-v2"',
+            'default-model = "toy"',
+        )
+        return cls(root, cache)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start `doit` with these words."""
+        env = {**os.environ, "INGOT_CACHE": str(self.cache), **self.env}
+        return subprocess.Popen(
+            [sys.executable, "-m", "doit", *words],
+            cwd=self.root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def doit(self, *words: str) -> Run:
+        """Run `doit` with these words to its end."""
+        process = self.start(*words)
+        out, err = process.communicate(timeout=900)
+        return Run(process.returncode, out, err)
+
+    def build(self, *words: str) -> Run:
+        """Run `doit build` and expect it to succeed."""
+        run = self.doit("build", *words)
+        assert run.code == 0, run.out + run.err
+        return run
+
+    def kill(self, process: subprocess.Popen[str]) -> None:
+        """Kill doit alone, as the kernel would; its children must follow by themselves."""
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a text that must be there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")

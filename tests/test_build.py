@@ -1,0 +1,207 @@
+"""Whole builds of a toy model: what runs, what is restored, what survives.
+
+Each test counts actions by what `doit` prints of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, edit
+
+TARGET = "target=x86_64"
+SHIPPED = (
+    "x86_64/model.vmfb",
+    "x86_64/toy-x86_64.tar",
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """One cold build of the toy model for x86_64, shared by the tests that copy it."""
+    base = tmp_path_factory.mktemp("built")
+    project = Project.create(base / "checkout", base / "cache")
+    run = project.build(TARGET)
+    assert set(run.done.values()) == {"ran"}
+    return project
+
+
+@pytest.fixture
+def project(built: Project, tmp_path: Path) -> Iterator[Project]:
+    """A built checkout of the test's own: it may be edited and damaged."""
+    shutil.copytree(built.root, tmp_path / "checkout", symlinks=True)
+    shutil.copytree(built.cache, tmp_path / "cache")
+    project = Project(tmp_path / "checkout", tmp_path / "cache")
+    # The copies are other files: this build looks at each again and runs nothing.
+    assert "ran" not in project.build(TARGET).done.values()
+    yield project
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def test_a_second_build_runs_nothing(project: Project) -> None:
+    assert project.build(TARGET).done == {}
+
+
+def test_a_comment_in_a_component_compiles_nothing(project: Project) -> None:
+    component = project.root / "components/normalization/layer_norm.mlir"
+    edit(component, "// layer_norm:", "// a comment\n// layer_norm:")
+    edit(component, "// a comment\n", "")
+    component.write_text(component.read_text() + "\n// a comment at the end\n")
+    run = project.build(TARGET)
+    assert run.stages == {"specialize"}
+    assert len(run.done) == 1
+
+
+def test_an_edited_component_reruns_what_depends_on_it(project: Project) -> None:
+    before = project.build(TARGET).done
+    assert before == {}
+    component = project.root / "components/activation/gelu_erf.mlir"
+    text = component.read_text()
+    # Another name for a value is no other program; another constant is.
+    assert "0.5" in text
+    component.write_text(text.replace("0.5", "0.50001"))
+    run = project.doit("build", TARGET)
+    ran = {task for task, how in run.done.items() if how == "ran"}
+    assert "specialize:gelu_erf__n_ff_64" in ran
+    assert not [t for t in ran if t.startswith("specialize:") and "gelu" not in t]
+    assert {"link:toy", "compile:toy@x86_64"} <= ran
+    assert not [task for task in ran if task.startswith("bake")]
+
+
+def test_a_changed_flag_touches_only_its_target(project: Project) -> None:
+    project.build("target=x86_64,vulkan-llvmpipe")
+    target = project.root / "targets/x86_64.yaml"
+    edit(target, "--iree-opt-level=O3", "--iree-opt-level=O2")
+    run = project.build("target=x86_64,vulkan-llvmpipe")
+    assert run.done
+    assert {task.partition("@")[2] for task in run.done} == {"x86_64"}
+    assert run.stages >= {"compile", "compile-probe"}
+
+
+def test_a_changed_weight_reruns_bake_check_bench_and_bundle(project: Project) -> None:
+    edit(project.root / "models/toy.yaml", "seed: 1", "seed: 2")
+    assert project.build(TARGET).stages == {"bake", "check", "bench", "bundle"}
+
+
+@pytest.mark.parametrize("shown", SHIPPED)
+@pytest.mark.parametrize("damage", ["deleted", "changed"])
+def test_an_output_is_restored_from_the_store(
+    project: Project, shown: str, damage: str
+) -> None:
+    path = project.root / "build/toy" / shown
+    digest = hash_of(path)
+    path.unlink()
+    if damage == "changed":
+        path.write_bytes(b"damaged")
+    run = project.build(TARGET)
+    assert set(run.done.values()) == {"restored"}
+    assert hash_of(path) == digest
+
+
+def test_a_second_checkout_with_the_same_store_runs_nothing(
+    project: Project, tmp_path: Path
+) -> None:
+    other = Project.create(tmp_path / "second", project.cache)
+    run = other.build(TARGET)
+    assert set(run.done.values()) == {"restored"}
+    assert shipped(other) == shipped(project)
+
+
+def test_two_folders_and_two_stores_give_the_same_bytes(
+    built: Project, tmp_path: Path
+) -> None:
+    other = Project.create(tmp_path / "elsewhere/deeper", tmp_path / "other-cache")
+    run = other.build(TARGET)
+    assert set(run.done.values()) == {"ran"}
+    assert shipped(other) == shipped(built)
+    assert hash_of(irpa(other)) == hash_of(irpa(built))
+
+
+def test_a_build_killed_at_any_moment_is_finished_by_the_next(
+    built: Project, tmp_path: Path
+) -> None:
+    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    moments = random.Random(1)
+    for _ in range(20):
+        process = project.start("build", TARGET)
+        time.sleep(moments.uniform(0.1, 4.0))
+        project.kill(process)
+    run = project.build(TARGET)
+    assert "FAILED" not in run.done.values()
+    assert shipped(project) == shipped(built)
+    assert not orphans(project)
+    assert not [p for p in (project.cache / "tmp").iterdir() if p.is_dir()]
+
+
+@pytest.mark.parametrize("checkouts", [1, 2])
+def test_two_builds_at_once_share_the_store(
+    built: Project, tmp_path: Path, checkouts: int
+) -> None:
+    first = Project.create(tmp_path / "first", tmp_path / "cache")
+    second = first
+    if checkouts == 2:
+        second = Project.create(tmp_path / "second", tmp_path / "cache")
+    processes = [each.start("build", TARGET) for each in (first, second)]
+    for process in processes:
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, out + err
+    assert shipped(first) == shipped(second) == shipped(built)
+    assert first.build(TARGET).done == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_a_stopped_build_leaves_no_process_and_keeps_what_is_done(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    process = project.start("build", TARGET)
+    assert process.stdout is not None
+    finished = process.stdout.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code, out + err
+    assert "finished actions are kept" in err
+    assert not orphans(project)
+    run = project.build(TARGET)
+    assert finished.split()[1].rstrip(":") not in run.done
+
+
+def shipped(project: Project) -> dict[str, str]:
+    """Return the digests of what the project ships."""
+    return {name: hash_of(project.root / "build/toy" / name) for name in SHIPPED}
+
+
+def irpa(project: Project) -> Path:
+    """Return the baked weights."""
+    return next((project.root / "build/toy").rglob("*.irpa"))
+
+
+def hash_of(path: Path) -> str:
+    """Return the sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def orphans(project: Project) -> list[str]:
+    """Return the command lines of processes that still work for the project."""
+    time.sleep(0.5)
+    left = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if str(project.cache) in words or str(project.root) in words:
+                left.append(words)
+    return left
