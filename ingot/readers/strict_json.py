@@ -1,0 +1,62 @@
+"""The bytes of a JSON object in, a dict out; lax JSON is an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ingot.errors import IngotError
+
+_HINT = "the file is damaged, or was not written by a JSON library"
+
+
+def parse_object(text: bytes, shown: str) -> dict[str, Any]:
+    """Return the JSON object; `shown` names the file in messages.
+
+    Raises: IngotError for text that is not UTF-8 or not JSON, a key written twice
+    (where others keep the last), NaN and Infinity, and anything but an object at the
+    top.
+    """
+
+    def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise IngotError(
+                    f"{shown}: key {short(key)} is written twice in one object", _HINT
+                )
+            result[key] = value
+        return result
+
+    def refuse_constant(word: str) -> Any:
+        raise ValueError(f"'{word}' is not a JSON number")
+
+    try:
+        value = json.loads(
+            text.decode("utf-8"),
+            object_pairs_hook=refuse_repeats,
+            parse_constant=refuse_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise IngotError(
+            f"{shown}: not UTF-8; found byte 0x{text[error.start]:02x} at"
+            f" {error.start} of the JSON text",
+            _HINT,
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise IngotError(f"{shown}: not JSON; {error}", _HINT) from error
+    if not isinstance(value, dict):
+        raise IngotError(
+            f"{shown}: expected a JSON object, found {short(value)}", _HINT
+        )
+    return value
+
+
+def short(value: Any) -> str:
+    """Return the value as messages quote it, at most 80 characters."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python refuses to write an integer of more than 4300 digits.
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
