@@ -42,8 +42,7 @@ class ManifestError(IngotError):
     def __init__(
         self, position: Position, key: str, message: str, hint: str = ""
     ) -> None:
-        """Keep the place, the key path (`blocks.layer.nodes[2].uses`) and the
-        message."""
+        """Keep the place, the key path (`blocks.layer.nodes[2].uses`), the message."""
         super().__init__(message, hint)
         self.position = position
         self.key = key

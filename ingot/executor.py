@@ -30,14 +30,12 @@ from ingot.values import (
     bind,
 )
 
-
 # An input file above this is shown to the command where it is, not copied.
 LARGE_BYTES = 4 << 20
 
 
 class ActionFailed(IngotError):
-    """A command failed; the message holds its whole output and the way to run it
-    again."""
+    """A command failed; its whole output, and the way to run it again."""
 
 
 class Executor:
@@ -46,8 +44,7 @@ class Executor:
     def __init__(
         self, root: Path, store: Store, report: Callable[[str, str, float], None]
     ) -> None:
-        """Keep the checkout and the store; `report(task, source, ms)` is told of each
-        end."""
+        """Keep checkout and store; `report(task, source, ms)` is told of each end."""
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
@@ -72,8 +69,7 @@ class Executor:
         return True
 
     def bound(self, action: Action) -> BoundAction:
-        """Return the action with the digests of its inputs; the actions above it have
-        ended.
+        """Return the action with its inputs' digests; those above it have ended.
 
         Raises: OSError where an input file cannot be read.
         """
@@ -88,10 +84,10 @@ class Executor:
         )
 
     def perform(self, action: Action) -> None:
-        """Get the action's outputs into the store and the shown files into the
-        checkout.
+        """Get the outputs into the store and the shown files into the checkout.
 
-        Raises: ActionFailed where its command fails; IngotError where an input is missing.
+        Raises: ActionFailed where its command fails; IngotError where an input is
+        missing.
         """
         start = time.monotonic()
         # Until the end nothing is known of it: a kill in between leaves no stale
@@ -251,8 +247,7 @@ class Executor:
         done: process.Completed,
         missing: list[str],
     ) -> ActionFailed:
-        """Return the error; the folder is kept, so that the command can be run
-        again."""
+        """Return the error; the folder is kept: the command can be run again."""
         kept = self.root / "build/.ingot/failed" / action.task.replace(":", "-")
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(
@@ -283,8 +278,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return what every command sees besides its own variables: nothing that tells a
-    user.
+    """Return what every command sees besides its own variables.
 
     The places of tools are not in the action's key: their identities are.
     """

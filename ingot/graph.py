@@ -1,7 +1,7 @@
-"""The resolved graph of one model: every name bound, every repeat unrolled, every shape known.
+"""The resolved graph of one model: names bound, repeats unrolled, shapes known.
 
-Goes in: nothing, these are values. Comes out of `ingot.readers.manifest`; goes into the
-MLIR emitter, the oracle interpreter and the bake. Frozen, so that a plan can be compared.
+Comes out of `ingot.readers.manifest`; goes into the MLIR emitter, the oracle
+interpreter and the bake. Frozen, so that a plan can be compared.
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ class Argument:
 class Instance:
     """A component bound to dims: what `specialize` makes one static module of.
 
-    `name` is unique for (component, dims) and is the stem of the module's file and its symbol:
-    `linear_bias__n_in_384__n_out_1536`.
+    `name` is unique for (component, dims) and is the stem of the module's file and its
+    symbol: `linear_bias__n_in_384__n_out_1536`.
     """
 
     name: str
     component: str  # path under components/ without suffix: "linear/linear_bias"
     oracle: tuple[str, str]  # (file, function): ("oracles/linear.py", "linear_bias")
-    dims: tuple[tuple[str, int | None], ...]  # formal dim -> size; None stays dynamic
+    dims: tuple[tuple[str, int | None], ...]  # None: it stays dynamic
     indices: tuple[tuple[str, int], ...]  # `index` arguments, bound by specialize
-    scalars: tuple[tuple[str, str], ...]  # (formal name, MLIR type), passed at each call
+    scalars: tuple[
+        tuple[str, str], ...
+    ]  # (formal name, MLIR type), passed at each call
     arguments: tuple[Argument, ...]  # tensors, in the order of the signature
     results: tuple[Argument, ...]
 
@@ -66,7 +68,7 @@ class Call:
 
     name: str  # node name in the manifest: "attn_q"
     instance: str  # Instance.name
-    operands: tuple[str, ...]  # per tensor argument: "hidden", or "param:blk.0.attn_q.weight"
+    operands: tuple[str, ...]  # per tensor: "hidden" or "param:blk.0.attn_q.weight"
     scalars: tuple[float | int, ...]  # per Instance.scalars
     results: tuple[str, ...]  # value names, unique in the block
 

@@ -1,7 +1,7 @@
-"""A bound action in, its key and the blobs that spell it out: Bazel's remote-execution
-messages.
+"""A bound action in; its key, and the messages that spell it out, out.
 
-The key is the sha256 of the `Action` message, so any cache or executor that speaks the
+The messages are those of Bazel's remote-execution API and the key is the sha256 of the
+`Action` message, so any cache or executor that speaks the
 API knows it. Protobuf is imported by nothing else than this module and
 `ingot.edges.store`: it costs 50 ms, and a build with nothing to do needs no key.
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An action as messages: its key, and every message by digest, the action's
-    included."""
+    """An action as messages: its key, and every message by digest."""
 
     key: Digest
     blobs: tuple[tuple[Digest, bytes], ...]

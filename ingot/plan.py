@@ -1,4 +1,4 @@
-"""Manifests and targets in, every action of the catalogue out, in the order of the stages.
+"""Manifests and targets in, every action of the catalogue out, stage by stage.
 
 The plan is a value: it starts nothing and reads nothing beyond what was read already.
 """
@@ -72,7 +72,7 @@ class Plan:
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task; what is made only to be checked counts with its kind."""
+    """Return the stage of a task; what is made to be checked counts with its kind."""
     return task.partition(":")[0].removesuffix("-probe")
 
 

@@ -52,8 +52,7 @@ Source = SourceFile | Text | Output
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of the build, to be run in a private directory that holds just its
-    inputs.
+    """One step of the build, run in a private directory that holds just its inputs.
 
     Paths in `argv`, `inputs` and `outputs` are relative to that directory. `argv[0]` is
     a tool's name; the executor knows where it is, and `tools` says what it must be.

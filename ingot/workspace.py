@@ -1,4 +1,4 @@
-"""A checkout's manifests and targets in, the models and targets that are asked for out."""
+"""A checkout's manifests and targets in, the models and targets asked for out."""
 
 from __future__ import annotations
 

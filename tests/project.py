@@ -26,7 +26,7 @@ class Run:
 
     @property
     def done(self) -> dict[str, str]:
-        """Task: "ran", "restored" or "FAILED"; tasks that were up to date are not in it."""
+        """Task: "ran", "restored" or "FAILED"; tasks up to date are not in it."""
         return dict(LINE.findall(self.out))
 
     @property
@@ -94,7 +94,7 @@ class Project:
         return run
 
     def kill(self, process: subprocess.Popen[str]) -> None:
-        """Kill doit alone, as the kernel would; its children must follow by themselves."""
+        """Kill doit alone, as the kernel would; its children must follow."""
         process.send_signal(signal.SIGKILL)
         process.communicate()
 

@@ -166,7 +166,7 @@ def test_a_failed_command_shows_its_output_and_how_to_run_it_again(
 
 def test_a_command_that_forgets_an_output_fails(checkout: Checkout) -> None:
     action = Action(task="fail:x", argv=("true",), inputs=(), outputs=("out.txt",))
-    with pytest.raises(ActionFailed, match="did not write out.txt"):
+    with pytest.raises(ActionFailed, match=r"did not write out\.txt"):
         checkout.executor.perform(action)
     assert not checkout.executor.is_current(action)
 

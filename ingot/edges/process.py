@@ -1,5 +1,4 @@
-"""The only module that starts processes: a command in a folder, its output captured
-whole.
+"""The only module that starts processes: a command in, its captured output out.
 
 Where bubblewrap works, a command sees the machine read-only, its own folder as
 `/tmp/ingot`, a private /tmp and no network; where it does not, it runs as it is and the

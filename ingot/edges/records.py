@@ -1,7 +1,7 @@
-"""What each task of this checkout last ran as and made: one row a task, committed as it
-ends.
+"""What each task of this checkout last ran as and made: one row a task.
 
-doit's own databases are written when it exits, and lose everything when it is killed.
+Committed as each task ends: doit's own databases are written when it exits, and lose
+everything when it is killed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A finished action: what it was, what it made, and the shown files as they were
-    left."""
+    """A finished action: what it was, what it made, how its shown files were left."""
 
     bound: BoundAction
     outputs: tuple[tuple[str, Digest], ...]
@@ -96,7 +95,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("DROP TABLE IF EXISTS record")
         connection.execute(f"PRAGMA user_version={SCHEMA}")
     connection.execute(
-        "CREATE TABLE IF NOT EXISTS record (task TEXT PRIMARY KEY, record TEXT, at REAL)"
+        "CREATE TABLE IF NOT EXISTS record"
+        " (task TEXT PRIMARY KEY, record TEXT, at REAL)"
     )
     return connection
 

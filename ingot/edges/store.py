@@ -1,5 +1,4 @@
-"""The content-addressed store: action results by key, blobs by digest, nothing else
-writes it.
+"""The content-addressed store: action results by key, blobs by digest.
 
 Laid out as Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that Bazel can
 share the folder. Everything is written under `tmp/`, synced, and renamed: a killed
@@ -100,8 +99,7 @@ class Store:
             self._publish(temporary, self._path("ac", key.hash))
 
     def holds(self, digest: Digest) -> bool:
-        """Return whether the blob is there and undamaged; drop it where it is
-        damaged."""
+        """Return whether the blob is there and whole; drop it where it is not."""
         path = self._path("cas", digest.hash)
         try:
             found = self.digests.of_file(path)
@@ -137,10 +135,10 @@ class Store:
         return digest
 
     def copy_to(self, digest: Digest, path: Path) -> None:
-        """Make `path` a copy of the blob, atomically; a copy, so that edits stay
-        outside.
+        """Make `path` a copy of the blob: a copy, so that edits stay outside.
 
-        Raises: IngotError where the disk is full; FileNotFoundError where the blob is gone.
+        Raises: IngotError where the disk is full; FileNotFoundError where the blob is
+        gone.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(path)}")
@@ -162,16 +160,14 @@ class Store:
 
     @contextlib.contextmanager
     def machine(self, alone: bool) -> Iterator[None]:
-        """Share the machine with other actions, of other builds too; or have it
-        alone."""
+        """Share the machine with all other actions; or have it alone."""
         with open(self.root / "lock" / "machine", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Yield an empty private folder, on the store's own disk, removed at the
-        end."""
+        """Yield an empty private folder on the store's disk; it is removed."""
         with _disk_errors(self.root):
             path = Path(
                 tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.root / "tmp")

@@ -1,12 +1,13 @@
 """doit's commands as ingot has them: run, list, why, doctor, verify.
 
-Exit codes: 0 done; 1 an action failed, or a check found something; 2 a defect of ingot or
-doit itself; 3 the command line, a manifest or the store is wrong, nothing was run;
+Exit codes: 0 done; 1 an action failed, or a check found something; 2 a defect of ingot
+or doit itself; 3 the command line, a manifest or the store is wrong, nothing was run;
 130 stopped by Ctrl-C; 143 stopped by SIGTERM.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ OPT_QUIET = {
 
 
 class Run(DoitRun):  # type: ignore[misc]
-    """doit's own `run`, with ingot's reporter, `--quiet`, and signals that end it well."""
+    """doit's own `run`, with ingot's reporter, `--quiet` and a clean end."""
 
     name = "run"
     cmd_options = (*DoitRun.cmd_options, OPT_QUIET)
@@ -59,10 +60,13 @@ class Run(DoitRun):  # type: ignore[misc]
         from ingot.front.tasks import Front
 
         if options.get("reporter", "console") == "console":
-            stream = sys.stdout if not isinstance(outfile, str) else open(outfile, "w")
-            reporter = Reporter(stream, quiet)
-            Front.reporter = reporter
-            options["reporter"] = reporter
+            with contextlib.ExitStack() as stack:
+                stream = sys.stdout
+                if isinstance(outfile, str):
+                    stream = stack.enter_context(open(outfile, "w", encoding="utf-8"))
+                Front.reporter = Reporter(stream, quiet)
+                options["reporter"] = Front.reporter
+                return int(super()._execute(stream, **options))
         return int(super()._execute(outfile, **options))
 
 

@@ -51,7 +51,8 @@ class Reporter:
         """Tell how an action got its outputs; `log` is what it printed, or empty."""
         self._counts[source] += 1
         seconds = wall_ms / 1e3
-        self._line(f"[{self._seen + 1}/{self._total}] {task}: {source}, {seconds:.1f} s")
+        place = f"[{self._seen + 1}/{self._total}]"
+        self._line(f"{place} {task}: {source}, {seconds:.1f} s")
         if log and not self.quiet:
             self._line(log.rstrip())
 

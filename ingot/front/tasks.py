@@ -101,7 +101,7 @@ def store() -> Store:
 
 
 def stop_on_signals() -> None:
-    """Make SIGTERM end the build as Ctrl-C does: children die, finished work is kept."""
+    """Make SIGTERM end the build as Ctrl-C does: children die, the rest is kept."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
