@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ingot import command
 from ingot.edges import process, toolchain
 from ingot.edges.digests import identify
 from ingot.edges.records import Record, Records
@@ -30,12 +30,8 @@ from ingot.values import (
     bind,
 )
 
-# An input file above this is shown to the command where it is, not copied.
-LARGE_BYTES = 4 << 20
-
-
-class ActionFailed(IngotError):
-    """A command failed; its whole output, and the way to run it again."""
+if TYPE_CHECKING:
+    from ingot.keys import Encoded
 
 
 class Executor:
@@ -89,37 +85,45 @@ class Executor:
         Raises: ActionFailed where its command fails; IngotError where an input is
         missing.
         """
+        from ingot.keys import encode
+
         start = time.monotonic()
         # Until the end nothing is known of it: a kill in between leaves no stale
         # record.
         self.records.forget(action.task)
         try:
             bound = self.bound(action)
+            encoded = encode(bound)
+            # Shown and recorded under the lock too: two builds in one checkout would
+            # otherwise record each other's files.
+            with self.store.locked(encoded.key):
+                result, source = self._obtain(action, bound, encoded)
+                shown = self._show(action, result)
+                wall_ms = (time.monotonic() - start) * 1e3
+                self.records.put(
+                    action.task,
+                    Record(bound, result.outputs, shown, result.log, source, wall_ms),
+                )
         except OSError as error:
             raise IngotError(
-                f"{action.task}: input {error.filename}: {error.strerror}"
+                f"{action.task}: {error.filename}: {error.strerror}"
             ) from error
-        from ingot.keys import encode
-
-        encoded = encode(bound)
-        source = "restored"
-        with self.store.locked(encoded.key):
-            result = self.store.action(encoded.key)
-            if result is None:
-                source = "ran"
-                for content_digest, content in encoded.blobs:
-                    if not self.store.holds(content_digest):
-                        self.store.put_bytes(content)
-                result = self._run(action, bound)
-                self.store.put_action(encoded.key, result)
-        shown = self._show(action, result)
-        wall_ms = (time.monotonic() - start) * 1e3
         self._made[action.task] = dict(result.outputs)
-        self.records.put(
-            action.task,
-            Record(bound, result.outputs, shown, result.log, source, wall_ms),
-        )
         self._report(action.task, source, wall_ms)
+
+    def _obtain(
+        self, action: Action, bound: BoundAction, encoded: Encoded
+    ) -> tuple[ActionResult, str]:
+        """Return the action's result, and whether it "ran" or was "restored"."""
+        result = self.store.action(encoded.key)
+        if result is not None:
+            return result, "restored"
+        for digest, content in encoded.blobs:
+            if not self.store.holds(digest):
+                self.store.put_bytes(content)
+        result = self._run(action, bound)
+        self.store.put_action(encoded.key, result)
+        return result, "ran"
 
     def log(self, task: str) -> str:
         """Return what the task's command printed when it ran, here or elsewhere."""
@@ -177,17 +181,18 @@ class Executor:
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
-            large = self._lay_out(action, bound, folder)
+            large = command.lay_out(action, bound, folder, self._blob)
             done = process.run(
                 (toolchain.executable(action.argv[0]), *action.argv[1:]),
                 folder,
-                {**environment(), **dict(action.env)},
+                {**command.environment(), **dict(action.env)},
                 mounts=large,
                 confined=process.sandbox() == "bubblewrap",
             )
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:
-                raise self._failure(action, folder, large, done, missing)
+                kept = command.keep(action, folder, large, self.root)
+                raise command.failure(action, done, missing, kept)
             self._refuse_changed_inputs(action, bound)
             return ActionResult(
                 outputs=tuple(
@@ -197,37 +202,15 @@ class Executor:
                 log=self.store.put_bytes(done.output),
             )
 
-    def _lay_out(
-        self, action: Action, bound: BoundAction, folder: Path
-    ) -> dict[str, Path]:
-        """Fill the folder with inputs; return the large ones, which are not copied."""
-        digests = dict(bound.inputs)
-        large = {}
-        for name, source in action.inputs:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(source, Text):
-                path.write_text(source.text, encoding="utf-8")
-            elif isinstance(source, Output):
-                self._link_output(action, name, source, digests[name], path)
-            elif digests[name].size_bytes > LARGE_BYTES:
-                large[name] = source.path.resolve()
-            else:
-                shutil.copyfile(source.path, path)
-        for name in action.outputs:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        return large
-
-    def _link_output(
-        self, action: Action, name: str, source: Output, digest: Digest, path: Path
-    ) -> None:
+    def _blob(self, action: Action, source: Output, digest: Digest) -> Path:
+        """Return where the output of an earlier action is."""
         if not self.store.holds(digest):
             self.records.forget(source.task)
             raise IngotError(
-                f"{action.task}: {name} of {source.task} is gone from the store",
+                f"{action.task}: {source.path} of {source.task} is gone from the store",
                 "run the same command again: it is then made anew",
             )
-        os.link(self.store.blob(digest), path)
+        return self.store.blob(digest)
 
     def _refuse_changed_inputs(self, action: Action, bound: BoundAction) -> None:
         """Keep no result of inputs that changed while the command read them."""
@@ -238,66 +221,3 @@ class Executor:
                     f"{action.task}: {source.path} changed while it was read",
                     "run the same command again",
                 )
-
-    def _failure(
-        self,
-        action: Action,
-        folder: Path,
-        large: dict[str, Path],
-        done: process.Completed,
-        missing: list[str],
-    ) -> ActionFailed:
-        """Return the error; the folder is kept: the command can be run again."""
-        kept = self.root / "build/.ingot/failed" / action.task.replace(":", "-")
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(
-            folder,
-            kept,
-            ignore=lambda *_: {Path(name).name for name in large},
-            copy_function=_link_or_copy,
-        )
-        for name, path in large.items():
-            (kept / name).symlink_to(path)
-        text = done.output.decode(errors="replace").rstrip()
-        what = f"failed with exit code {done.exit_code}"
-        if done.exit_code < 0:
-            what = f"was killed by signal {-done.exit_code}"
-        elif done.exit_code == 0:
-            what = f"did not write {', '.join(missing)}"
-        return ActionFailed(
-            f"{action.task}: {action.argv[0]} {what}\n{text}",
-            f"run again: {command_line(action, kept)}",
-        )
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy(source, target)
-
-
-def environment() -> dict[str, str]:
-    """Return what every command sees besides its own variables.
-
-    The places of tools are not in the action's key: their identities are.
-    """
-    site = toolchain.site_packages()
-    return {
-        "HOME": "/tmp",
-        "LANG": "C.UTF-8",
-        "INGOT_AARCH64_RUNTIME": str(toolchain.AARCH64_RUNTIME),
-        "PATH": f"{site}/iree/compiler/_mlir_libs:{site}/iree/_runtime_libs:"
-        f"{Path(toolchain.executable('python')).parent}:/usr/bin:/bin",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": ".",
-        "SOURCE_DATE_EPOCH": "0",
-    }
-
-
-def command_line(action: Action, folder: Path) -> str:
-    """Return the shell command that runs the action's command by hand."""
-    variables = {**environment(), **dict(action.env)}
-    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    argv = [toolchain.executable(action.argv[0]), *action.argv[1:]]
-    return f"cd {shlex.quote(str(folder))} && env {' '.join(words)} {shlex.join(argv)}"

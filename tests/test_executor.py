@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ingot.command import ActionFailed
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.executor import ActionFailed, Executor
+from ingot.executor import Executor
 from ingot.values import Action, Output, SourceFile, Text
 
 
@@ -172,7 +173,7 @@ def test_a_command_that_forgets_an_output_fails(checkout: Checkout) -> None:
 
 
 def test_a_missing_input_names_the_file(checkout: Checkout) -> None:
-    with pytest.raises(IngotError, match=r"upper:x: input .*in.txt: No such file"):
+    with pytest.raises(IngotError, match=r"upper:x: .*in\.txt: No such file"):
         checkout.executor.perform(upper(checkout.root))
 
 

@@ -1,0 +1,112 @@
+"""An action in; the folder that its command runs in, and what is said when it fails, out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ingot.edges import process, toolchain
+from ingot.errors import IngotError
+from ingot.values import Action, BoundAction, Digest, Output, Text
+
+# An input file above this is shown to the command where it is, not copied.
+LARGE_BYTES = 4 << 20
+
+
+class ActionFailed(IngotError):
+    """A command failed; its whole output, and the way to run it again."""
+
+
+def lay_out(
+    action: Action,
+    bound: BoundAction,
+    folder: Path,
+    blob: Callable[[Action, Output, Digest], Path],
+) -> dict[str, Path]:
+    """Fill the folder with inputs; return the large ones, which are not copied.
+
+    `blob` says where an earlier action's output is; it is linked to, and read only.
+    """
+    digests = dict(bound.inputs)
+    large = {}
+    for name, source in action.inputs:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(source, Text):
+            path.write_text(source.text, encoding="utf-8")
+        elif isinstance(source, Output):
+            os.link(blob(action, source, digests[name]), path)
+        elif digests[name].size_bytes > LARGE_BYTES:
+            large[name] = source.path.resolve()
+        else:
+            shutil.copyfile(source.path, path)
+    for name in action.outputs:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    return large
+
+
+def environment() -> dict[str, str]:
+    """Return what every command sees besides its own variables.
+
+    The places of tools are not in the action's key: their identities are.
+    """
+    site = toolchain.site_packages()
+    return {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "INGOT_AARCH64_RUNTIME": str(toolchain.AARCH64_RUNTIME),
+        "PATH": f"{site}/iree/compiler/_mlir_libs:{site}/iree/_runtime_libs:"
+        f"{Path(toolchain.executable('python')).parent}:/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": ".",
+        "SOURCE_DATE_EPOCH": "0",
+    }
+
+
+def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Path:
+    """Keep a failed command's folder; return the script in it that runs it again."""
+    kept = root / "build/.ingot/failed" / action.task.replace(":", "-")
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(
+        folder,
+        kept,
+        ignore=lambda *_: {Path(name).name for name in large},
+        copy_function=_link_or_copy,
+    )
+    for name, path in large.items():
+        (kept / name).symlink_to(path)
+    variables = {**environment(), **dict(action.env)}
+    lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
+    argv = [toolchain.executable(action.argv[0]), *action.argv[1:]]
+    script = kept / "run-again.sh"
+    script.write_text(
+        "\n".join(['cd -- "$(dirname -- "$0")"', *lines, shlex.join(argv)]) + "\n",
+        encoding="utf-8",
+    )
+    return script
+
+
+def failure(
+    action: Action, done: process.Completed, missing: list[str], script: Path
+) -> ActionFailed:
+    """Return the error: what failed, all that it printed, how to run it again."""
+    what = f"failed with exit code {done.exit_code}"
+    if done.exit_code < 0:
+        what = f"was killed by signal {-done.exit_code}"
+    elif done.exit_code == 0:
+        what = f"did not write {', '.join(missing)}"
+    text = done.output.decode(errors="replace").rstrip()
+    return ActionFailed(
+        f"{action.task}: {action.argv[0]} {what}\n{text}",
+        f"run again: sh {shlex.quote(str(script))}",
+    )
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)
