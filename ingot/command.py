@@ -1,4 +1,4 @@
-"""An action in; the folder that its command runs in, and what is said when it fails, out."""
+"""An action in; its command's folder, and what is said when it fails, out."""
 
 from __future__ import annotations
 
