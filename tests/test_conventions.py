@@ -1,0 +1,266 @@
+"""The house rules that can be checked, on the folders as they are."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import source_tree as tree
+from tests.source_tree import ROOT
+
+# Modules of `ingot`, lowest layer first; one that is not named here is in the last.
+LAYERS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("values", frozenset({"errors", "values", "graph", "keys", "reapi_pb2"})),
+    ("readers", frozenset({"readers"})),
+    ("edges", frozenset({"edges"})),
+    ("shared by stages", frozenset({"oracle", "emit", "checks"})),
+    ("stages", frozenset({"stages"})),
+    ("plan", frozenset()),
+)
+# Slow to import: only inside functions, so that `doit list` answers at once.
+HEAVY = ("iree", "ml_dtypes", "numpy", "onnxruntime", "rich", "torch", "transformers")
+HEADER = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
+
+COMPONENTS = [name for name in tree.files() if re.match(r"components/.*\.mlir$", name)]
+STAGES = [
+    name
+    for name in tree.python_files("ingot")
+    if re.match(r"ingot/stages/\w+\.py", name)
+]
+
+
+def layer(module: str) -> int:
+    """The rank of a module of `ingot`; -1 for the package itself."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return -1
+    for rank, (_, names) in enumerate(LAYERS):
+        if parts[1] in names:
+            return rank
+    return len(LAYERS) - 1
+
+
+def test_no_layer_imports_one_above_it() -> None:
+    wrong = []
+    for name in tree.python_files("ingot"):
+        own = layer(name.removesuffix(".py").replace("/", "."))
+        for item in tree.imports(name):
+            if (
+                item.module.partition(".")[0] == "ingot"
+                and layer(item.module) > own >= 0
+            ):
+                above = LAYERS[layer(item.module)][0]
+                wrong.append(f"{item}, of the layer '{above}'")
+    assert wrong == []
+
+
+def test_no_stage_imports_a_stage() -> None:
+    wrong = [
+        str(item)
+        for name in STAGES
+        for item in tree.imports(name)
+        if item.module.startswith("ingot.stages.")
+    ]
+    assert wrong == []
+
+
+def test_heavy_packages_are_imported_inside_functions() -> None:
+    wrong = [
+        str(item)
+        for name in (*tree.python_files("ingot"), "dodo.py")
+        for item in tree.imports(name)
+        if not item.nested and item.module.partition(".")[0] in HEAVY
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"),
+    [
+        ("subprocess", ("ingot/edges/process.py",)),
+        ("doit", ("dodo.py", "ingot/front/")),
+        ("yaml", ("ingot/readers/",)),
+    ],
+)
+def test_only_its_own_place_imports(package: str, allowed: tuple[str, ...]) -> None:
+    wrong = [
+        str(item)
+        for name in (*tree.python_files("ingot", "oracles"), "dodo.py")
+        for item in tree.imports(name)
+        if item.module.partition(".")[0] == package and not name.startswith(allowed)
+    ]
+    assert wrong == []
+
+
+def test_oracles_import_numpy_and_nothing_of_the_project() -> None:
+    free = {"numpy", "oracles", *sys.stdlib_module_names}
+    wrong = [
+        str(item)
+        for name in tree.python_files("oracles")
+        for item in tree.imports(name)
+        if item.module.partition(".")[0] not in free
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_program_is_given_just_what_it_imports(name: str) -> None:
+    module = importlib.import_module(name.removesuffix(".py").replace("/", "."))
+    program = getattr(module, "PROGRAM", None)
+    if program is None:
+        return
+    given = set(program)
+    assert tree.closure(name, nested=False) - given == set(), "imported, not given"
+    assert given - tree.closure(name, nested=True) == set(), "given, never imported"
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_header_has_its_parts_in_order(name: str) -> None:
+    stem = Path(name).stem
+    lines = tree.text(name).splitlines()
+    end = next(i for i, line in enumerate(lines) if not line.startswith("//"))
+    header = lines[:end]
+    assert re.match(rf"// {stem}: \S.*\.$", header[0]), header[0]
+    assert header[1] == "//"
+    assert any(line.startswith("//   ") for line in header), "no formula"
+    found = [m[1] for line in header if (m := re.match(r"// ([A-Z][a-z]+): +\S", line))]
+    assert found == list(HEADER)
+    assert lines[end] == f"module @{stem} {{"
+    assert f"// Exports: @{stem}.forward" in header
+    assert f"// Try:     iree-opt {name}" in header
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_has_an_oracle_with_its_arguments_in_order(name: str) -> None:
+    source = tree.text(name)
+    oracle = re.search(r"^// Oracle: +(\S+) (\w+)$", source, re.MULTILINE)
+    assert oracle, "the header names no oracle"
+    function = next(
+        (
+            node
+            for node in ast.parse(tree.text(oracle[1])).body
+            if isinstance(node, ast.FunctionDef) and node.name == oracle[2]
+        ),
+        None,
+    )
+    assert function is not None, f"{oracle[1]} has no {oracle[2]}"
+    signature = re.search(r"@forward\((.*?)\) *->", source, re.DOTALL)
+    assert signature
+    arguments = re.findall(r"^ *%(\w+):", signature[1], re.MULTILINE)
+    assert [argument.arg for argument in function.args.args] == arguments
+
+
+def test_readme_tables_say_what_is_in_the_folders() -> None:
+    for heading, folder in (("model", "models"), ("target", "targets")):
+        told = [tree.code_words(row[0])[0] for row in tree.table("README.md", heading)]
+        assert sorted(told) == sorted(p.stem for p in (ROOT / folder).glob("*.yaml"))
+    rows = tree.table("README.md", "family")
+    told = [f"{row[0].strip('`')}/{c}" for row in rows for c in tree.code_words(row[1])]
+    stems = [
+        name.removeprefix("components/").removesuffix(".mlir") for name in COMPONENTS
+    ]
+    assert sorted(told) == sorted(stems)
+
+
+def documents() -> list[str]:
+    return [name for name in tree.files() if name.endswith(".md")]
+
+
+@pytest.mark.parametrize("name", documents())
+def test_links_lead_to_files(name: str) -> None:
+    folder = (ROOT / name).parent
+    prose = re.sub(r"```.*?```", "", tree.text(name), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
+    broken = [
+        link
+        for link in links
+        if not re.match(r"[a-z]+:", link) and not (folder / link).exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", documents())
+def test_every_documented_command_exists(name: str) -> None:
+    dodo = tree.text("dodo.py")
+    commands = set(re.findall(r"^def task_(\w+)", dodo, re.MULTILINE))
+    plugins = tree.text("pyproject.toml").partition("[tool.doit.plugins.command]")[2]
+    commands |= set(re.findall(r"^(\w+) =", plugins.partition("\n[")[0], re.MULTILINE))
+    workspace = importlib.import_module("ingot.workspace")
+    for line in command_lines(tree.text(name)):
+        words = line.removeprefix("./bootstrap ").split()
+        if words[0] in ("./bootstrap", "--help"):
+            continue
+        if words[0] != "doit":
+            assert shutil.which(words[0]) or (ROOT / words[0]).exists(), line
+            continue
+        plain = [word for word in words[1:] if not word.startswith("-")]
+        assert plain, line
+        assert plain[0].partition(":")[0] in commands, line
+        for word in plain[1:]:
+            if "=" in word:
+                assert word.partition("=")[0] in workspace.VARIABLES, line
+
+
+def command_lines(markdown: str) -> list[str]:
+    """Lines of shell blocks, without comments and assignments before the command."""
+    blocks = re.findall(r"```(?:sh|shell|console)\n(.*?)```", markdown, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    plain = [re.sub(r"\s+#.*|^#.*|^\$ |^(\w+=\S+ )+", "", line) for line in lines]
+    starts = ("doit ", "./bootstrap")
+    return [line for line in plain if line.startswith(starts)]
+
+
+def test_no_file_has_unfinished_work_or_a_machine_path() -> None:
+    unfinished = "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))
+    places = "|".join(("/work" + "/", "/ro" + "ot/", "/ho" + "me/", "/Us" + "ers/"))
+    pattern = re.compile(rf"\b(?:{unfinished})\b|(?<![\w.])(?:{places})")
+    wrong = []
+    for name in tree.files():
+        data = (ROOT / name).read_bytes()
+        if b"\0" in data:
+            continue
+        for number, line in enumerate(data.decode().splitlines(), 1):
+            if pattern.search(line):
+                wrong.append(f"{name}:{number}: {line.strip()}")
+    assert wrong == []
+
+
+def test_modules_and_functions_stay_short() -> None:
+    wrong = []
+    for name in tree.python_files():
+        lines = tree.text(name).count("\n")
+        if lines > 300:
+            wrong.append(f"{name}: {lines} lines, more than 300")
+        for node in ast.walk(ast.parse(tree.text(name))):
+            if isinstance(node, ast.FunctionDef) and (size := body_lines(node)) > 40:
+                wrong.append(f"{name}:{node.lineno}: {node.name}: {size} lines")
+    assert wrong == []
+
+
+def body_lines(function: ast.FunctionDef) -> int:
+    """The lines from the `def` to the end, less the docstring."""
+    total = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return total
+    first = function.body[0]
+    return total - ((first.end_lineno or 0) - first.lineno + 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ruff", "format", "--check", "--diff"), ("ruff", "check"), ("mypy",)],
+    ids=["format", "lint", "types"],
+)
+def test_the_tools_find_nothing(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
