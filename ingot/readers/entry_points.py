@@ -1,0 +1,237 @@
+"""An entry point of an architecture in, its blocks with every layer written out.
+
+Steps hand values on by name. A step may define a value again only where it also takes
+it, as a layer does with the hidden state: anything else would lose what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.graph import Block, Call, EntryPoint, Port
+from ingot.readers.bind import Scope
+from ingot.readers.blocks import BlockPattern, Types, read_type
+from ingot.readers.shapes import SymbolicType
+from ingot.readers.yaml import Node
+
+LAYER = "{layer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """An entry point, and each parameter that it takes: (name with {layer}, layer)."""
+
+    entry_point: EntryPoint
+    parameters: tuple[tuple[str, int | None], ...]
+
+
+def expand(
+    name: str,
+    node: Node,
+    patterns: Mapping[str, BlockPattern],
+    scope: Scope,
+    errors: list[ManifestError],
+) -> Expanded:
+    """Return the entry point that a checked node describes; defects are added."""
+    types: Types = {
+        key: read_type(entry["type"], scope, errors)
+        for key, entry in node["inputs"].entries.items()
+    }
+    inputs = tuple(
+        _port(key, types.get(key), entry["role"].text, key, scope)
+        for key, entry in node["inputs"].entries.items()
+    )
+    blocks: list[Block] = []
+    parameters: list[tuple[str, int | None]] = []
+    used: set[str] = set()
+    for step in node["steps"].items:
+        used.update(entry.text for entry in step["operands"].entries.values())
+        for block, taken in _step(step, patterns, types, scope, errors):
+            if any(block.name == other.name for other in blocks):
+                message = f"two steps make a block named '{block.name}'"
+                errors.append(step.error(message, "give one of them a 'name'"))
+            blocks.append(block)
+            parameters.extend(taken)
+    outputs = []
+    for key, entry in node["outputs"].entries.items():
+        used.add(entry["value"].text)
+        found = _value(entry["value"], types, errors)
+        outputs.append(
+            _port(key, found, entry["role"].text, entry["value"].text, scope)
+        )
+    _refuse_unused(node, used, errors)
+    entry_point = EntryPoint(name, inputs, tuple(blocks), tuple(outputs))
+    return Expanded(entry_point, tuple(parameters))
+
+
+def block_nodes(step: Node) -> tuple[Node, ...]:
+    """Return the nodes that name the blocks of a step."""
+    block = step["block"]
+    return (block,) if isinstance(block.value, str) else block.items
+
+
+def _step(
+    step: Node,
+    patterns: Mapping[str, BlockPattern],
+    types: Types,
+    scope: Scope,
+    errors: list[ManifestError],
+) -> Iterator[tuple[Block, list[tuple[str, int | None]]]]:
+    """Yield the step's blocks with the parameters that each takes."""
+    before = len(errors)
+    layers = _layers(step, scope, errors)
+    for entry in block_nodes(step):
+        if entry.text not in patterns:
+            hint = did_you_mean(entry.text, list(patterns), "blocks")
+            errors.append(entry.error(f"no block named '{entry.text}'", hint))
+    kinds = [patterns.get(entry.text) for entry in block_nodes(step)]
+    results: Types = {}
+    for pattern in dict.fromkeys(item.kind for item in kinds if item):
+        _check_operands(step, patterns[pattern], types, errors)
+        results = _check_results(step, patterns[pattern], types, errors)
+        if layers is None and any(LAYER in n for n in patterns[pattern].parameters):
+            message = f"block '{pattern}' takes parameters with {LAYER}"
+            errors.append(step["block"].error(message, "give the step a 'repeat'"))
+    types.update(results)
+    if len(errors) > before:
+        types.update((entry.text, None) for entry in step["results"].entries.values())
+        return
+    count = 1 if layers is None else layers
+    for layer in range(count):
+        found = kinds[layer % len(kinds)]
+        assert found is not None
+        yield _block(step, found, None if layers is None else layer, scope)
+
+
+def _layers(step: Node, scope: Scope, errors: list[ManifestError]) -> int | None:
+    """Return how often a step is repeated; None where it is not."""
+    repeat = step.get("repeat")
+    if repeat is None:
+        if not isinstance(step["block"].value, str):
+            message = "a sequence of blocks needs a 'repeat'"
+            errors.append(step["block"].error(message))
+        return None
+    if isinstance(repeat.value, int):
+        return repeat.value
+    size = scope.sizes.get(repeat.text)
+    if size is None:
+        static = [name for name, found in scope.sizes.items() if found is not None]
+        hint = did_you_mean(repeat.text, static, "dims")
+        errors.append(repeat.error(f"no dim of fixed size '{repeat.text}'", hint))
+        return 1
+    return size
+
+
+def _check_operands(
+    step: Node, pattern: BlockPattern, types: Types, errors: list[ManifestError]
+) -> None:
+    operands = step["operands"]
+    for name, entry in operands.entries.items():
+        if name not in pattern.inputs:
+            hint = did_you_mean(name, list(pattern.inputs), "inputs")
+            message = f"block '{pattern.kind}' has no input '{name}'"
+            errors.append(operands.key_error(name, message, hint))
+            continue
+        found, wanted = _value(entry, types, errors), pattern.inputs[name]
+        if found and wanted and found != wanted:
+            message = f"'{entry.text}' does not fit block '{pattern.kind}'"
+            errors.append(entry.error(f"{message}; expected {wanted}, found {found}"))
+    for name in pattern.inputs:
+        if name not in operands.entries:
+            message = f"input '{name}' of block '{pattern.kind}' is missing"
+            errors.append(operands.error(message))
+
+
+def _check_results(
+    step: Node, pattern: BlockPattern, types: Types, errors: list[ManifestError]
+) -> Types:
+    """Return the values that a step defines, by name."""
+    results = step["results"]
+    operands = {entry.text for entry in step["operands"].entries.values()}
+    defined: Types = {}
+    for name, entry in results.entries.items():
+        if name not in pattern.outputs:
+            hint = did_you_mean(name, list(pattern.outputs), "outputs")
+            message = f"block '{pattern.kind}' has no output '{name}'"
+            errors.append(results.key_error(name, message, hint))
+            continue
+        found, value = pattern.outputs[name][1], entry.text
+        defined[value] = found
+        if value in types and value not in operands:
+            message = f"'{value}' is defined already, and this step does not take it"
+            errors.append(entry.error(message, "give the result another name"))
+        elif value in types and found and types[value] and types[value] != found:
+            message = f"'{value}' changes its type"
+            errors.append(
+                entry.error(f"{message}; expected {types[value]}, found {found}")
+            )
+        elif step.get("repeat") and value not in operands:
+            message = f"'{value}' is overwritten by the next layer"
+            errors.append(entry.error(message, "name it among the operands as well"))
+    return defined
+
+
+def _block(
+    step: Node, pattern: BlockPattern, layer: int | None, scope: Scope
+) -> tuple[Block, list[tuple[str, int | None]]]:
+    """Return a layer of a block, and the parameters that it takes."""
+    name = found.text if (found := step.get("name")) else pattern.kind
+    calls = pattern.calls
+    if layer is not None:
+        name = f"{name}.{layer}"
+        calls = tuple(_numbered(call, layer) for call in calls)
+    block = Block(
+        name=name,
+        kind=pattern.kind,
+        inputs=tuple(
+            (formal, step["operands"][formal].text) for formal in pattern.inputs
+        ),
+        calls=calls,
+        outputs=tuple(
+            (entry.text, pattern.outputs[output][0])
+            for output, entry in step["results"].entries.items()
+        ),
+        types=tuple(
+            (value, found.resolve(scope.sizes))
+            for value, found in pattern.types.items()
+            if found
+        ),
+    )
+    taken = [(name, layer if LAYER in name else None) for name in pattern.parameters]
+    return block, taken
+
+
+def _numbered(call: Call, layer: int) -> Call:
+    operands = tuple(name.replace(LAYER, str(layer)) for name in call.operands)
+    return replace(call, operands=operands)
+
+
+def _value(
+    entry: Node, types: Types, errors: list[ManifestError]
+) -> SymbolicType | None:
+    if entry.text not in types:
+        hint = did_you_mean(entry.text, list(types), "values")
+        errors.append(entry.error(f"no value named '{entry.text}' here", hint))
+    return types.get(entry.text)
+
+
+def _port(
+    name: str, found: SymbolicType | None, role: str, value: str, scope: Scope
+) -> Port:
+    # A wrong type was reported; the port is never seen.
+    resolved = (found or SymbolicType((), "f32")).resolve(scope.sizes)
+    return Port(name, resolved, role, value)
+
+
+def _refuse_unused(node: Node, used: set[str], errors: list[ManifestError]) -> None:
+    for name in node["inputs"].entries:
+        if name not in used:
+            message = f"input '{name}' is used by no step"
+            errors.append(node["inputs"].key_error(name, message))
+    for step in node["steps"].items:
+        for entry in step["results"].entries.values():
+            if entry.text not in used:
+                message = f"value '{entry.text}' is used by nothing"
+                errors.append(entry.error(message))

@@ -1,0 +1,268 @@
+"""A manifest's YAML in, the frozen Manifest with its resolved graph out.
+
+Everything a later stage needs is here and right: after `read_manifest` no code handles
+a missing key, an unknown name or a shape that does not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.graph import DynamicDim, Graph
+from ingot.readers import manifest_rules as rules
+from ingot.readers.bind import entries
+from ingot.readers.forms import check
+from ingot.readers.manifest_forms import ARCHITECTURE, MANIFEST
+from ingot.readers.resolve import resolve
+from ingot.readers.sources import (
+    FileSource,
+    HfDirectory,
+    LocalFile,
+    PackageFile,
+    Synthetic,
+    Url,
+    WeightSource,
+    read_file_source,
+    read_weight_source,
+)
+from ingot.readers.yaml import Node, load, raise_all
+
+__all__ = [
+    "BenchCase",
+    "FileSource",
+    "HfDirectory",
+    "LocalFile",
+    "Manifest",
+    "PackageFile",
+    "Policy",
+    "Synthetic",
+    "ToleranceOverride",
+    "Url",
+    "WeightSource",
+    "Weights",
+    "read_manifest",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Element types of the parameters that match: in the source, archive and graph."""
+
+    match: str  # a pattern of GGUF names; * matches anything
+    source: str  # "bf16"
+    stored: str  # "f32"
+    compute: str  # "f32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Where a model's parameters come from and how they are stored."""
+
+    source: WeightSource
+    names: str  # how the source names tensors: "hf" or "gguf"
+    ignore: tuple[str, ...]  # patterns of source tensors that no parameter needs
+    policies: tuple[Policy, ...]  # the first that matches holds
+
+    def policy(self, parameter: str) -> Policy:
+        """Return the policy of a parameter of the graph; there always is one."""
+        return next(
+            item for item in self.policies if fnmatchcase(parameter, item.match)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToleranceOverride:
+    """What a level of the check may differ by, whatever the target says."""
+
+    level: str  # "golden"
+    max_abs_error: float
+    min_cosine: float | None
+    reason: str
+    source: str  # "models/toy.yaml:31"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCase:
+    """Sizes of the dynamic dims at which an entry point is timed."""
+
+    entry_point: str
+    sizes: tuple[tuple[str, int], ...]  # ("batch", 1), ("seq", 128)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A model, complete."""
+
+    path: str  # "models/all-minilm-l6-v2.yaml", relative to the checkout
+    model: str
+    architecture: str
+    licence: str  # an SPDX expression
+    dims: tuple[tuple[str, int], ...]
+    hyperparameters: tuple[tuple[str, float | int], ...]
+    graph: Graph
+    weights: Weights
+    tokenizer: FileSource | None
+    golden: Path | None  # absolute; reference outputs as npz
+    tolerances: tuple[ToleranceOverride, ...]
+    bench: tuple[BenchCase, ...]
+
+
+def read_manifest(path: Path, root: Path) -> Manifest:
+    """Return the model that a manifest below the checkout's root declares.
+
+    Raises:
+        ExceptionGroup: of ManifestError, every defect of the manifest, of its
+            architecture and of the components it names.
+    """
+    path, root = path.absolute(), root.absolute()
+    node = load(path, root)
+    errors = check(node, MANIFEST)
+    architecture = _architecture(node, root, errors)
+    raise_all(errors)
+    assert architecture is not None
+    errors += rules.check_names(node, path.stem, architecture)
+    weights = _weights(node["weights"], path.parent, errors)
+    numbers = {
+        name: entry.integer if isinstance(entry.value, int) else entry.number
+        for name, entry in entries(node, "hyperparameters").items()
+    }
+    graph = resolve(
+        model=node["model"].text,
+        architecture=architecture,
+        sizes=_sizes(node, architecture),
+        numbers=_complete(numbers, architecture),
+        dynamic=tuple(
+            DynamicDim(name, entry["min"].integer, entry["max"].integer)
+            for name, entry in node["dynamic"].entries.items()
+        ),
+        names=node["weights"]["names"].text,
+        root=root,
+        errors=errors,
+    )
+    if not errors:
+        errors += rules.check_graph(node, graph)
+    tokenizer = node.get("tokenizer")
+    shipped = (
+        read_file_source(tokenizer, path.parent, errors, ".json") if tokenizer else None
+    )
+    golden = _golden(node, path.parent, errors)
+    raise_all(errors)
+    assert weights is not None
+    return Manifest(
+        path=node.position.path,
+        model=graph.model,
+        architecture=node["architecture"].text,
+        licence=node["licence"].text,
+        dims=tuple((k, v.integer) for k, v in node["dims"].entries.items()),
+        hyperparameters=tuple(numbers.items()),
+        graph=graph,
+        weights=weights,
+        tokenizer=shipped,
+        golden=golden,
+        tolerances=_tolerances(node),
+        bench=_bench(node),
+    )
+
+
+def _architecture(node: Node, root: Path, errors: list[ManifestError]) -> Node | None:
+    """Return the architecture that a manifest names, checked; None, errors added."""
+    name = node.entries.get("architecture")
+    if name is None or not isinstance(name.value, str):
+        return None
+    folder = root / "models" / "architectures"
+    path = folder / f"{name.text}.yaml"
+    if not path.is_file():
+        known = sorted(item.stem for item in folder.glob("*.yaml"))
+        hint = did_you_mean(name.text, known, "architectures")
+        errors.append(name.error(f"no architecture named '{name.text}'", hint))
+        return None
+    try:
+        found = load(path, root)
+    except ExceptionGroup as group:
+        errors += [
+            error for error in group.exceptions if isinstance(error, ManifestError)
+        ]
+        return None
+    errors += check(found, ARCHITECTURE)
+    return found
+
+
+def _sizes(node: Node, architecture: Node) -> dict[str, int | None]:
+    """Return the size of each dim of the architecture, None for dynamic ones."""
+    given = node["dims"].entries
+    sizes: dict[str, int | None] = {
+        # 1 for one that was reported as missing: the graph is checked all the same.
+        item.text: given[item.text].integer if item.text in given else 1
+        for item in architecture["dims"].items
+    }
+    sizes.update((item.text, None) for item in architecture["dynamic"].items)
+    return sizes
+
+
+def _complete(
+    numbers: dict[str, float | int], architecture: Node
+) -> dict[str, float | int]:
+    """Return the architecture's hyperparameters, 1 for one reported missing."""
+    declared = architecture.get("hyperparameters")
+    names = [item.text for item in declared.items] if declared else []
+    return {name: numbers.get(name, 1) for name in names}
+
+
+def _weights(node: Node, folder: Path, errors: list[ManifestError]) -> Weights | None:
+    source = read_weight_source(node["source"], folder, errors)
+    if source is None:
+        return None
+    ignore = node.get("ignore")
+    return Weights(
+        source=source,
+        names=node["names"].text,
+        ignore=tuple(item.text for item in ignore.items) if ignore else (),
+        policies=tuple(
+            Policy(
+                match=item["match"].text,
+                source=item["source"].text,
+                stored=item["stored"].text,
+                compute=item["compute"].text,
+            )
+            for item in node["policy"].items
+        ),
+    )
+
+
+def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | None:
+    found = node["check"].get("golden") if "check" in node.entries else None
+    if found is None:
+        return None
+    path = folder / found.text
+    if not path.is_file():
+        errors.append(found.error(f"no file '{found.text}' in the manifest's folder"))
+    return path
+
+
+def _tolerances(node: Node) -> tuple[ToleranceOverride, ...]:
+    if "check" not in node.entries:
+        return ()
+    return tuple(
+        ToleranceOverride(
+            level=level,
+            max_abs_error=item["max_abs_error"].number,
+            min_cosine=found.number if (found := item.get("min_cosine")) else None,
+            reason=item["reason"].text,
+            source=f"{item.position.path}:{item.position.line}",
+        )
+        for level, item in entries(node["check"], "tolerances").items()
+    )
+
+
+def _bench(node: Node) -> tuple[BenchCase, ...]:
+    return tuple(
+        BenchCase(
+            entry_point=name,
+            sizes=tuple((key, size.integer) for key, size in case.entries.items()),
+        )
+        for name, cases in entries(node, "bench").items()
+        for case in cases.items
+    )

@@ -1,0 +1,116 @@
+"""A manifest, its architecture and its graph in, where they contradict each other out.
+
+The forms have been checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.graph import EntryPoint, Graph
+from ingot.readers.bind import entries
+from ingot.readers.yaml import Node
+
+
+def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where a manifest's names are not those of its file and architecture."""
+    for found, expected in (
+        (node["model"], stem),
+        (architecture["architecture"], node["architecture"].text),
+    ):
+        if found.text != expected:
+            message = f"expected '{expected}', as the file is named"
+            yield found.error(f"{message}, found '{found.text}'")
+    yield from _compare(node, node["dims"], architecture["dims"], "dim")
+    yield from _compare(node, node["dynamic"], architecture["dynamic"], "dynamic dim")
+    yield from _compare(
+        node,
+        node.get("hyperparameters"),
+        architecture.get("hyperparameters"),
+        "hyperparameter",
+    )
+    static = {item.text for item in architecture["dims"].items}
+    for item in architecture["dynamic"].items:
+        if item.text in static:
+            yield item.error(f"'{item.text}' is among 'dims' too")
+    if node["weights"]["names"].text == "hf":
+        for name, parameter in architecture["parameters"].entries.items():
+            if "hf" not in parameter.entries:
+                message = f"parameter '{name}' has no name in Hugging Face checkpoints"
+                hint = f"give it 'hf' at {parameter.position}"
+                yield node["weights"]["names"].error(message, hint)
+    yield from _check_ranges(node)
+
+
+def check_graph(node: Node, graph: Graph) -> Iterator[ManifestError]:
+    """Yield where the weights and the benchmark do not suit the graph."""
+    names = [parameter.name for parameter in graph.parameters]
+    policies = node["weights"]["policy"].items
+    patterns = [item["match"].text for item in policies]
+    for item in policies:
+        if not any(fnmatchcase(name, item["match"].text) for name in names):
+            yield item["match"].error(f"no parameter matches '{item['match'].text}'")
+    for name in names:
+        if not any(fnmatchcase(name, pattern) for pattern in patterns):
+            message = f"no policy for parameter '{name}'"
+            yield node["weights"]["policy"].error(message, 'add one with match: "*"')
+            break
+    points = {entry.name: entry for entry in graph.entry_points}
+    for name, cases in entries(node, "bench").items():
+        if name not in points:
+            hint = did_you_mean(name, list(points), "entry points")
+            message = f"no entry point named '{name}'"
+            yield node["bench"].key_error(name, message, hint)
+            continue
+        for case in cases.items:
+            yield from _check_case(case, points[name], graph)
+
+
+def _compare(
+    node: Node, given: Node | None, declared: Node | None, noun: str
+) -> Iterator[ManifestError]:
+    """Yield each name that only one of manifest and architecture has."""
+    names = [item.text for item in declared.items] if declared else []
+    for name in given.entries if given else ():
+        if name not in names:
+            assert given is not None
+            hint = did_you_mean(name, names, f"{noun}s")
+            message = f"architecture '{node['architecture'].text}' has no such {noun}"
+            yield given.key_error(name, message, hint)
+    for item in declared.items if declared else ():
+        if given is None or item.text not in given.entries:
+            message = f"missing {noun} '{item.text}'"
+            hint = f"architecture '{node['architecture'].text}' needs it"
+            yield (given or node).error(message, f"{hint}: {item.position}")
+
+
+def _check_ranges(node: Node) -> Iterator[ManifestError]:
+    for name, entry in node["dynamic"].entries.items():
+        least, most = entry["min"].integer, entry["max"].integer
+        if least > most:
+            yield entry.error(f"expected min <= max, found {least} > {most}")
+        context = node["dims"].entries.get("n_ctx")
+        if name == "seq" and context and most > context.integer:
+            message = f"longer than the context, n_ctx = {context.integer}"
+            yield entry["max"].error(f"{message}, found {most}")
+
+
+def _check_case(case: Node, entry: EntryPoint, graph: Graph) -> Iterator[ManifestError]:
+    """Yield where a case does not give each dynamic dim a size in its range."""
+    wanted = {
+        dim for port in entry.inputs for dim in port.type.shape if isinstance(dim, str)
+    }
+    ranges = {dim.name: dim for dim in graph.dynamic if dim.name in wanted}
+    for name, size in case.entries.items():
+        if name not in ranges:
+            hint = did_you_mean(name, list(ranges), "dynamic dims")
+            message = f"entry point '{entry.name}' has no such dynamic dim"
+            yield case.key_error(name, message, hint)
+        elif not ranges[name].min <= size.integer <= ranges[name].max:
+            message = f"expected {ranges[name].min} to {ranges[name].max}"
+            yield size.error(f"{message}, found {size.integer}")
+    for name in ranges:
+        if name not in case.entries:
+            yield case.error(f"missing dynamic dim '{name}'")

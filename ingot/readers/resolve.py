@@ -1,0 +1,192 @@
+"""An architecture and a model's sizes in, the model's resolved graph out.
+
+Defects of the architecture and of the components it names are collected, each once, at
+their own lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.graph import DynamicDim, Graph, Instance, Parameter
+from ingot.readers.bind import Scope
+from ingot.readers.blocks import BlockPattern, known_dims, resolve_block
+from ingot.readers.component import ComponentSignature, read_component
+from ingot.readers.entry_points import LAYER, block_nodes, expand
+from ingot.readers.shapes import SymbolicType, parse_dim
+from ingot.readers.yaml import Node
+
+
+def resolve(
+    model: str,
+    architecture: Node,
+    sizes: Mapping[str, int | None],
+    numbers: Mapping[str, float | int],
+    dynamic: tuple[DynamicDim, ...],
+    names: str,
+    root: Path,
+    errors: list[ManifestError],
+) -> Graph:
+    """Return the graph of a checked architecture; it is of use only without errors.
+
+    `sizes` has every dim, None for the dynamic ones; `names` is the naming scheme of
+    the weight source, "hf" or "gguf".
+    """
+    parameters = _parameter_types(architecture, sizes, errors)
+    scope = Scope(sizes, numbers, parameters)
+    components = Components(root, errors)
+    patterns = {
+        kind: resolve_block(kind, node, scope, components.find, errors)
+        for kind, node in architecture["blocks"].entries.items()
+    }
+    expanded = [
+        expand(name, node, patterns, scope, errors)
+        for name, node in architecture["entry_points"].entries.items()
+    ]
+    taken = [item for entry in expanded for item in entry.parameters]
+    _refuse_unused(architecture, errors)
+    return Graph(
+        model=model,
+        dynamic=dynamic,
+        instances=_instances(patterns.values(), architecture, errors),
+        parameters=tuple(_parameters(architecture, scope, taken, names)),
+        entry_points=tuple(item.entry_point for item in expanded),
+    )
+
+
+class Components:
+    """The components of a checkout, read when they are named; each is reported once."""
+
+    def __init__(self, root: Path, errors: list[ManifestError]) -> None:
+        """Look below `root / "components"`, and add what is wrong to the errors."""
+        self.root = root
+        self.errors = errors
+        self.found: dict[str, ComponentSignature | None] = {}
+
+    def find(self, node: Node) -> ComponentSignature | None:
+        """Return the signature of the component that a node names."""
+        name = node.text
+        if name not in self.found:
+            self.found[name] = None
+            if not (self.root / "components" / f"{name}.mlir").is_file():
+                hint = did_you_mean(name, self.names(), "components")
+                self.errors.append(node.error(f"no component named '{name}'", hint))
+                # Not kept: each node that names it is wrong.
+                del self.found[name]
+                return None
+            try:
+                self.found[name] = read_component(name, self.root)
+            except ExceptionGroup as group:
+                self.errors.extend(
+                    error
+                    for error in group.exceptions
+                    if isinstance(error, ManifestError)
+                )
+        return self.found[name]
+
+    def names(self) -> list[str]:
+        """Return the names of all components, sorted."""
+        folder = self.root / "components"
+        return sorted(
+            path.relative_to(folder).with_suffix("").as_posix()
+            for path in folder.glob("*/*.mlir")
+        )
+
+
+def _parameter_types(
+    architecture: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
+) -> dict[str, SymbolicType]:
+    """Return the type of each declared parameter: f32 is what components take."""
+    scope = Scope(sizes, {}, {})
+    types = {}
+    for name, node in architecture["parameters"].entries.items():
+        shape = tuple(parse_dim(str(item.value)) for item in node["shape"].items)
+        types[name] = SymbolicType(shape, "f32")
+        if known_dims(types[name], node["shape"], scope, errors):
+            for item, dim in zip(node["shape"].items, shape, strict=True):
+                if isinstance(dim.resolve(sizes), str):
+                    message = f"'{dim}' stays dynamic; a parameter has a fixed shape"
+                    errors.append(item.error(message))
+    return types
+
+
+def _parameters(
+    architecture: Node,
+    scope: Scope,
+    taken: Iterable[tuple[str, int | None]],
+    names: str,
+) -> Iterator[Parameter]:
+    """Yield the parameters in the architecture's order, a run with {layer} by layer."""
+    layers: dict[str, dict[int | None, None]] = {}
+    for name, layer in taken:
+        layers.setdefault(name, {})[layer] = None
+    declared = architecture["parameters"].entries.items()
+    for layered, run in groupby(declared, lambda item: LAYER in item[0]):
+        group = list(run)
+        numbers: list[int | None] = [None]
+        if layered:
+            found = {number for name, _ in group for number in layers.get(name, ())}
+            numbers = [*sorted(number for number in found if number is not None)]
+        for number in numbers:
+            for name, node in group:
+                if number in layers.get(name, ()):
+                    yield _parameter(name, node, number, scope, names)
+
+
+def _parameter(
+    name: str, node: Node, layer: int | None, scope: Scope, names: str
+) -> Parameter:
+    number = "" if layer is None else str(layer)
+    found = node.get("hf") if names == "hf" else None
+    source = found.text if found else name
+    return Parameter(
+        name=name.replace(LAYER, number),
+        type=scope.parameters[name].resolve(scope.sizes),
+        source_name=source.replace(LAYER, number),
+    )
+
+
+def _instances(
+    patterns: Iterable[BlockPattern], architecture: Node, errors: list[ManifestError]
+) -> tuple[Instance, ...]:
+    """Return the instances by name; two components may not share a file's stem."""
+    found: dict[str, Instance] = {}
+    for pattern in patterns:
+        for instance in pattern.instances:
+            other = found.setdefault(instance.name, instance)
+            if other.component != instance.component:
+                message = f"'{other.component}' and '{instance.component}'"
+                errors.append(
+                    architecture["blocks"].error(f"{message} share a file name")
+                )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
+    """Add an error for each block and parameter that nothing takes."""
+    called = {
+        node.text
+        for entry in architecture["entry_points"].entries.values()
+        for step in entry["steps"].items
+        for node in block_nodes(step)
+    }
+    blocks = architecture["blocks"]
+    for kind in blocks.entries:
+        if kind not in called:
+            errors.append(blocks.key_error(kind, f"no step calls block '{kind}'"))
+    # As written, so that a parameter of a node that does not fit is not reported too.
+    written = {
+        entry.text
+        for block in blocks.entries.values()
+        for node in block["nodes"].items
+        if (found := node.get("parameters"))
+        for entry in found.entries.values()
+    }
+    parameters = architecture["parameters"]
+    for name in parameters.entries:
+        if name not in written:
+            message = f"no node takes parameter '{name}'"
+            errors.append(parameters.key_error(name, message))

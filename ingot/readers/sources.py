@@ -1,0 +1,178 @@
+"""A source node of a manifest in, the value that says which file holds the weights out.
+
+What is on this machine is looked up here, so that a missing package or file is an error
+of the manifest, at its line; nothing is downloaded and no weight is read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ingot.errors import ManifestError
+from ingot.readers.yaml import Node
+
+_INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageFile:
+    """A file that an installed Python distribution carries."""
+
+    distribution: str
+    name: str  # relative to site-packages, with slashes
+    path: Path  # where it is on this machine, absolute
+    sha256: str | None
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from, without a word about this machine."""
+        return f"python-package {self.distribution}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFile:
+    """A file beside the manifest."""
+
+    name: str  # as the manifest writes it
+    path: Path  # absolute
+    sha256: str | None
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from, without a word about this machine."""
+        return f"file {PurePosixPath(self.name).name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HfDirectory:
+    """The safetensors files of a Hugging Face checkpoint."""
+
+    name: str  # as the manifest writes it
+    files: tuple[Path, ...]  # absolute, in the order of their names
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from, without a word about this machine."""
+        return f"hf-directory {PurePosixPath(self.name).name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Url:
+    """A file at an address, pinned."""
+
+    url: str  # https: or file:
+    sha256: str
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from."""
+        return f"url {self.url}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """Random weights of the right shapes, the same everywhere."""
+
+    seed: int
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from."""
+        return f"synthetic, seed {self.seed}"
+
+
+FileSource = PackageFile | LocalFile | Url
+WeightSource = FileSource | HfDirectory | Synthetic
+
+
+def read_weight_source(
+    node: Node, folder: Path, errors: list[ManifestError]
+) -> WeightSource | None:
+    """Return the source that a checked node names; None where it is not there.
+
+    `folder` is the manifest's; what is missing is added to the errors.
+    """
+    match node["kind"].text:
+        case "synthetic":
+            return Synthetic(seed=node["seed"].integer)
+        case "hf-directory":
+            return _directory(node["path"], folder, errors)
+    return read_file_source(node, folder, errors, ".safetensors")
+
+
+def read_file_source(
+    node: Node, folder: Path, errors: list[ManifestError], suffix: str
+) -> FileSource | None:
+    """Return the source of one file, as `read_weight_source` does."""
+    sha256 = found.text if (found := node.get("sha256")) else None
+    if node["kind"].text == "url":
+        return Url(url=node["url"].text, sha256=node["sha256"].text)
+    place = node["path"]
+    if not place.text.endswith(suffix):
+        errors.append(place.error(f"expected a {suffix} file, found '{place.text}'"))
+    if node["kind"].text == "file":
+        path = folder / place.text
+        if not path.is_file():
+            message = f"no file '{place.text}' in the manifest's folder"
+            errors.append(place.error(message))
+        return LocalFile(name=place.text, path=path, sha256=sha256)
+    return _package(node, sha256, errors)
+
+
+def _package(
+    node: Node, sha256: str | None, errors: list[ManifestError]
+) -> PackageFile | None:
+    # Imported late: only manifests with such a source need the interpreter's paths.
+    import sysconfig
+
+    name, place = node["distribution"].text, node["path"]
+    relative = PurePosixPath(place.text)
+    if relative.is_absolute() or ".." in relative.parts:
+        errors.append(place.error("expected a path inside site-packages"))
+        return None
+    # Looked up as a file: importing the package would run its code.
+    path = Path(sysconfig.get_path("purelib")) / relative
+    if not path.is_file():
+        message = f"no file '{place.text}' in site-packages"
+        hint = f"pip install --no-deps {name}"
+        errors.append(place.error(message, hint))
+        return None
+    return PackageFile(distribution=name, name=place.text, path=path, sha256=sha256)
+
+
+def _directory(
+    node: Node, folder: Path, errors: list[ManifestError]
+) -> HfDirectory | None:
+    directory = folder / node.text
+    if (directory / _INDEX).is_file():
+        try:
+            names = _shards((directory / _INDEX).read_bytes())
+        except ValueError as error:
+            errors.append(node.error(f"{_INDEX}: {error}"))
+            return None
+    else:
+        names = (_SINGLE,)
+    for name in names:
+        if not (directory / name).is_file():
+            message = f"no file '{name}' in '{node.text}'"
+            errors.append(node.error(message, f"expected {_SINGLE} or {_INDEX}"))
+    return HfDirectory(name=node.text, files=tuple(directory / name for name in names))
+
+
+def _shards(content: bytes) -> tuple[str, ...]:
+    """Return the names of the files that an index speaks of.
+
+    Raises:
+        ValueError: for an index that is none.
+    """
+    index = json.loads(content)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict) or not shards:
+        raise ValueError("expected a 'weight_map' of tensors to files")
+    for shard in shards.values():
+        if not isinstance(shard, str) or PurePosixPath(shard).name != shard:
+            raise ValueError(f"expected names of files beside it, found {shard!r}")
+    return tuple(sorted(set(shards.values())))
