@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import resource
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import read_chunks, read_header
-from ingot.readers.shards import read_index, read_shards
+from ingot.readers.safetensors import StoredTensor, read_chunks, read_header
+from ingot.readers.shards import check_index, read_index
 
 
 def entry(shape: list[int], begin: int, end: int, dtype: str = "F32") -> dict[str, Any]:
@@ -323,20 +324,22 @@ def test_a_real_model_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
         assert data == arrays[tensor.name].tobytes()
 
 
-def _sharded(folder: Path) -> dict[str, str]:
-    write(folder / "1.safetensors", {"a": entry([1], 0, 4)}, b"aaaa")
-    write(folder / "2.safetensors", {"b": entry([1], 0, 4)}, b"bbbb")
-    return {"a": "1.safetensors", "b": "2.safetensors"}
+def _sharded(folder: Path) -> tuple[dict[str, str], tuple[StoredTensor, ...]]:
+    one = write(folder / "1.safetensors", {"a": entry([1], 0, 4)}, b"aaaa")
+    two = write(folder / "2.safetensors", {"b": entry([1], 0, 4)}, b"bbbb")
+    tensors = (
+        *read_header(one, "m/1.safetensors"),
+        *read_header(two, "m/2.safetensors"),
+    )
+    return {"a": "1.safetensors", "b": "2.safetensors"}, tensors
 
 
-def test_shards_are_read_through_their_index(tmp_path: Path) -> None:
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": _sharded(tmp_path)}))
-    tensors = read_shards(tmp_path, read_index(index, "index.json"), "m")
-    assert [(tensor.name, tensor.file) for tensor in tensors] == [
-        ("a", "m/1.safetensors"),
-        ("b", "m/2.safetensors"),
-    ]
+def test_shards_fit_their_index(tmp_path: Path) -> None:
+    index, tensors = _sharded(tmp_path)
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    assert read_index(path, "index.json") == index
+    check_index(index, tensors, "index.json")
 
 
 @pytest.mark.parametrize(
@@ -344,42 +347,45 @@ def test_shards_are_read_through_their_index(tmp_path: Path) -> None:
     [
         (
             {"c": "2.safetensors"},
-            "m/2.safetensors: tensor 'c': the index and the file disagree; expected it"
-            " in '2.safetensors' alone, found it missing",
+            "index.json: tensor 'c': not where the index says; expected it in"
+            " '2.safetensors', found none",
         ),
         (
             {"b": "1.safetensors"},
-            "m/1.safetensors: tensor 'b': the index and the file disagree; expected it"
-            " in '1.safetensors' alone, found it missing",
-        ),
-        (
-            {"c": "3.safetensors"},
-            "m/3.safetensors: cannot be read; No such file or directory",
+            "m/2.safetensors: tensor 'b': not where index.json says; expected it in"
+            " '1.safetensors', found it here",
         ),
     ],
-    ids=["missing_tensor", "wrong_shard", "missing_shard"],
+    ids=["missing_tensor", "wrong_shard"],
 )
 def test_an_index_that_does_not_fit_is_an_error(
     change: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
-    index = _sharded(tmp_path) | change
+    index, tensors = _sharded(tmp_path)
     with pytest.raises(IngotError) as caught:
-        read_shards(tmp_path, index, "m")
+        check_index(index | change, tensors, "index.json")
     assert caught.value.message == expected
 
 
-def test_a_tensor_that_the_index_does_not_name_is_an_error(tmp_path: Path) -> None:
-    index = _sharded(tmp_path)
-    write(
-        tmp_path / "2.safetensors",
-        {"b": entry([1], 0, 4), "a": entry([1], 4, 8)},
-        b"bbbbaaaa",
-    )
+def test_a_tensor_in_two_shards_is_an_error(tmp_path: Path) -> None:
+    index, tensors = _sharded(tmp_path)
+    twice = dataclasses.replace(tensors[0], file="m/2.safetensors")
     with pytest.raises(IngotError) as caught:
-        read_shards(tmp_path, index, "m")
+        check_index(index, (*tensors, twice), "index.json")
     assert caught.value.message == (
-        "m/2.safetensors: tensor 'a': the index and the file disagree; expected it in"
-        " '1.safetensors' alone, found it here"
+        "m/2.safetensors: tensor 'a': not where index.json says; expected it in"
+        " '1.safetensors', found it here"
+    )
+
+
+def test_a_tensor_that_the_index_does_not_name_is_an_error(tmp_path: Path) -> None:
+    index, tensors = _sharded(tmp_path)
+    del index["b"]
+    with pytest.raises(IngotError) as caught:
+        check_index(index, tensors, "index.json")
+    assert caught.value.message == (
+        "m/2.safetensors: tensor 'b': not where index.json says; expected it in"
+        " 'none', found it here"
     )
 
 

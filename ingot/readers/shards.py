@@ -1,4 +1,7 @@
-"""The index of a model in several safetensors files in, all their tensors out."""
+"""The index of a sharded model in, which file has which tensor out.
+
+The files themselves say what they hold; the index is what tells a missing one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import os
 from pathlib import Path
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import REWRITE, StoredTensor, read_header
+from ingot.readers.safetensors import REWRITE, StoredTensor
 from ingot.readers.strict_json import parse_object, short
+
+_ONE_REVISION = "fetch the index and all files of one revision of the model"
 
 
 def read_index(path: Path, shown: str) -> dict[str, str]:
@@ -38,25 +43,25 @@ def read_index(path: Path, shown: str) -> dict[str, str]:
     return files
 
 
-def read_shards(
-    folder: Path, index: dict[str, str], shown: str
-) -> tuple[StoredTensor, ...]:
-    """Return the tensors of all the files that an index names, file by file.
+def check_index(
+    index: dict[str, str], tensors: tuple[StoredTensor, ...], shown: str
+) -> None:
+    """Compare an index with the tensors of the files beside it.
 
-    Raises: IngotError where a file is missing or holds other tensors than the index
-    says.
+    Raises: IngotError where a tensor is missing, or in another file than it says.
     """
-    tensors: list[StoredTensor] = []
-    for name in sorted(set(index.values())):
-        listed = {tensor for tensor, file in index.items() if file == name}
-        found = read_header(folder / name, f"{shown}/{name}")
-        for tensor in sorted(listed.symmetric_difference(item.name for item in found)):
-            where = index.get(tensor, "none")
+    for tensor in tensors:
+        expected = index.get(tensor.name, "none")
+        if os.path.basename(tensor.file) != expected:
             raise IngotError(
-                f"{shown}/{name}: tensor {tensor!r}: the index and the file disagree;"
-                f" expected it in {short(where)} alone,"
-                f" found it {'missing' if tensor in listed else 'here'}",
-                "fetch the index and all files of one revision of the model",
+                f"{tensor.file}: tensor {tensor.name!r}: not where {shown} says;"
+                f" expected it in {short(expected)}, found it here",
+                _ONE_REVISION,
             )
-        tensors.extend(found)
-    return tuple(tensors)
+    missing = index.keys() - {tensor.name for tensor in tensors}
+    for name in sorted(missing):
+        raise IngotError(
+            f"{shown}: tensor {name!r}: not where the index says; expected it in"
+            f" {short(index[name])}, found none",
+            _ONE_REVISION,
+        )

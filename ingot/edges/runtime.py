@@ -1,0 +1,151 @@
+"""The only module that imports iree.runtime: parameter archives and tokenizers.
+
+Arrays of numbers do not pass through here: models are run by `ingot.edges.invoke`. The
+import takes 0.2 s, so it waits until something is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingot.errors import IngotError
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSource:
+    """The content of one parameter: a range of a file."""
+
+    key: str
+    path: Path
+    offset: int  # bytes
+    size_bytes: int
+    metadata: str  # what iree.runtime reads shape and type from
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveEntry:
+    """One parameter in an archive: where its bytes are."""
+
+    key: str
+    offset: int  # bytes from the start of the file
+    size_bytes: int
+    metadata: str
+
+
+def write_archive(
+    path: Path, sources: Iterable[ArchiveSource]
+) -> tuple[ArchiveEntry, ...]:
+    """Write an irpa with the parameters in the given order; return where they are.
+
+    IREE copies file to file in blocks of its own, so memory does not grow with them.
+
+    Raises: IngotError where a source cannot be read to its end, or the disk is full.
+    """
+    from iree.runtime import FileHandle, ParameterIndex
+
+    index = ParameterIndex()
+    handles: dict[Path, Any] = {}
+    with ExitStack() as stack:
+        try:
+            for item in sources:
+                if item.path not in handles:
+                    file = stack.enter_context(item.path.open("rb"))
+                    handles[item.path] = FileHandle.wrap_fd(file.fileno())
+                index.add_from_file_handle(
+                    item.key,
+                    handles[item.path],
+                    item.size_bytes,
+                    item.offset,
+                    metadata=item.metadata,
+                )
+            written = index.create_archive_file(str(path))
+        except (OSError, ValueError, IndexError, RuntimeError) as error:
+            raise IngotError(f"{path}: cannot be written; {error}") from error
+    return tuple(_entry(key, entry) for key, entry in written.items())
+
+
+def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:
+    """Return the parameters of an irpa, in its order.
+
+    Raises: IngotError for a file that is no archive, or ends before its parameters do,
+    which IREE loads without an error.
+    """
+    from iree.runtime import ParameterIndex
+
+    index = ParameterIndex()
+    try:
+        index.load(str(path))
+        size_bytes = os.stat(path).st_size
+    except (OSError, ValueError, IndexError, RuntimeError) as error:
+        raise IngotError(f"{path}: not a parameter archive; {error}") from error
+    entries = tuple(_entry(key, entry) for key, entry in index.items())
+    for entry in entries:
+        end = entry.offset + entry.size_bytes
+        if end > size_bytes:
+            raise IngotError(
+                f"{path}: parameter '{entry.key}': the file ends inside it; expected"
+                f" {end} bytes or more, found {size_bytes}",
+                "the archive is damaged: bake it again",
+            )
+    return entries
+
+
+def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
+    """Return the `iree.runtime.Tokenizer` of a `tokenizer.json`.
+
+    It neither truncates nor pads, whatever the file says of that.
+
+    Raises: IngotError where the file is not a tokenizer, or makes ids that a model of
+    `n_vocab` tokens has no row for.
+    """
+    from iree.runtime import Tokenizer
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        tokenizer = Tokenizer.from_huggingface_json(text)
+    except OSError as error:
+        raise IngotError(f"{path}: cannot be read; {error.strerror}") from error
+    except (ValueError, RuntimeError, NotImplementedError) as error:
+        raise IngotError(
+            f"{path}: not a tokenizer that IREE reads; {_first_line(error)}",
+            "expected the tokenizer.json of Hugging Face tokenizers",
+        ) from error
+    highest = _highest_id(json.loads(text))
+    if n_vocab is not None and highest >= n_vocab:
+        raise IngotError(
+            f"{path}: token ids that the model has no row for; expected ids below"
+            f" n_vocab = {n_vocab}, found {highest}",
+            "take tokenizer and weights from one revision of the model",
+        )
+    return tokenizer
+
+
+def _entry(key: str, entry: Any) -> ArchiveEntry:
+    if not entry.is_file:
+        raise IngotError(
+            f"parameter '{key}': expected stored bytes, found a splat",
+            "the archive was not written by the bake",
+        )
+    _, offset = entry.file_storage
+    return ArchiveEntry(key, offset, entry.length, entry.metadata.decode())
+
+
+def _highest_id(tokenizer: Any) -> int:
+    # `vocab_size` counts the tokens: ids may have gaps, and then reach beyond it.
+    vocabulary = tokenizer["model"]["vocab"]
+    if isinstance(vocabulary, list):  # Unigram: the place in the list is the id
+        ids = [len(vocabulary) - 1]
+    else:
+        ids = list(vocabulary.values())
+    ids += [token["id"] for token in tokenizer.get("added_tokens") or ()]
+    return max(ids, default=-1)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
