@@ -55,7 +55,7 @@ def bind(
     scope: Scope,
     errors: list[ManifestError],
 ) -> Bound | None:
-    """Return the node bound to its component; None, errors added, where it does not fit.
+    """Return the node bound to its component; None, errors added, if it does not fit.
 
     `tensors` has what the node gives, by the component's argument.
     """

@@ -1,7 +1,7 @@
 """A block of an architecture in, its calls with every type known out.
 
-A block is resolved once, with `{layer}` still in the names of its parameters; each layer
-is then a copy of it under another number.
+A block is resolved once, with `{layer}` still in the names of its parameters; each
+layer is then a copy of it under another number.
 """
 
 from __future__ import annotations

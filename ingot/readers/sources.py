@@ -6,11 +6,12 @@ of the manifest, at its line; nothing is downloaded and no weight is read.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
-from ingot.errors import ManifestError
+from ingot.errors import IngotError, ManifestError
+from ingot.readers.shards import read_index
 from ingot.readers.yaml import Node
 
 _INDEX = "model.safetensors.index.json"
@@ -109,7 +110,7 @@ def read_file_source(
     """Return the source of one file, as `read_weight_source` does."""
     sha256 = found.text if (found := node.get("sha256")) else None
     if node["kind"].text == "url":
-        return Url(url=node["url"].text, sha256=node["sha256"].text)
+        return _url(node["url"], node["sha256"].text, errors)
     place = node["path"]
     if not place.text.endswith(suffix):
         errors.append(place.error(f"expected a {suffix} file, found '{place.text}'"))
@@ -120,6 +121,13 @@ def read_file_source(
             errors.append(place.error(message))
         return LocalFile(name=place.text, path=path, sha256=sha256)
     return _package(node, sha256, errors)
+
+
+def _url(node: Node, sha256: str, errors: list[ManifestError]) -> Url:
+    url = urlsplit(node.text)
+    if url.scheme == "file" and not Path(unquote(url.path)).is_file():
+        errors.append(node.error(f"no file '{unquote(url.path)}'"))
+    return Url(url=node.text, sha256=sha256)
 
 
 def _package(
@@ -149,10 +157,11 @@ def _directory(
     directory = folder / node.text
     if (directory / _INDEX).is_file():
         try:
-            names = _shards((directory / _INDEX).read_bytes())
-        except ValueError as error:
-            errors.append(node.error(f"{_INDEX}: {error}"))
+            index = read_index(directory / _INDEX, _INDEX)
+        except IngotError as error:
+            errors.append(node.error(error.message, error.hint))
             return None
+        names = tuple(sorted(set(index.values())))
     else:
         names = (_SINGLE,)
     for name in names:
@@ -160,19 +169,3 @@ def _directory(
             message = f"no file '{name}' in '{node.text}'"
             errors.append(node.error(message, f"expected {_SINGLE} or {_INDEX}"))
     return HfDirectory(name=node.text, files=tuple(directory / name for name in names))
-
-
-def _shards(content: bytes) -> tuple[str, ...]:
-    """Return the names of the files that an index speaks of.
-
-    Raises:
-        ValueError: for an index that is none.
-    """
-    index = json.loads(content)
-    shards = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(shards, dict) or not shards:
-        raise ValueError("expected a 'weight_map' of tensors to files")
-    for shard in shards.values():
-        if not isinstance(shard, str) or PurePosixPath(shard).name != shard:
-            raise ValueError(f"expected names of files beside it, found {shard!r}")
-    return tuple(sorted(set(shards.values())))
