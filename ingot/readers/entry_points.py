@@ -18,6 +18,9 @@ from ingot.readers.yaml import Node
 
 LAYER = "{layer}"
 
+# Ten times the deepest published models; every layer is written out.
+_MAX_LAYERS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
@@ -113,14 +116,16 @@ def _layers(step: Node, scope: Scope, errors: list[ManifestError]) -> int | None
             message = "a sequence of blocks needs a 'repeat'"
             errors.append(step["block"].error(message))
         return None
-    if isinstance(repeat.value, int):
-        return repeat.value
-    size = scope.sizes.get(repeat.text)
+    text = str(repeat.value)
+    size = int(text) if text.isdigit() else scope.sizes.get(text)
     if size is None:
         static = [name for name, found in scope.sizes.items() if found is not None]
-        hint = did_you_mean(repeat.text, static, "dims")
-        errors.append(repeat.error(f"no dim of fixed size '{repeat.text}'", hint))
+        hint = did_you_mean(text, static, "dims")
+        errors.append(repeat.error(f"no dim of fixed size '{text}'", hint))
         return 1
+    if size > _MAX_LAYERS:
+        message = f"expected at most {_MAX_LAYERS} layers, found {size}"
+        errors.append(repeat.error(message))
     return size
 
 

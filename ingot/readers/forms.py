@@ -209,6 +209,8 @@ def _wrong_type(node: Node, form: Form) -> ManifestError:
 def _check_text(node: Node, form: Text) -> list[ManifestError]:
     if not node.text:
         return [node.error(f"expected {form.what}, found an empty text")]
+    if not node.text.isprintable():
+        return [node.error(f"expected {form.what}, found {node.text!r}")]
     if form.pattern and not re.fullmatch(form.pattern, node.text):
         return [node.error(f"expected {form.what}, found '{node.text}'")]
     return []

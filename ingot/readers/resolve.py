@@ -6,18 +6,21 @@ their own lines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import DynamicDim, Graph, Instance, Parameter
-from ingot.readers.bind import Scope
+from ingot.readers.bind import Scope, entries
 from ingot.readers.blocks import BlockPattern, known_dims, resolve_block
 from ingot.readers.component import ComponentSignature, read_component
 from ingot.readers.entry_points import LAYER, block_nodes, expand
 from ingot.readers.shapes import SymbolicType, parse_dim
 from ingot.readers.yaml import Node
+
+_WORD = re.compile("[a-z][a-z0-9_]*")
 
 
 def resolve(
@@ -52,7 +55,9 @@ def resolve(
         model=model,
         dynamic=dynamic,
         instances=_instances(patterns.values(), architecture, errors),
-        parameters=tuple(_parameters(architecture, scope, taken, names)),
+        parameters=_unique(
+            _parameters(architecture, scope, taken, names), architecture, errors
+        ),
         entry_points=tuple(item.entry_point for item in expanded),
     )
 
@@ -105,6 +110,9 @@ def _parameter_types(
     for name, node in architecture["parameters"].entries.items():
         shape = tuple(parse_dim(str(item.value)) for item in node["shape"].items)
         types[name] = SymbolicType(shape, "f32")
+        if (hf := node.get("hf")) and LAYER in hf.text and LAYER not in name:
+            message = f"{LAYER} in 'hf', and not in the parameter's name"
+            errors.append(hf.error(message))
         if known_dims(types[name], node["shape"], scope, errors):
             for item, dim in zip(node["shape"].items, shape, strict=True):
                 if isinstance(dim.resolve(sizes), str):
@@ -134,6 +142,19 @@ def _parameters(
             for name, node in group:
                 if number in layers.get(name, ()):
                     yield _parameter(name, node, number, scope, names)
+
+
+def _unique(
+    parameters: Iterable[Parameter], architecture: Node, errors: list[ManifestError]
+) -> tuple[Parameter, ...]:
+    """Return the parameters; `blk.0.x` and layer 0 of `blk.{layer}.x` are an error."""
+    found: dict[str, Parameter] = {}
+    for item in parameters:
+        if item.name in found:
+            message = f"'{item.name}' is declared twice, with and without {LAYER}"
+            errors.append(architecture["parameters"].error(message))
+        found[item.name] = item
+    return tuple(found.values())
 
 
 def _parameter(
@@ -178,15 +199,35 @@ def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
         if kind not in called:
             errors.append(blocks.key_error(kind, f"no step calls block '{kind}'"))
     # As written, so that a parameter of a node that does not fit is not reported too.
+    nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
     written = {
-        entry.text
-        for block in blocks.entries.values()
-        for node in block["nodes"].items
-        if (found := node.get("parameters"))
-        for entry in found.entries.values()
+        entry.text for node in nodes for entry in entries(node, "parameters").values()
     }
     parameters = architecture["parameters"]
     for name in parameters.entries:
         if name not in written:
             message = f"no node takes parameter '{name}'"
             errors.append(parameters.key_error(name, message))
+    mentioned = _mentioned(architecture)
+    for key in ("dims", "hyperparameters"):
+        declared = architecture.get(key)
+        for item in declared.items if declared else ():
+            if item.text not in mentioned:
+                errors.append(item.error(f"nothing mentions '{item.text}'"))
+
+
+def _mentioned(architecture: Node) -> set[str]:
+    """Return the words of all shapes, types, attributes and repeats."""
+    # The longest sequence is bounded by it, in the manifest.
+    words = ["n_ctx"]
+    for parameter in architecture["parameters"].entries.values():
+        words += [str(item.value) for item in parameter["shape"].items]
+    for block in architecture["blocks"].entries.values():
+        words += [entry.text for entry in block["inputs"].entries.values()]
+        for node in block["nodes"].items:
+            words += [str(e.value) for e in entries(node, "attributes").values()]
+    for point in architecture["entry_points"].entries.values():
+        words += [entry["type"].text for entry in point["inputs"].entries.values()]
+        for step in point["steps"].items:
+            words += [str(repeat.value)] if (repeat := step.get("repeat")) else []
+    return {name for word in words for name in _WORD.findall(word)}

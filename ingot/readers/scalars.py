@@ -7,10 +7,13 @@ instead.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 _NUMBER_STARTS = frozenset("0123456789-+.")
+# Every such integer fits 64 bits, with and without a sign.
+_MAX_DIGITS = 18
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)\.[0-9]+([eE][-+][0-9]+)?")
 _EXPONENT = re.compile(r"([-+]?(?:0|[1-9][0-9]*))(\.[0-9]*)?[eE]([-+]?)([0-9]+)")
@@ -56,16 +59,16 @@ def scalar(text: str) -> str | int | float | bool | Ambiguous | None:
 
 def _number(text: str) -> str | int | float | Ambiguous:
     """Return the value of a plain scalar that starts as a number does."""
-    if _INTEGER.fullmatch(text):
+    if len(text) <= _MAX_DIGITS and _INTEGER.fullmatch(text):
         return int(text)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if match := _EXPONENT.fullmatch(text):
+    if _FLOAT.fullmatch(text) and math.isfinite(value := float(text)):
+        return value
+    if (match := _EXPONENT.fullmatch(text)) and not _FLOAT.fullmatch(text):
         whole, fraction, sign, power = match.groups()
         fraction = ".0" if fraction in (None, ".") else fraction
         return Ambiguous(text, f"write {whole}{fraction}e{sign or '+'}{power}")
-    if _NUMBER_LIKE.fullmatch(text):
-        if text.isdigit():
+    if _NUMBER_LIKE.fullmatch(text) or _FLOAT.fullmatch(text):
+        if text.isdigit() and len(text) <= _MAX_DIGITS:
             number = text.lstrip("0")
             return Ambiguous(text, f'write {number}, or "{text}" in quotes')
         return Ambiguous(text, f'write "{text}" in quotes if it is text')
