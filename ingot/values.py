@@ -112,3 +112,14 @@ class ActionResult:
     exit_code: int = 0
     # What the tool printed (both streams), kept so that a hit can show it too.
     log: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """How a target's vmfb is run here."""
+
+    device: str  # "local-task", "local-sync", "vulkan"
+    prefix: tuple[str, ...] = ()  # the emulator: ("qemu-aarch64", "-L", "/usr/...")
+    runtime: str = "iree-base-runtime"  # the wheel that the programs are in
+    env: tuple[tuple[str, str], ...] = ()
+    emulated: bool = False

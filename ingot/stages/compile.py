@@ -1,0 +1,47 @@
+"""A linked module and a target in, the target's vmfb out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingot.graph import Graph
+from ingot.values import Action, Output
+
+if TYPE_CHECKING:
+    from ingot.readers.target import Target
+
+# Two places where the compiler would write down where and from what it compiled.
+REPRODUCIBLE = (
+    "--iree-vm-bytecode-module-strip-source-map",
+    "--iree-llvmcpu-debug-symbols=false",
+)
+
+
+def plan_compile(graph: Graph, target: Target) -> Action:
+    """Return the action that makes `model.vmfb`."""
+    return _plan(graph, target, "compile", f"link:{graph.model}", "model.vmfb")
+
+
+def plan_compile_probe(graph: Graph, target: Target) -> Action:
+    """Return the action that makes `probe.vmfb`, with the flags of `model.vmfb`."""
+    link = f"link-probe:{graph.model}"
+    return _plan(graph, target, "compile-probe", link, "probe.vmfb")
+
+
+def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> Action:
+    linked = "probe.linked.mlir" if stage == "compile-probe" else "linked.mlir"
+    return Action(
+        task=f"{stage}:{graph.model}@{target.name}",
+        argv=(
+            "iree-compile",
+            linked,
+            *REPRODUCIBLE,
+            *target.compile_flags,
+            "-o",
+            output,
+        ),
+        inputs=((linked, Output(link, linked)),),
+        outputs=(output,),
+        tools=("iree-base-compiler",),
+        shown=(f"build/{graph.model}/{target.name}/{output}",),
+    )

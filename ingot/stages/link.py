@@ -1,0 +1,46 @@
+"""A graph and its specialised instances in, one linked MLIR module out.
+
+`iree-link` resolves the declarations `@<instance>.forward` in the generated text. What
+it writes has no comments and no paths, so equal graphs have equal linked modules.
+"""
+
+from __future__ import annotations
+
+from ingot.emit import main_module, probe_module
+from ingot.graph import Graph
+from ingot.values import Action, Output, Text
+
+
+def plan_link(graph: Graph) -> Action:
+    """Return the action that makes `linked.mlir`: the model's entry points."""
+    return _plan(graph, "link", "main.mlir", main_module(graph), "linked.mlir")
+
+
+def plan_link_probe(graph: Graph) -> Action:
+    """Return the action that makes `probe.linked.mlir`: what the check calls."""
+    text = probe_module(graph)
+    return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
+
+
+def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:
+    modules = [f"{instance.name}.mlir" for instance in graph.instances]
+    return Action(
+        task=f"{stage}:{graph.model}",
+        argv=(
+            "iree-link",
+            source,
+            *(word for module in modules for word in ("--link-module", module)),
+            "-o",
+            output,
+        ),
+        inputs=(
+            (source, Text(text)),
+            *(
+                (module, Output(f"specialize:{instance.name}", module))
+                for module, instance in zip(modules, graph.instances, strict=True)
+            ),
+        ),
+        outputs=(output,),
+        tools=("iree-base-compiler",),
+        shown=(f"build/{graph.model}/{output}",),
+    )
