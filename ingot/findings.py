@@ -58,7 +58,7 @@ def start(
     """
     limited = ("timeout", "--kill-after=5", str(TIMEOUT_S), *argv)
     variables = env or dict(os.environ)
-    done = process.run(limited, folder, variables, mounts={}, confined=False)
+    done = process.run(limited, folder, variables, {}, confined=False, network=True)
     if done.exit_code in (124, 137):  # what `timeout` says when it ended the command
         return done.exit_code, f"no answer in {TIMEOUT_S} s"
     return done.exit_code, done.output.decode(errors="replace")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ingot.edges import invoke, toolchain
 from ingot.errors import IngotError
 from ingot.findings import Finding, Level, last_line, start
+from ingot.values import Runner
 
 if TYPE_CHECKING:
-    from ingot.edges.invoke import Runner
     from ingot.readers.target import Target
 
 SOURCE = """\
@@ -106,7 +106,7 @@ def emulator_findings() -> Iterator[Finding]:
         if not (AARCH64_ROOT / "lib" / name).exists():
             yield _missing(name, f"the aarch64 {name} is not installed", package)
             return
-    runner = invoke.Runner("local-sync", runtime=AARCH64_RUNTIME)
+    runner = Runner("local-sync", runtime=AARCH64_RUNTIME)
     try:
         program = invoke.program(runner, "iree-run-module")
     except IngotError as error:
@@ -122,7 +122,7 @@ def emulator_findings() -> Iterator[Finding]:
 
 def vulkan_findings() -> Iterator[Finding]:
     """Yield whether a Vulkan driver loads and shows a device."""
-    program = invoke.program(invoke.Runner("vulkan"), "iree-run-module")
+    program = invoke.program(Runner("vulkan"), "iree-run-module")
     code, words = start(program, "--list_devices=vulkan")
     if code != 0 or "vulkan://" not in words:
         found = f"no Vulkan device: {last_line(words)}"

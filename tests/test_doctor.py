@@ -1,0 +1,249 @@
+"""What `doit doctor` says of machines that lack something, and of this one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingot import doctor, trial
+from ingot.edges import process, toolchain
+from ingot.errors import IngotError
+from ingot.findings import Finding, Level, last_line, render, start
+from ingot.readers.target import Target, read_target
+from ingot.values import Runner
+from ingot.workspace import load
+from tests.source_tree import ROOT
+
+TARGETS = sorted((ROOT / "targets").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Stub:
+    """As much of a target as a trial reads."""
+
+    name: str
+    runner: Runner
+    compile_flags: tuple[str, ...] = ()
+    reason: str | None = None
+
+    def unrunnable_reason(self) -> str | None:
+        return self.reason
+
+
+def try_target(stub: Any) -> Finding:
+    return trial.target_finding(stub)
+
+
+def markers(target: Target) -> list[pytest.MarkDecorator]:
+    if target.runner.runtime == trial.AARCH64_RUNTIME:
+        return [pytest.mark.aarch64]
+    return [pytest.mark.vulkan] if target.runner.device == "vulkan" else []
+
+
+def declared() -> list[Any]:
+    targets = [read_target(path, ROOT) for path in TARGETS]
+    return [pytest.param(t, marks=markers(t), id=t.name) for t in targets]
+
+
+@pytest.mark.parametrize("target", declared())
+def test_every_target_compiles_and_runs_here_or_says_why_not(target: Target) -> None:
+    finding = trial.target_finding(target)
+    reason = target.unrunnable_reason()
+    if reason:
+        assert finding.level is Level.WARNING
+        assert finding.found == f"cannot run here: {reason}"
+    else:
+        expected = f"compiles and runs on {target.runner.device}"
+        assert (finding.level, finding.found) == (Level.OK, expected)
+
+
+def test_the_report_has_a_line_for_each_finding_and_a_count() -> None:
+    findings = [
+        Finding("numpy", Level.OK, "2.4.6"),
+        Finding("disk", Level.WARNING, "2.0 GiB free in the store", "free some"),
+        Finding(
+            "target vulkan", Level.ERROR, "no Vulkan device", "run: apt-get install x"
+        ),
+        Finding("vulkan", Level.ERROR, "no Vulkan device"),
+    ]
+    assert render(findings) == (
+        "ok       numpy          2.4.6\n"
+        "warning  disk           2.0 GiB free in the store\n"
+        "                        free some\n"
+        "error    target vulkan  no Vulkan device\n"
+        "                        run: apt-get install x\n"
+        "error    vulkan         no Vulkan device\n"
+        "4 checks: 2 errors, 1 warning"
+    )
+    assert render(findings[:1]) == "ok       numpy  2.4.6\n1 checks: all is well"
+
+
+def test_a_package_at_another_version_names_the_command() -> None:
+    assert doctor.package_finding("rich==1.0", "pip install rich==1.0") == Finding(
+        "rich", Level.ERROR, "expected 1.0, found 15.0.0", "run: pip install rich==1.0"
+    )
+    assert doctor.package_finding("no-such==1.0", "./bootstrap") == Finding(
+        "no-such", Level.ERROR, "not installed", "run: ./bootstrap"
+    )
+
+
+def test_the_toolchain_of_this_environment_is_the_pinned_one() -> None:
+    findings = list(doctor.toolchain_findings(ROOT))
+    assert {item.subject for item in findings} >= {
+        "python",
+        "iree-base-compiler",
+        "numpy",
+    }
+    assert [item for item in findings if item.level is not Level.OK] == []
+
+
+def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    assert list(doctor.store_findings(blocked / "store")) == [
+        Finding(
+            "store",
+            Level.ERROR,
+            f"{blocked}/store: Not a directory",
+            "set INGOT_CACHE to a folder on a disk that you can write",
+        )
+    ]
+
+
+def test_looking_at_the_store_leaves_nothing_in_it(tmp_path: Path) -> None:
+    store, disk = doctor.store_findings(tmp_path)
+    assert store.level is Level.OK
+    assert disk.found.endswith("GiB free in the store")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "LEAST_DISK_BYTES", 1 << 60)
+    _, disk = doctor.store_findings(tmp_path)
+    assert disk.level is Level.ERROR
+    assert disk.remedy == "free some, or set INGOT_CACHE to another disk"
+
+
+def test_without_a_sandbox_builds_go_on_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    finding = doctor.sandbox_finding()
+    assert finding.level is Level.WARNING
+    assert finding.remedy == "run: apt-get install bubblewrap"
+
+
+def test_x86_64_levels_need_every_feature_below_them() -> None:
+    v2, v3, v4 = doctor.LEVELS.values()
+    assert doctor.x86_64_level(set()) == ""
+    assert doctor.x86_64_level(v2) == "-v2"
+    assert doctor.x86_64_level(v2 | v3) == "-v3"
+    assert doctor.x86_64_level(v2 | v4) == "-v2"
+    assert doctor.x86_64_level(v2 | v3 | v4) == "-v4"
+
+
+def test_a_target_that_this_processor_lacks_is_a_warning() -> None:
+    stub = Stub("x", Runner("local-task"), reason="the processor lacks avx512f")
+    assert try_target(stub) == Finding(
+        "target x", Level.WARNING, "cannot run here: the processor lacks avx512f"
+    )
+
+
+def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> str:
+        raise IngotError(f"tool '{name}' is not installed")
+
+    monkeypatch.setattr(toolchain, "executable", refuse)
+    stub = Stub("arm", Runner("local-sync", runtime=trial.AARCH64_RUNTIME))
+    assert try_target(stub) == Finding(
+        "target arm",
+        Level.ERROR,
+        "tool 'qemu-aarch64' is not installed",
+        "run: apt-get install qemu-user",
+    )
+
+
+@pytest.mark.aarch64
+@pytest.mark.parametrize(("name", "package"), trial.AARCH64_LIBRARIES.items())
+def test_a_missing_aarch64_library_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    (tmp_path / "lib").mkdir()
+    for other in trial.AARCH64_LIBRARIES:
+        if other != name:
+            (tmp_path / "lib" / other).touch()
+    monkeypatch.setattr(trial, "AARCH64_ROOT", tmp_path)
+    assert list(trial.emulator_findings()) == [
+        Finding(
+            name,
+            Level.ERROR,
+            f"the aarch64 {name} is not installed",
+            f"run: apt-get install {package}",
+        )
+    ]
+
+
+@pytest.mark.aarch64
+def test_a_missing_aarch64_runtime_is_brought_by_bootstrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGOT_AARCH64_RUNTIME", str(tmp_path))
+    (finding,) = trial.emulator_findings()
+    assert (finding.level, finding.remedy) == (Level.ERROR, "run: ./bootstrap")
+
+
+def test_no_vulkan_driver_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VK_DRIVER_FILES", "/nonexistent.json")
+    monkeypatch.setenv("VK_ICD_FILENAMES", "/nonexistent.json")
+    finding = try_target(Stub("vulkan", Runner("vulkan")))
+    assert finding.level is Level.ERROR
+    assert finding.found.startswith("no Vulkan device: ")
+    assert finding.remedy == "run: apt-get install libvulkan1 mesa-vulkan-drivers"
+
+
+def test_flags_that_do_not_compile_are_the_compilers_words() -> None:
+    finding = try_target(Stub("odd", Runner("local-task"), ("--no-such-flag",)))
+    assert finding.level is Level.ERROR
+    assert finding.found.startswith("does not compile: ")
+
+
+def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "OUTPUT", "4xf32=3 4 6 8")
+    flags = (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+    )
+    finding = try_target(Stub("odd", Runner("local-task"), flags))
+    assert finding.found == (
+        "computes wrong numbers: expected '4xf32=3 4 6 8', got '4xf32=2 4 6 8'"
+    )
+
+
+def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.findings.TIMEOUT_S", 0.2)
+    assert start("sleep", "30") == (124, "no answer in 0.2 s")
+
+
+def test_the_reason_is_the_last_line_that_says_something() -> None:
+    assert last_line("loading\nreason\n\n") == "reason"
+    assert last_line("") == "it printed nothing"
+
+
+@pytest.mark.aarch64
+@pytest.mark.vulkan
+def test_examine_prints_the_report_and_returns_its_verdict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = doctor.examine(ROOT)
+    printed = capsys.readouterr().out
+    assert os.environ["INGOT_CACHE"] in printed
+    for name in load(ROOT).targets:
+        assert f"target {name} " in printed
+    assert code == 0, printed
