@@ -22,6 +22,11 @@ FRONT = Front(Path(__file__).parent)
 Tasks = Iterator[dict[str, Any]]
 
 
+def task_fetch() -> Tasks:
+    """Download the files that manifests pin by their sha256."""
+    yield from FRONT.tasks("fetch")
+
+
 def task_specialize() -> Tasks:
     """Make one static module of each component and its dims."""
     yield from FRONT.tasks("specialize")

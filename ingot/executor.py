@@ -46,6 +46,7 @@ class Executor:
         self.records = Records(root / "build/.ingot/records.sqlite")
         self._report = report
         self._made: dict[str, dict[str, Digest]] = {}
+        self._tools: dict[str, str] = {}
 
     def is_current(self, action: Action) -> bool:
         """Return whether the recorded result of the action still stands."""
@@ -69,10 +70,7 @@ class Executor:
 
         Raises: OSError where an input file cannot be read.
         """
-        digests = self.store.digests
-        tools = tuple(
-            (f"tool:{tool}", toolchain.identity(tool, digests)) for tool in action.tools
-        )
+        tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
         return bind(
             action,
             tuple((path, self._digest(source)) for path, source in action.inputs),
@@ -132,6 +130,11 @@ class Executor:
             return ""
         return self.store.blob(record.log).read_text("utf-8", errors="replace")
 
+    def _identity(self, tool: str) -> str:
+        if tool not in self._tools:
+            self._tools[tool] = toolchain.identity(tool, self.store.digests)
+        return self._tools[tool]
+
     def _digest(self, source: SourceFile | Text | Output) -> Digest:
         if isinstance(source, SourceFile):
             return self.store.digests.of_file(source.path)
@@ -188,6 +191,7 @@ class Executor:
                 {**command.environment(), **dict(action.env)},
                 mounts=large,
                 confined=process.sandbox() == "bubblewrap",
+                network=("network", "yes") in action.platform,
             )
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:

@@ -9,17 +9,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from ingot.readers.sources import Url
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check
 from ingot.stages.compile import plan_compile, plan_compile_probe
+from ingot.stages.fetch import plan_fetch
 from ingot.stages.link import plan_link, plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.values import Action, Output
+from ingot.weights.inputs import is_fetched
 from ingot.workspace import Selection, Workspace
 
 STAGES = {
+    "fetch": "files that manifests pin by sha256, downloaded",
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
@@ -94,6 +98,9 @@ def plan_model(workspace: Workspace, model: str) -> Iterator[Action]:
         yield plan_specialize(
             instance, workspace.root / f"components/{instance.component}.mlir"
         )
+    for source in (manifest.weights.source, manifest.tokenizer):
+        if isinstance(source, Url) and is_fetched(source):
+            yield plan_fetch(source, workspace.root)
     yield plan_link(graph)
     yield plan_link_probe(graph)
     for layout in sorted({target.layout for target in workspace.targets.values()}):

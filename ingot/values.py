@@ -66,7 +66,8 @@ class Action:
     # llvmpipe".
     tools: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
-    # Other facts that change the result: ("cpu", "<model name>") for a benchmark.
+    # Other facts that change the result: ("cpu", "<model name>") for a benchmark;
+    # ("network", "yes") for a download, which alone may use it.
     platform: tuple[tuple[str, str], ...] = ()
     # Where outputs are shown to people, per output, relative to the checkout.
     shown: tuple[str, ...] = field(default=(), compare=False)

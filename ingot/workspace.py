@@ -26,6 +26,8 @@ class Workspace:
     root: Path
     models: dict[str, Manifest]
     targets: dict[str, Target]
+    # Other names of targets, as `host`: what they mean on this machine.
+    aliases: dict[str, Target]
     # Manifests that cannot be read: an error only for who asks for them.
     broken: dict[str, Exception]
     default_model: str
@@ -46,10 +48,9 @@ def load(root: Path) -> Workspace:
 
     Raises: IngotError or a group of ManifestErrors where a target is wrong.
     """
-    targets = {
-        path.stem: read_target(path, root)
-        for path in sorted((root / "targets").glob("*.yaml"))
-    }
+    named = [
+        read_target(path, root) for path in sorted((root / "targets").glob("*.yaml"))
+    ]
     models: dict[str, Manifest] = {}
     broken: dict[str, Exception] = {}
     for path in sorted((root / "models").glob("*.yaml")):
@@ -62,7 +63,8 @@ def load(root: Path) -> Workspace:
     return Workspace(
         root=root,
         models=models,
-        targets=targets,
+        targets={item.name: item for item in named if item.name == item.resolved},
+        aliases={item.name: item for item in named if item.name != item.resolved},
         broken=broken,
         default_model=defaults["default-model"],
         default_target=defaults["default-target"],
@@ -95,26 +97,28 @@ def select(workspace: Workspace, variables: dict[str, str]) -> Selection:
     for name in models:
         if name in workspace.broken:
             raise workspace.broken[name]
-    wanted = _names(
-        "target", variables, list(workspace.targets), workspace.default_target
-    )
+    known = [*workspace.targets, *workspace.aliases]
+    targets = _names("target", variables, known, workspace.default_target)
     skipped = []
-    if "all" in variables.get("target", "").split(","):
-        # `host` is one of the others by another name.
-        wanted = [name for name in wanted if name != "host"]
-        for name in wanted:
+    if targets == known:
+        targets = list(workspace.targets)
+        for name in targets:
             reason = workspace.targets[name].unrunnable_reason()
             if reason:
                 skipped.append((name, reason))
     left_out = {name for name, _ in skipped}
-    return Selection(
-        tuple(models), tuple(n for n in wanted if n not in left_out), tuple(skipped)
-    )
+    resolved = [
+        workspace.aliases[name].resolved if name in workspace.aliases else name
+        for name in targets
+        if name not in left_out
+    ]
+    return Selection(tuple(models), tuple(dict.fromkeys(resolved)), tuple(skipped))
 
 
 def _names(
     kind: str, variables: dict[str, str], known: list[str], default: str
 ) -> list[str]:
+    """Return the names that the variable stands for; all that are known for `all`."""
     words = [word.strip() for word in variables.get(kind, default).split(",")]
     if "all" in words:
         return known

@@ -40,7 +40,7 @@ def sandbox() -> str:
     if shutil.which("bwrap") is None:
         return "none"
     probe = subprocess.run(
-        [*_bubblewrap(Path("/tmp"), {}, {}), "true"],
+        [*_bubblewrap(Path("/tmp"), {}, {}, network=False), "true"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -55,15 +55,17 @@ def run(
     env: dict[str, str],
     mounts: dict[str, Path],
     confined: bool,
+    network: bool,
 ) -> Completed:
     """Return how `argv` ended, run in `folder` with just this environment.
 
     `mounts` are files that appear in the folder, under these names, without a copy.
+    An unconfined command always has the network.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
     if confined:
-        command = [*_bubblewrap(folder, env, mounts), *argv]
+        command = [*_bubblewrap(folder, env, mounts, network), *argv]
         cwd, variables = None, None
     else:
         for name, path in mounts.items():
@@ -105,7 +107,7 @@ def stop_all() -> None:
 
 
 def _bubblewrap(
-    folder: Path, env: dict[str, str], mounts: dict[str, Path]
+    folder: Path, env: dict[str, str], mounts: dict[str, Path], network: bool
 ) -> list[str]:
     command = [
         "bwrap",
@@ -120,6 +122,8 @@ def _bubblewrap(
         *("--bind", str(folder), WORKDIR),
         *("--chdir", WORKDIR),
     ]
+    if network:
+        command.append("--share-net")
     if Path("/dev/dri").exists():
         command += ["--dev-bind", "/dev/dri", "/dev/dri"]
     for name, path in mounts.items():

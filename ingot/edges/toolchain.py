@@ -13,6 +13,7 @@ import platform
 import shutil
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 
 from ingot.edges.digests import Digests, hash_file
@@ -39,6 +40,7 @@ REMEDIES = {
 }
 
 
+@cache
 def site_packages() -> Path:
     """Return the folder that wheels are installed in."""
     return Path(sysconfig.get_path("purelib"))

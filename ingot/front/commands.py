@@ -179,7 +179,7 @@ def print_catalogue() -> int:
     for name in workspace.broken:
         print(f"    {name:<24} cannot be read; `doit build model={name}` says why")
     print("targets")
-    for name, target in workspace.targets.items():
+    for name, target in {**workspace.targets, **workspace.aliases}.items():
         mark = "*" if name == workspace.default_target else " "
         reason = target.unrunnable_reason()
         note = f"cannot run here: {reason}" if reason else target.summary
