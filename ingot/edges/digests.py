@@ -1,5 +1,4 @@
-"""File paths in, digests out: each content is hashed once, however many actions name
-it.
+"""File paths in, digests out: each content is hashed once.
 
 A digest is remembered under the file's identity (device, inode, size, mtime, ctime), in
 a database in the store, so that a second checkout that reads the same weights hashes
@@ -30,8 +29,7 @@ Identity = tuple[int, int, int, int, int]
 
 
 class Digests:
-    """Digests of files, and other facts of their content, remembered across
-    processes."""
+    """Digests and other facts of files, remembered across processes."""
 
     def __init__(self, database: Path) -> None:
         """Open the database; where it cannot be written, remember in memory only."""
@@ -52,8 +50,7 @@ class Digests:
     def fact(
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
-        """Return what `compute(path)` says of the content; computed once per
-        content."""
+        """Return what `compute(path)` says of the content, computed once."""
         identity = identify(os.stat(path))
         known = self._recall(identity, purpose)
         if known is None:
@@ -120,8 +117,7 @@ def chunks(path: Path | str) -> Iterator[bytes]:
 
 
 def _open(database: Path) -> sqlite3.Connection | None:
-    """Return the database, made anew where it is damaged; None where it cannot be
-    had."""
+    """Return the database, made anew where damaged; None where there can be none."""
     for _ in range(2):
         try:
             connection = sqlite3.connect(
