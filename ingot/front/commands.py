@@ -7,7 +7,6 @@ or doit itself; 3 the command line, a manifest or the store is wrong, nothing wa
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,11 @@ class Run(DoitRun):  # type: ignore[misc]
         if "input" in variables():
             return guarded(run_bundle)
         from ingot.edges import process
+        from ingot.front.reporter import QuietReporter, Reporter
         from ingot.front.tasks import stop_on_signals
 
+        if params["reporter"] == "console":
+            params["reporter"] = QuietReporter if params["quiet"] else Reporter
         stop_on_signals()
         try:
             return int(super().execute(params, args))
@@ -54,20 +56,6 @@ class Run(DoitRun):  # type: ignore[misc]
             process.stop_all()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
-
-    def _execute(self, outfile: Any, quiet: bool = False, **options: Any) -> int:
-        from ingot.front.reporter import Reporter
-        from ingot.front.tasks import Front
-
-        if options.get("reporter", "console") == "console":
-            with contextlib.ExitStack() as stack:
-                stream = sys.stdout
-                if isinstance(outfile, str):
-                    stream = stack.enter_context(open(outfile, "w", encoding="utf-8"))
-                Front.reporter = Reporter(stream, quiet)
-                options["reporter"] = Front.reporter
-                return int(super()._execute(stream, **options))
-        return int(super()._execute(outfile, **options))
 
 
 class ListCommand(Command):  # type: ignore[misc]

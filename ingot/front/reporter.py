@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from doit.exceptions import BaseFail
 
@@ -16,10 +16,15 @@ from doit.exceptions import BaseFail
 class Reporter:
     """Reports one run; doit calls the methods from its main thread and its workers."""
 
-    def __init__(self, stream: IO[str], quiet: bool) -> None:
-        """Write to the stream; when quiet, failures only."""
-        self._out = stream
-        self.quiet = quiet
+    desc = "one line an action, progress on a terminal"
+    quiet = False
+    # The one that doit has made: doit does not tell who asks.
+    current: ClassVar[Reporter | None] = None
+
+    def __init__(self, outstream: IO[str], options: dict[str, Any]) -> None:
+        """Write to doit's output stream; doit's own options are not used."""
+        Reporter.current = self
+        self._out = outstream
         self._start = time.monotonic()
         self._total = 0
         self._seen = 0
@@ -141,3 +146,10 @@ class Reporter:
             self._overall = self._progress.add_task("build", total=self._total)
         self._progress.update(self._overall, completed=self._seen)
         self._bars[name] = self._progress.add_task(name, total=None)
+
+
+class QuietReporter(Reporter):
+    """Reports failures only."""
+
+    desc = "failures only"
+    quiet = True

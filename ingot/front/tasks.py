@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
@@ -21,7 +21,7 @@ from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front.reporter import Reporter
-from ingot.plan import STAGES, Plan, plan
+from ingot.plan import STAGES, Plan, plan, stage_of
 from ingot.readers.yaml import format_errors
 from ingot.values import Action, Output
 from ingot.workspace import Selection, Workspace, load, refuse_unknown, select
@@ -32,9 +32,6 @@ SHOWN_LOGS = ("check", "bench", "bundle")
 
 class Front:
     """One command's view: the workspace, the plan and the executor."""
-
-    # Set by the `run` command; other commands that load the tasks report nothing.
-    reporter: ClassVar[Reporter | None] = None
 
     def __init__(self, root: Path) -> None:
         """Load, select and plan; every error of the user's is doit's kind of error."""
@@ -53,7 +50,7 @@ class Front:
     def tasks(self, stage: str) -> Iterator[dict[str, Any]]:
         """Yield the stage's tasks, and the group of those that are selected."""
         for action in self.plan.actions:
-            if action.task.partition(":")[0] == stage:
+            if stage_of(action.task) == stage:
                 yield self._task(action)
         chosen = self.plan.selected(stage, self.selection)
         yield {
@@ -87,11 +84,10 @@ class Front:
         return None
 
     def _ended(self, task: str, source: str, wall_ms: float) -> None:
-        if self.reporter is None:
-            return
-        shown = task.partition(":")[0] in SHOWN_LOGS
+        shown = stage_of(task) in SHOWN_LOGS
         log = self.executor.log(task) if shown else ""
-        self.reporter.ended(task, source, wall_ms, log)
+        if Reporter.current is not None:
+            Reporter.current.ended(task, source, wall_ms, log)
 
 
 def store() -> Store:
