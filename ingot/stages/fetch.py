@@ -85,6 +85,7 @@ def fetch(url: str, sha256: str, output: Path, pause_s: float = PAUSE_S) -> None
             found = _download(url, partial)
             break
         except HTTPError as error:
+            error.close()
             problem = f"the server answered {error.code} {error.reason}"
             if error.code < 500 or attempt == TRIES:
                 raise _failed(url, problem) from error
