@@ -65,15 +65,14 @@ def schema(form: Form) -> Schema:
         case Sequence(of, least):
             return {"type": "array", "items": schema(of)} | _least("minItems", least)
         case Mapping(of, name, least):
-            keys: Schema = {"propertyNames": schema(name)} if name.pattern else {}
-            return (
-                {"type": "object", "additionalProperties": schema(of)}
-                | keys
-                | _least("minProperties", least)
-            )
+            return {
+                "type": "object",
+                "propertyNames": schema(name),
+                "additionalProperties": schema(of),
+            } | _least("minProperties", least)
         case Record(keys=wanted):
             return _record(wanted)
-        case Tagged(tag, doc, _, variants):
+        case Tagged(tag, doc, variants):
             return {
                 "oneOf": [
                     _record((Key(tag, Choice((word,)), doc), *record.keys))

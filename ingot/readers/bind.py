@@ -27,7 +27,8 @@ class Scope:
 
     sizes: Mapping[str, int | None]  # dims; None for those that stay dynamic
     numbers: Mapping[str, float | int]  # hyperparameters
-    parameters: Mapping[str, SymbolicType]  # by name with {layer}
+    # By name with {layer}; None: the declaration is wrong and was reported.
+    parameters: Mapping[str, SymbolicType | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,11 @@ def bind(
             binding.index(formal, attribute)
         elif isinstance(formal, ScalarFormal):
             scalars.append(_number(attribute, formal, scope, errors))
-    if any(given.type is None for given in tensors.values()):
+    unbound = any(
+        isinstance(formal, IndexFormal) and formal.dim not in binding.dims
+        for formal in signature.arguments
+    )
+    if unbound or any(given.type is None for given in tensors.values()):
         return None
     for formal in signature.arguments:
         if isinstance(formal, TensorFormal) and formal.name in tensors:
@@ -103,7 +108,7 @@ class _Binding:
         """Bind the dim of an `index` argument to an attribute."""
         value = node.value
         if isinstance(value, int):
-            self.dims[formal.dim] = Product(value, ())
+            self.dims[formal.dim] = Product.of(value)
             return
         if isinstance(value, str):
             dim = parse_dim(value)
@@ -115,7 +120,7 @@ class _Binding:
             self.errors.append(node.error(f"no dim named '{unknown[0]}'", hint))
         else:
             self.errors.append(node.error(f"expected a dim or a size, found {value}"))
-        self.dims[formal.dim] = Product(1, (formal.dim,))
+        self.dims[formal.dim] = Product.of(1, formal.dim)
 
     def tensor(self, formal: TensorFormal, given: Given) -> None:
         """Bind the dims of a tensor argument, or say that it does not fit."""
@@ -137,7 +142,7 @@ class _Binding:
     def unify(self, formal: Product, actual: Product, node: Node) -> bool:
         """Bind what is unknown in a formal dim; False where both cannot be equal."""
         known = formal.substitute(
-            {name: self.dims.get(name, Product(1, ())) for name in formal.names}
+            {name: self.dims.get(name, Product.of(1)) for name in formal.names}
         )
         unknown = [name for name in formal.names if name not in self.dims]
         if not unknown:

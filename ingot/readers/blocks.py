@@ -13,7 +13,7 @@ from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import Call, Instance
 from ingot.readers.bind import Bound, Given, Scope, bind, entries
 from ingot.readers.component import ComponentSignature
-from ingot.readers.shapes import SymbolicType, parse_type
+from ingot.readers.shapes import Product, SymbolicType, parse_type
 from ingot.readers.yaml import Node
 
 PARAMETER = "param:"
@@ -42,6 +42,7 @@ def resolve_block(
     kind: str, node: Node, scope: Scope, find: Find, errors: list[ManifestError]
 ) -> BlockPattern:
     """Return the block that a checked node describes; add defects to the errors."""
+    before = len(errors)
     inputs = {
         name: read_type(entry, scope, errors)
         for name, entry in node["inputs"].entries.items()
@@ -52,8 +53,8 @@ def resolve_block(
         name: (entry.text, reader.value(entry))
         for name, entry in node["outputs"].entries.items()
     }
-    _refuse_unused(node, errors)
-    bound = reader.bound
+    if len(errors) == before:
+        _refuse_unused(node, errors)
     return BlockPattern(
         kind=kind,
         inputs=inputs,
@@ -66,7 +67,7 @@ def resolve_block(
             for name in call.operands
             if name.startswith(PARAMETER)
         ),
-        instances=tuple(item.instance for item in bound),
+        instances=tuple(item.instance for item in reader.bound),
     )
 
 
@@ -74,26 +75,23 @@ def read_type(
     node: Node, scope: Scope, errors: list[ManifestError]
 ) -> SymbolicType | None:
     """Return the tensor type of a text node; its dims must be declared."""
-    found = parse_type(node.text)
-    return found if known_dims(found, node, scope, errors) else None
-
-
-def known_dims(
-    found: SymbolicType, node: Node, scope: Scope, errors: list[ManifestError]
-) -> bool:
-    """Return whether every dim of a type is declared; add errors where not."""
-    fine = True
+    found, before = parse_type(node.text), len(errors)
     for dim in found.shape:
-        for name in dict.fromkeys(dim.names):
-            if name not in scope.sizes:
-                hint = did_you_mean(name, list(scope.sizes), "dims")
-                errors.append(node.error(f"no dim named '{name}'", hint))
-                fine = False
-            elif scope.sizes[name] is None and str(dim) != name:
-                message = f"'{name}' stays dynamic and cannot be part of '{dim}'"
-                errors.append(node.error(message))
-                fine = False
-    return fine
+        known_dim(dim, node, scope, errors)
+    return found if len(errors) == before else None
+
+
+def known_dim(
+    dim: Product, node: Node, scope: Scope, errors: list[ManifestError]
+) -> None:
+    """Add an error for each part of a dim that is not declared, or not static."""
+    for name in dict.fromkeys(dim.names):
+        if name not in scope.sizes:
+            hint = did_you_mean(name, list(scope.sizes), "dims")
+            errors.append(node.error(f"no dim named '{name}'", hint))
+        elif scope.sizes[name] is None and str(dim) != name:
+            message = f"'{name}' stays dynamic and cannot be part of '{dim}'"
+            errors.append(node.error(message))
 
 
 class _Nodes:

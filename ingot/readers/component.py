@@ -221,6 +221,11 @@ def _check_dims(
     results: tuple[TensorFormal, ...],
 ) -> None:
     """Add an error for each dim that header, arguments and results do not share."""
+    names = [formal.name for formal in arguments]
+    for index, formal in enumerate(arguments):
+        if formal.name in names[:index]:
+            line = formal.position.line - 1
+            source.error(line, f"two arguments are named %{formal.name}")
     given = {name for formal in arguments for name in dims_of(formal)}
     for formal in (*arguments, *results):
         line = formal.position.line - 1

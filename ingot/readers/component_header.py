@@ -10,7 +10,7 @@ from ingot.errors import ManifestError, Position
 LABELS = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 _LABEL = re.compile(r"// ([A-Z][a-z]+): +(.*)")
-_DIMS = re.compile(r"([a-z0-9_, ]+) \((dynamic|fixed by specialize)\)(?:, )?")
+_DIMS = re.compile(r"([a-z0-9_, ]+) \((dynamic|fixed by specialize)\)(?:, |$)")
 _ORACLE = re.compile(r"(oracles/[a-z0-9_/]+\.py) ([a-z][a-z0-9_]*)")
 
 
@@ -84,6 +84,8 @@ def _labels(source: Source) -> dict[str, tuple[int, str]]:
             break
         if match := _LABEL.fullmatch(line):
             last = match.group(1)
+            if last in found:
+                source.error(number, f"'{last}:' is in the header twice")
             found[last] = (number, match.group(2).strip())
         elif last and line.startswith("//  "):
             start, text = found[last]

@@ -38,6 +38,7 @@ def expand(
     errors: list[ManifestError],
 ) -> Expanded:
     """Return the entry point that a checked node describes; defects are added."""
+    before = len(errors)
     types: Types = {
         key: read_type(entry["type"], scope, errors)
         for key, entry in node["inputs"].entries.items()
@@ -52,9 +53,10 @@ def expand(
     for step in node["steps"].items:
         used.update(entry.text for entry in step["operands"].entries.values())
         for block, taken in _step(step, patterns, types, scope, errors):
-            if any(block.name == other.name for other in blocks):
+            if block.name in {other.name for other in blocks}:
                 message = f"two steps make a block named '{block.name}'"
                 errors.append(step.error(message, "give one of them a 'name'"))
+                break
             blocks.append(block)
             parameters.extend(taken)
     outputs = []
@@ -64,7 +66,8 @@ def expand(
         outputs.append(
             _port(key, found, entry["role"].text, entry["value"].text, scope)
         )
-    _refuse_unused(node, used, errors)
+    if len(errors) == before:
+        _refuse_unused(node, used, errors)
     entry_point = EntryPoint(name, inputs, tuple(blocks), tuple(outputs))
     return Expanded(entry_point, tuple(parameters))
 
@@ -92,8 +95,8 @@ def _step(
     kinds = [patterns.get(entry.text) for entry in block_nodes(step)]
     results: Types = {}
     for pattern in dict.fromkeys(item.kind for item in kinds if item):
-        _check_operands(step, patterns[pattern], types, errors)
-        results = _check_results(step, patterns[pattern], types, errors)
+        if _check_operands(step, patterns[pattern], types, errors):
+            results = _check_results(step, patterns[pattern], types, errors)
         if layers is None and any(LAYER in n for n in patterns[pattern].parameters):
             message = f"block '{pattern}' takes parameters with {LAYER}"
             errors.append(step["block"].error(message, "give the step a 'repeat'"))
@@ -131,7 +134,9 @@ def _layers(step: Node, scope: Scope, errors: list[ManifestError]) -> int | None
 
 def _check_operands(
     step: Node, pattern: BlockPattern, types: Types, errors: list[ManifestError]
-) -> None:
+) -> bool:
+    """Return whether the block is given what it takes; add errors where not."""
+    before = len(errors)
     operands = step["operands"]
     for name, entry in operands.entries.items():
         if name not in pattern.inputs:
@@ -147,6 +152,7 @@ def _check_operands(
         if name not in operands.entries:
             message = f"input '{name}' of block '{pattern.kind}' is missing"
             errors.append(operands.error(message))
+    return len(errors) == before
 
 
 def _check_results(

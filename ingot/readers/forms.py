@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.readers.scalars import Ambiguous
-from ingot.readers.yaml import Node, kind, load, raise_all
+from ingot.readers.yaml import Node, join, kind, load, raise_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,6 @@ class Choice:
     """One of a few words."""
 
     words: tuple[str, ...]
-    noun: str = "words"  # in the plural: "element types"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Mapping:
     """A mapping whose keys are the user's own names."""
 
     of: Form
-    name: Text = Text()  # what a key must be
+    name: Text | Choice = Text()  # what a key must be
     min: int = 0  # entries
 
 
@@ -90,7 +89,6 @@ class Tagged:
 
     tag: str
     doc: str
-    noun: str  # what the words are, in the plural: "weight sources"
     variants: tuple[tuple[str, Record], ...]
 
 
@@ -135,9 +133,13 @@ def check(node: Node, form: Form) -> list[ManifestError]:
             return _check_text(node, form)
         case Integer(min=least) if least is not None and node.integer < least:
             return [node.error(f"expected {describe(form)}, found {node.integer}")]
-        case Choice(words, noun) if node.text not in words:
-            hint = did_you_mean(node.text, words, noun)
-            return [node.error(f"expected {describe(form)}, found '{node.text}'", hint)]
+        case Choice(words) if node.text not in words:
+            return [
+                node.error(
+                    f"expected {describe(form)}, found '{node.text}'",
+                    _near(node.text, form),
+                )
+            ]
         case Sequence() if len(node.items) < form.min:
             message = f"expected at least {form.min} items, found {len(node.items)}"
             return [node.error(message)]
@@ -221,33 +223,46 @@ def _check_mapping(node: Node, form: Mapping) -> list[ManifestError]:
     if len(node.entries) < form.min:
         message = f"expected at least {form.min} entries, found {len(node.entries)}"
         errors.append(node.error(message))
-    for name, entry in node.entries.items():
-        if form.name.pattern and not re.fullmatch(form.name.pattern, name):
-            message = f"a name here must be {form.name.what}, found '{name}'"
-            errors.append(node.key_error(name, message))
+    for index, (name, entry) in enumerate(node.entries.items()):
+        # A key is a text at its own place.
+        key = Node(node.keys[index], join(node.key, name), name)
+        errors.extend(check(key, form.name))
         errors.extend(check(entry, form.of))
     return errors
 
 
 def _check_record(node: Node, keys: tuple[Key, ...]) -> list[ManifestError]:
     known = {key.name: key for key in keys}
-    errors = []
+    errors: list[ManifestError] = []
+    guessed = ""
     for name, entry in node.entries.items():
         if name in known:
             errors.extend(check(entry, known[name].form))
         else:
-            hint = did_you_mean(name, tuple(known), "keys")
+            missing = [word for word in known if word not in node.entries]
+            hint = did_you_mean(name, missing, "keys")
+            guessed += hint
+            if not missing or hint.startswith("known"):
+                hint = did_you_mean(name, tuple(known), "keys")
             errors.append(node.key_error(name, "unknown key", hint))
     for key in keys:
-        if not key.optional and key.name not in node.entries:
+        # What an unknown key was meant to be was said there.
+        meant = f"did you mean '{key.name}'?" in guessed
+        if not key.optional and key.name not in node.entries and not meant:
             message = f"missing key '{key.name}'"
             errors.append(node.error(message, f"{key.name}: {key.doc}"))
     return errors
 
 
+def _near(word: str, form: Choice) -> str:
+    """Return the nearest word as a hint; the message has all of them."""
+    hint = did_you_mean(word, form.words, "words")
+    return hint if hint.startswith("did") else ""
+
+
 def _check_tagged(node: Node, form: Tagged) -> list[ManifestError]:
     variants = dict(form.variants)
-    words = Choice(tuple(variants), form.noun)
+    words = Choice(tuple(variants))
     tag = Key(form.tag, words, form.doc)
     word = node.get(form.tag)
     if word is None:

@@ -77,7 +77,6 @@ _SYNTHETIC = Record((Key("seed", Integer(0), "seed of the random weights"),))
 WEIGHT_SOURCE = Tagged(
     "kind",
     "where the weights come from",
-    "weight sources",
     (
         ("python-package", _PACKAGE),
         ("file", _FILE),
@@ -89,16 +88,15 @@ WEIGHT_SOURCE = Tagged(
 TOKENIZER_SOURCE = Tagged(
     "kind",
     "where the tokenizer.json comes from",
-    "tokenizer sources",
     (("python-package", _PACKAGE), ("file", _FILE), ("url", _URL)),
 )
 
 POLICY = Record(
     (
         Key("match", Text("a pattern"), "parameters it holds for; * matches anything"),
-        Key("source", Choice(SOURCE_ELEMENTS, "types"), "type in the weight source"),
-        Key("stored", Choice(STORED_ELEMENTS, "types"), "type in the archive"),
-        Key("compute", Choice(STORED_ELEMENTS, "types"), "type the components take"),
+        Key("source", Choice(SOURCE_ELEMENTS), "type in the weight source"),
+        Key("stored", Choice(STORED_ELEMENTS), "type in the archive"),
+        Key("compute", Choice(STORED_ELEMENTS), "type the components take"),
     )
 )
 WEIGHTS = Record(
@@ -106,7 +104,7 @@ WEIGHTS = Record(
         Key("source", WEIGHT_SOURCE, "where the weights come from"),
         Key(
             "names",
-            Choice(("hf", "gguf"), "naming schemes"),
+            Choice(("hf", "gguf")),
             "how the source names tensors: as the parameters' hf, or as GGUF",
         ),
         Key(
@@ -140,7 +138,7 @@ _CHECK = Record(
         Key("golden", Text("a path"), "reference outputs (npz)", optional=True),
         Key(
             "tolerances",
-            Mapping(_TOLERANCE, Text("a check level", "|".join(CHECK_LEVELS))),
+            Mapping(_TOLERANCE, Choice(CHECK_LEVELS)),
             "where this model differs from the target's tolerances, by check level",
             optional=True,
         ),
@@ -241,13 +239,13 @@ _STEP = Record(
 _INPUT = Record(
     (
         Key("type", TYPE, "its tensor type"),
-        Key("role", Choice(INPUT_ROLES, "roles"), "what it means to a caller"),
+        Key("role", Choice(INPUT_ROLES), "what it means to a caller"),
     )
 )
 _OUTPUT = Record(
     (
         Key("value", NAME, "the value that is returned"),
-        Key("role", Choice(OUTPUT_ROLES, "roles"), "what it means to a caller"),
+        Key("role", Choice(OUTPUT_ROLES), "what it means to a caller"),
     )
 )
 _ENTRY_POINT = Record(

@@ -14,7 +14,7 @@ from pathlib import Path
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import DynamicDim, Graph, Instance, Parameter
 from ingot.readers.bind import Scope, entries
-from ingot.readers.blocks import BlockPattern, known_dims, resolve_block
+from ingot.readers.blocks import BlockPattern, known_dim, resolve_block
 from ingot.readers.component import ComponentSignature, read_component
 from ingot.readers.entry_points import LAYER, block_nodes, expand
 from ingot.readers.shapes import SymbolicType, parse_dim
@@ -50,7 +50,10 @@ def resolve(
         for name, node in architecture["entry_points"].entries.items()
     ]
     taken = [item for entry in expanded for item in entry.parameters]
-    _refuse_unused(architecture, errors)
+    path = architecture.position.path
+    # Behind another mistake most unused names are its consequences.
+    if not any(error.position.path == path for error in errors):
+        _refuse_unused(architecture, errors)
     return Graph(
         model=model,
         dynamic=dynamic,
@@ -103,21 +106,23 @@ class Components:
 
 def _parameter_types(
     architecture: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
-) -> dict[str, SymbolicType]:
+) -> dict[str, SymbolicType | None]:
     """Return the type of each declared parameter: f32 is what components take."""
     scope = Scope(sizes, {}, {})
-    types = {}
+    types: dict[str, SymbolicType | None] = {}
     for name, node in architecture["parameters"].entries.items():
         shape = tuple(parse_dim(str(item.value)) for item in node["shape"].items)
-        types[name] = SymbolicType(shape, "f32")
+        declared = SymbolicType(shape, "f32")
+        before = len(errors)
+        for item, dim in zip(node["shape"].items, shape, strict=True):
+            known_dim(dim, item, scope, errors)
+            if sizes.get(str(dim), 1) is None:
+                message = f"'{dim}' stays dynamic; a parameter has a fixed shape"
+                errors.append(item.error(message))
+        types[name] = declared if len(errors) == before else None
         if (hf := node.get("hf")) and LAYER in hf.text and LAYER not in name:
             message = f"{LAYER} in 'hf', and not in the parameter's name"
             errors.append(hf.error(message))
-        if known_dims(types[name], node["shape"], scope, errors):
-            for item, dim in zip(node["shape"].items, shape, strict=True):
-                if isinstance(dim.resolve(sizes), str):
-                    message = f"'{dim}' stays dynamic; a parameter has a fixed shape"
-                    errors.append(item.error(message))
     return types
 
 
@@ -140,7 +145,7 @@ def _parameters(
             numbers = [*sorted(number for number in found if number is not None)]
         for number in numbers:
             for name, node in group:
-                if number in layers.get(name, ()):
+                if number in layers.get(name, ()) and scope.parameters[name]:
                     yield _parameter(name, node, number, scope, names)
 
 
@@ -152,7 +157,8 @@ def _unique(
     for item in parameters:
         if item.name in found:
             message = f"'{item.name}' is declared twice, with and without {LAYER}"
-            errors.append(architecture["parameters"].error(message))
+            parameters_node = architecture["parameters"]
+            errors.append(parameters_node.key_error(item.name, message))
         found[item.name] = item
     return tuple(found.values())
 
@@ -163,9 +169,11 @@ def _parameter(
     number = "" if layer is None else str(layer)
     found = node.get("hf") if names == "hf" else None
     source = found.text if found else name
+    declared = scope.parameters[name]
+    assert declared, name
     return Parameter(
         name=name.replace(LAYER, number),
-        type=scope.parameters[name].resolve(scope.sizes),
+        type=declared.resolve(scope.sizes),
         source_name=source.replace(LAYER, number),
     )
 

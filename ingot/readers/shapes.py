@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingot.graph import Dim, TensorType
 
@@ -20,7 +20,14 @@ class Product:
     """A dim: a size times dims by name, `2*n_head*head_dim`."""
 
     size: int
-    names: tuple[str, ...]  # sorted, so that equal products are equal values
+    sorted_names: tuple[str, ...]
+    # In the order in which they were written, for messages.
+    names: tuple[str, ...] = field(compare=False)
+
+    @classmethod
+    def of(cls, size: int, *names: str) -> Product:
+        """Return a size times these dims."""
+        return cls(size, tuple(sorted(names)), names)
 
     def __str__(self) -> str:
         """Return the product as manifests write it."""
@@ -29,8 +36,7 @@ class Product:
 
     def times(self, other: Product) -> Product:
         """Return the product of both."""
-        names = tuple(sorted(self.names + other.names))
-        return Product(self.size * other.size, names)
+        return Product.of(self.size * other.size, *self.names, *other.names)
 
     def divided_by(self, other: Product) -> Product | None:
         """Return what times `other` gives this; None where nothing does."""
@@ -41,13 +47,13 @@ class Product:
             names.remove(name)
         if self.size % other.size:
             return None
-        return Product(self.size // other.size, tuple(names))
+        return Product.of(self.size // other.size, *names)
 
     def substitute(self, bindings: Mapping[str, Product]) -> Product:
         """Return the product with every bound name replaced."""
-        result = Product(self.size, ())
+        result = Product.of(self.size)
         for name in self.names:
-            result = result.times(bindings.get(name) or Product(1, (name,)))
+            result = result.times(bindings.get(name) or Product.of(1, name))
         return result
 
     def resolve(self, sizes: Mapping[str, int | None]) -> Dim:
@@ -100,7 +106,7 @@ def parse_dim(text: str) -> Product:
             size *= int(word)
         else:
             names.append(word)
-    return Product(size, tuple(sorted(names)))
+    return Product.of(size, *names)
 
 
 def parse_shape(text: str) -> tuple[Product, ...]:

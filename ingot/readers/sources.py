@@ -114,6 +114,7 @@ def read_file_source(
     place = node["path"]
     if not place.text.endswith(suffix):
         errors.append(place.error(f"expected a {suffix} file, found '{place.text}'"))
+        return None
     if node["kind"].text == "file":
         path = folder / place.text
         if not path.is_file():

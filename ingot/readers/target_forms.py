@@ -51,7 +51,7 @@ _EMULATOR = Record(
     (
         _DEVICE,
         Key("argv", Sequence(Text(), min=1), "the emulator and its flags"),
-        Key("runtime", Choice(RUNTIMES, "runtimes"), "the wheel that it runs"),
+        Key("runtime", Choice(RUNTIMES), "the wheel that it runs"),
         _TOOLS,
         _PACKAGES,
     )
@@ -61,7 +61,7 @@ TARGET = Record(
     (
         Key("target", NAME, "the target's name: this file's, without .yaml"),
         _SUMMARY,
-        Key("machine", Choice(MACHINES, "machines"), "the processor", optional=True),
+        Key("machine", Choice(MACHINES), "the processor", optional=True),
         Key(
             "cpu_features",
             Sequence(Text()),
@@ -69,7 +69,7 @@ TARGET = Record(
             optional=True,
         ),
         Key("compile_flags", Sequence(FLAG, min=1), "flags of iree-compile"),
-        Key("layout", Choice(LAYOUTS, "layouts"), "how the archive packs weights"),
+        Key("layout", Choice(LAYOUTS), "how the archive packs weights"),
         Key("run", _RUN, "how the compiled module is run"),
         Key(
             "emulator",

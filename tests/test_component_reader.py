@@ -1,0 +1,200 @@
+"""The header and signature of a component, as readers and specialize see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingot.readers.component import (
+    ComponentSignature,
+    IndexFormal,
+    ScalarFormal,
+    TensorFormal,
+    parse_component,
+    read_component,
+)
+from ingot.readers.shapes import parse_dim, parse_type
+from ingot.readers.yaml import format_errors
+
+ROOT = Path(__file__).resolve().parent.parent
+CASES = ROOT / "tests/bad_manifests"
+HEADS = (CASES / "components/toy/heads.mlir").read_text("utf-8")
+
+
+def component_names() -> list[str]:
+    folder = ROOT / "components"
+    return sorted(
+        path.relative_to(folder).with_suffix("").as_posix()
+        for path in folder.glob("*/*.mlir")
+    )
+
+
+def message(text: str) -> str:
+    with pytest.raises(ExceptionGroup) as caught:
+        parse_component(text, "toy/heads")
+    return format_errors(caught.value)
+
+
+def edited(old: str, new: str) -> str:
+    assert old in HEADS
+    return HEADS.replace(old, new, 1)
+
+
+@pytest.mark.parametrize("name", component_names())
+def test_every_component_of_the_project_is_read(name: str) -> None:
+    found = read_component(name, ROOT)
+    assert found.results
+    assert (ROOT / found.oracle[0]).is_file()
+
+
+def test_signature_has_names_types_dims_and_places() -> None:
+    found = parse_component(HEADS, "toy/heads")
+    x, mask, n_head = found.arguments
+    assert isinstance(x, TensorFormal)
+    assert isinstance(mask, TensorFormal)
+    assert isinstance(n_head, IndexFormal)
+    assert (x.name, x.type) == ("x", parse_type("f32[batch, n_head*head_dim]"))
+    assert str(x.position) == "components/toy/heads.mlir:14:7"
+    assert mask.type == parse_type("i32[batch]")
+    assert (n_head.name, n_head.dim) == ("n_head", "n_head")
+    assert found.dynamic == {"batch"}
+    assert found.oracle == ("oracles/toy.py", "heads")
+    assert [(r.name, str(r.type)) for r in found.results] == [
+        ("result_0", "f32[batch, n_head*head_dim]"),
+        ("result_1", "i32[batch]"),
+    ]
+
+
+def test_a_number_of_the_signature_is_a_scalar_with_its_type() -> None:
+    found = parse_component(
+        (CASES / "components/toy/norm.mlir").read_text("utf-8"), "toy/norm"
+    )
+    scalars = [a for a in found.arguments if isinstance(a, ScalarFormal)]
+    assert [(a.name, a.type) for a in scalars] == [("eps", "f32")]
+    assert [result.name for result in found.results] == ["result"]
+
+
+def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
+    found = parse_component(edited("[batch] 0 = padding", "[batch]"), "toy/heads")
+    assert isinstance(found, ComponentSignature)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "// Oracle:  oracles/toy.py heads\n",
+            "",
+            "components/toy/heads.mlir:1:1: the header has no 'Oracle:'\n  expected, in"
+            " this order: Source, Exports, Imports, Dims, Types, Oracle, Try",
+        ),
+        (
+            "// Imports: none\n",
+            "// Imports: none\n// Imports: none\n",
+            "components/toy/heads.mlir:8:1: 'Imports:' is in the header twice",
+        ),
+        (
+            "@heads.forward",
+            "@head.forward",
+            "components/toy/heads.mlir:6:1: Exports: expected '@heads.forward',"
+            " found '@head.forward'",
+        ),
+        (
+            "module @heads {",
+            "module @head {",
+            "components/toy/heads.mlir:12:1: expected 'module @heads', as the file is"
+            " named, found '@head'",
+        ),
+        (
+            "module @heads {",
+            "builtin.module @heads {",
+            "components/toy/heads.mlir:1:1: expected 'module @heads {' below the"
+            " header, found none",
+        ),
+        (
+            "util.func public @forward(",
+            "util.func private @forward(",
+            "components/toy/heads.mlir:12:1: the module has no"
+            " 'util.func public @forward('",
+        ),
+        (
+            "tensor<?x?xf32>,  // [batch, n_head*head_dim]",
+            "tensor<?x?xf32>,  // [batch, 1, n_head*head_dim]",
+            "components/toy/heads.mlir:14:7: x: 'tensor<?x?xf32>' and"
+            " '[batch, 1, n_head*head_dim]' disagree",
+        ),
+        (
+            "%mask: tensor<?xi32>, // [batch]",
+            "%mask: tensor<?xi64>, // [batch]",
+            "components/toy/heads.mlir:15:7: mask: expected a tensor or a number of"
+            " f32, f16, bf16, i32, i16, i8, i1, found 'tensor<?xi64>'",
+        ),
+        (
+            "%mask:",
+            "%x:",
+            "components/toy/heads.mlir:15:7: two arguments are named %x",
+        ),
+        (
+            "%n_head: index        // n_head",
+            "%n_head: index",
+            "components/toy/heads.mlir:16:7: %n_head: expected its dim in the comment,"
+            " found ''\n  %n_head: index  // n_head",
+        ),
+        (
+            "batch (dynamic)",
+            "batch, seq (dynamic)",
+            "components/toy/heads.mlir:8:1: Dims: 'seq' is in no argument",
+        ),
+        (
+            "n_head, head_dim (fixed",
+            "n_head (fixed",
+            "components/toy/heads.mlir:14:7: dim 'head_dim' is not in the header's"
+            " Dims\ncomponents/toy/heads.mlir:18:7: dim 'head_dim' is not in the"
+            " header's Dims",
+        ),
+        (
+            "// [batch] the mask",
+            "// [n_past] the mask",
+            "components/toy/heads.mlir:19:7: dim 'n_past' is not in the header's Dims",
+        ),
+    ],
+    ids=[
+        "label missing",
+        "label twice",
+        "exports something else",
+        "module named otherwise",
+        "no module",
+        "no public function",
+        "rank",
+        "element type",
+        "argument twice",
+        "index without dim",
+        "dim of no argument",
+        "dim not in header",
+        "dim of a result only",
+    ],
+)
+def test_a_malformed_component_is_refused_at_its_line(
+    old: str, new: str, expected: str
+) -> None:
+    assert message(edited(old, new)) == expected
+
+
+def test_text_that_ends_early_is_refused() -> None:
+    end = HEADS.index("  ) ->")
+    assert message(HEADS[:end]).endswith(
+        "components/toy/heads.mlir:17:1: expected the results on this line\n"
+        "  ) -> tensor<?x?xf32> {  // [rows, n_embd]"
+    )
+    assert "expected 'module @heads {'" in message("")
+
+
+def test_equal_products_are_equal_in_any_order_and_shown_as_written() -> None:
+    written, turned = parse_dim("n_head*head_dim"), parse_dim("head_dim*n_head")
+    assert written == turned
+    assert str(written) == "n_head*head_dim"
+    assert written.divided_by(parse_dim("head_dim")) == parse_dim("n_head")
+    assert parse_dim("2*n_embd").divided_by(parse_dim("n_ff")) is None
+    assert parse_dim("3*n_embd").divided_by(parse_dim("2")) is None
+    assert parse_dim("2*3*n_embd").resolve({"n_embd": 4}) == 24

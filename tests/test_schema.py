@@ -1,0 +1,107 @@
+"""The JSON Schemas say what the readers say, as far as a schema can."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ingot.readers.forms import check
+from ingot.readers.yaml import parse
+from ingot.schema import FORMS, schema_text
+from tests.manifest_cases import CASES, GOOD, ROOT, defects
+
+# What no schema sees: whether names, files and shapes exist and agree, and how the YAML
+# is written (`010` has a value to each parser, only not the same).
+BEYOND_A_SCHEMA = {
+    "anchor-and-alias",
+    "bench-of-unknown-dim",
+    "bench-of-unknown-entry-point",
+    "bench-outside-the-range",
+    "checkpoint-folder-is-missing",
+    "control-character",
+    "empty-range",
+    "golden-file-is-missing",
+    "huge-size",
+    "infinite-number",
+    "missing-dim",
+    "missing-dynamic-dim",
+    "missing-hyperparameter",
+    "not-utf-8",
+    "octal-size",
+    "package-is-not-installed",
+    "package-path-leaves-site-packages",
+    "parameter-without-policy",
+    "policy-matches-nothing",
+    "repeated-key",
+    "tab-indentation",
+    "tag",
+    "two-documents",
+    "unclosed-bracket",
+    "unclosed-quote",
+    "unknown-architecture",
+    "unknown-dim",
+    "weight-file-is-missing",
+    "weight-file-of-another-format",
+    "wrong-model-name",
+}
+# Of architectures a schema sees the fewest: these.
+WITHIN_A_SCHEMA = {"component-in-no-family", "malformed-type", "unknown-role"}
+
+
+def validator(name: str) -> Any:
+    return jsonschema.Draft202012Validator(json.loads(schema_text(name)))
+
+
+def content(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_the_schema_in_docs_is_current(name: str) -> None:
+    command = f"python -m ingot.schema {name} > docs/{name}.schema.json"
+    written = (ROOT / f"docs/{name}.schema.json").read_text("utf-8")
+    assert written == schema_text(name), f"run: {command}"
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_the_schema_is_one(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(schema_text(name)))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("models/*.yaml")), ids=lambda p: p.stem
+)
+def test_a_shipped_manifest_has_the_schema(path: Path) -> None:
+    validator("manifest").validate(content(path))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("models/architectures/*.yaml")), ids=lambda p: p.stem
+)
+def test_a_shipped_architecture_has_the_schema(path: Path) -> None:
+    validator("architecture").validate(content(path))
+
+
+def test_the_good_examples_have_the_schema() -> None:
+    validator("manifest").validate(content(CASES / f"manifests/{GOOD}.yaml"))
+    validator("architecture").validate(content(CASES / f"architectures/{GOOD}.yaml"))
+
+
+@pytest.mark.parametrize("defect", sorted({*defects("manifests")} - BEYOND_A_SCHEMA))
+def test_the_schema_refuses_what_the_reader_refuses_in_a_manifest(defect: str) -> None:
+    path = CASES / f"manifests/{defect}.yaml"
+    assert not validator("manifest").is_valid(content(path))
+
+
+@pytest.mark.parametrize("defect", defects("architectures"))
+def test_schema_and_form_agree_on_an_architecture(defect: str) -> None:
+    path = CASES / f"architectures/{defect}.yaml"
+    accepted = validator("architecture").is_valid(content(path))
+    node = parse(path.read_text("utf-8"), path.name)
+    assert accepted == (not check(node, FORMS["architecture"]))
+    assert accepted == (defect not in WITHIN_A_SCHEMA)

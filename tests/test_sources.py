@@ -1,0 +1,98 @@
+"""Where weights come from: found on this machine when the manifest is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from ingot.readers.manifest import (
+    HfDirectory,
+    LocalFile,
+    Manifest,
+    PackageFile,
+    Url,
+    read_manifest,
+)
+from tests.manifest_cases import GOOD, good, message, place
+
+
+def with_source(root: Path, source: str) -> Manifest:
+    return good(root, ("manifests", "{kind: synthetic, seed: 1}", source))
+
+
+def test_a_file_source_is_beside_the_manifest(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/small.safetensors").write_bytes(b"")
+    path = place_again(tmp_path, "{kind: file, path: small.safetensors}")
+    source = read_manifest(path, tmp_path).weights.source
+    assert isinstance(source, LocalFile)
+    assert source.path == tmp_path / "models/small.safetensors"
+    assert (source.origin, source.sha256) == ("file small.safetensors", None)
+
+
+def place_again(root: Path, source: str) -> Path:
+    """Place the good manifest in a checkout that has models already."""
+    path = place(root / "fresh", GOOD)
+    text = path.read_text("utf-8").replace("{kind: synthetic, seed: 1}", source)
+    shutil.copytree(root / "fresh", root, dirs_exist_ok=True)
+    (root / "models/small.yaml").write_text(text, "utf-8")
+    return root / "models/small.yaml"
+
+
+def test_a_checkpoint_has_the_files_of_its_index(tmp_path: Path) -> None:
+    folder = tmp_path / "models/checkpoint"
+    folder.mkdir(parents=True)
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    weight_map = {"a": shards[1], "b": shards[0], "c": shards[1]}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    for shard in shards:
+        (folder / shard).write_bytes(b"")
+    path = place_again(tmp_path, "{kind: hf-directory, path: checkpoint}")
+    source = read_manifest(path, tmp_path).weights.source
+    assert isinstance(source, HfDirectory)
+    assert source.files == tuple(folder / shard for shard in shards)
+    (folder / shards[0]).unlink()
+    assert f"no file '{shards[0]}' in 'checkpoint'" in message(path, tmp_path)
+    index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
+    assert "expected the name of a file in the same folder" in message(path, tmp_path)
+
+
+def test_a_package_is_found_without_importing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    (site / "carrier").mkdir(parents=True)
+    (site / "carrier/__init__.py").write_text("raise RuntimeError('imported')")
+    (site / "carrier/model.safetensors").write_bytes(b"")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(site))
+    source = with_source(
+        tmp_path,
+        "{kind: python-package, distribution: carrier-weights,"
+        " path: carrier/model.safetensors}",
+    ).weights.source
+    assert isinstance(source, PackageFile)
+    assert source.path == site / "carrier/model.safetensors"
+    assert source.origin == "python-package carrier-weights: carrier/model.safetensors"
+
+
+def test_an_address_is_pinned_and_nothing_is_downloaded(tmp_path: Path) -> None:
+    address = "https://example.invalid/model.safetensors"
+    digest = "0a" * 32
+    source = with_source(
+        tmp_path, f'{{kind: url, url: "{address}", sha256: {digest}}}'
+    ).weights.source
+    assert source == Url(url=address, sha256=digest)
+
+
+def test_a_file_address_must_lead_to_a_file(tmp_path: Path) -> None:
+    path = place_again(
+        tmp_path, f'{{kind: url, url: "file:///no/such.file", sha256: {"0a" * 32}}}'
+    )
+    assert message(path, tmp_path) == (
+        "models/small.yaml:10:28: weights.source.url: no file '/no/such.file'\n"
+    )
