@@ -1,0 +1,1 @@
+"""The levels of a check: cases in, rows of a report out."""

@@ -1,0 +1,184 @@
+"""A graph's ports in, seeded tensors of realistic scale to check with out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.errors import IngotError
+from ingot.graph import Call, DynamicDim, EntryPoint, Graph, Port, TensorType
+from ingot.oracle import PARAMETER, Oracle, Parameters, run_entry_point, token_limit
+
+Array: TypeAlias = Any
+
+# Longer sequences than these teach nothing about a kernel.
+LONGEST = 512
+# A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
+LONGEST_EMULATED = 64
+
+ELEMENTS = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "i1": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Sizes for the dynamic dims, and how many positions of each batch row are real."""
+
+    batch: int
+    seq: int
+    valid: tuple[int, ...]
+
+    def inputs(self) -> tuple[tuple[str, int], ...]:
+        """Return the sizes as a report shows them; `padded` is the longest padding."""
+        padding = self.seq - min(self.valid)
+        sizes = (("batch", self.batch), ("seq", self.seq))
+        return (*sizes, ("padded", padding)) if padding else sizes
+
+
+def make_case(graph: Graph, batch: int, seq: int) -> Case:
+    """Return a case within the graph's ranges; all rows but the first are padded.
+
+    A single row is padded too when it is long enough to lose a quarter.
+    """
+    ranges = {dim.name: dim for dim in graph.dynamic}
+    batch, seq = _clip(ranges.get("batch"), batch), _clip(ranges.get("seq"), seq)
+    if batch == 1:
+        return Case(1, seq, (seq - seq // 4,))
+    rng = np_rng("case", batch, seq)
+    padded = (int(rng.integers(1, seq + 1)) for _ in range(batch - 1))
+    return Case(batch, seq, (seq, *padded))
+
+
+def component_cases(graph: Graph, emulated: bool) -> tuple[Case, ...]:
+    """Return one token, odd sizes, a padded batch, and the longest sequence."""
+    shapes = ((1, 1), (1, 17), (2, 7), (3, 40), (1, _longest(graph, emulated)))
+    return _unique(make_case(graph, batch, seq) for batch, seq in shapes)
+
+
+def block_cases(graph: Graph) -> tuple[Case, ...]:
+    """Return an odd single sequence and a padded batch."""
+    return _unique(make_case(graph, batch, seq) for batch, seq in ((1, 9), (3, 14)))
+
+
+def model_cases(graph: Graph, emulated: bool) -> tuple[Case, ...]:
+    """Return one token, a padded batch, and the longest sequence."""
+    shapes = ((1, 1), (3, 14), (1, _longest(graph, emulated)))
+    return _unique(make_case(graph, batch, seq) for batch, seq in shapes)
+
+
+def _longest(graph: Graph, emulated: bool) -> int:
+    longest = max((dim.max for dim in graph.dynamic if dim.name == "seq"), default=1)
+    return min(longest, LONGEST_EMULATED if emulated else LONGEST)
+
+
+def np_rng(name: str, *numbers: int) -> Any:
+    """Return a generator seeded by what it is for, the same on every machine."""
+    import numpy as np
+
+    return np.random.default_rng([zlib.crc32(name.encode()), *numbers])
+
+
+def as_element(array: Array, element: str) -> Array:
+    """Return the array as a target takes it.
+
+    Raises: IngotError for an element type that .npy cannot carry.
+    """
+    import numpy as np
+
+    if element not in ELEMENTS:
+        raise IngotError(
+            f"element type '{element}' cannot be passed to a check",
+            f"known element types: {', '.join(ELEMENTS)}",
+        )
+    return np.asarray(array).astype(ELEMENTS[element])
+
+
+def entry_inputs(graph: Graph, entry: EntryPoint, case: Case) -> tuple[Array, ...]:
+    """Return a tensor per input: random tokens, a mask of the case, normal numbers.
+
+    Tokens under the padding are random too: nothing there may reach the result.
+    Raises: IngotError for an integer input whose range is unknown.
+    """
+    return tuple(_input(graph, entry, port, case) for port in entry.inputs)
+
+
+def traced_calls(
+    graph: Graph,
+    oracles: Mapping[str, Oracle],
+    parameters: Parameters,
+    entry: EntryPoint,
+    case: Case,
+) -> tuple[tuple[Call, tuple[Array, ...]], ...]:
+    """Return the first call of each instance in a run of the oracle, with its operands.
+
+    One for each set of scalars that an instance is called with, sorted by instance.
+    """
+    found: dict[tuple[str, str], tuple[Call, tuple[Array, ...]]] = {}
+
+    def keep(call: Call, operands: tuple[Array, ...]) -> None:
+        found.setdefault((call.instance, repr(call.scalars)), (call, operands))
+
+    inputs = entry_inputs(graph, entry, case)
+    run_entry_point(graph, oracles, entry, inputs, parameters, keep)
+    return tuple(found[key] for key in sorted(found))
+
+
+def like(name: str, operand: Array, element: str, rng: Any) -> Array:
+    """Return normal numbers with the operand's shape, mean and deviation.
+
+    Parameters are kept, they are as realistic as can be; so are integers (ids, masks),
+    whose values have a meaning.
+    """
+    import numpy as np
+
+    if name.startswith(PARAMETER) or not np.issubdtype(operand.dtype, np.floating):
+        return as_element(operand, element)
+    # At least a small deviation: a single value has none, and all-equal inputs hide
+    # mistakes of indexing.
+    deviation = max(float(operand.std()), 1e-3)
+    return as_element(
+        rng.normal(float(operand.mean()), deviation, operand.shape), element
+    )
+
+
+def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
+    import numpy as np
+
+    shape = _shape(graph, port.type, case)
+    rng = np_rng(f"{entry.name}.{port.name}", case.batch, case.seq)
+    if port.role == "mask":
+        real = np.arange(case.seq)[None, :] < np.asarray(case.valid)[:, None]
+        return as_element(real, port.type.element)
+    if port.type.element.startswith("i"):
+        limit = token_limit(graph, entry, port.value)
+        if limit is None:
+            raise IngotError(
+                f"{entry.name}.{port.name}: no rule for integers of role '{port.role}'",
+                "known roles: mask, and whatever indexes n_vocab rows",
+            )
+        return as_element(rng.integers(0, limit, shape), port.type.element)
+    return as_element(rng.normal(size=shape), port.type.element)
+
+
+def _shape(graph: Graph, type_: TensorType, case: Case) -> tuple[int, ...]:
+    sizes = {dim.name: _clip(dim, 16) for dim in graph.dynamic}
+    sizes |= {"batch": case.batch, "seq": case.seq}
+    return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in type_.shape)
+
+
+def _clip(dim: DynamicDim | None, size: int) -> int:
+    return size if dim is None else min(max(size, dim.min), dim.max)
+
+
+def _unique(cases: Any) -> tuple[Case, ...]:
+    return tuple(dict.fromkeys(cases))

@@ -1,0 +1,234 @@
+"""What a target computed and what it should have in, one row of a report out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.errors import IngotError
+
+Array: TypeAlias = Any
+
+LEVELS = ("component", "block", "propagated", "model", "golden", "tokens")
+"""From the smallest piece to the whole; the last three judge the model as it is
+shipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What a level may differ by, and the line of the target's file that says so."""
+
+    max_abs_error: float
+    min_cosine: float | None
+    source: str  # "targets/aarch64.yaml:12"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. Numbers that are not finite are kept as they are: they fail."""
+
+    level: str
+    name: str  # the instance, the block, "oracle", "golden sentence 3"
+    entry_point: str
+    inputs: tuple[tuple[str, int], ...]  # ("batch", 2), ("seq", 17), ("padded", 1)
+    value: str  # the result compared: "hidden"
+    max_abs_error: float
+    worst: tuple[int, ...]
+    expected: float
+    got: float
+    cosine: float | None  # the smallest over all vectors of the last dimension
+    tolerance: float
+    tolerance_source: str
+    passed: bool
+
+    def __str__(self) -> str:
+        """Return the row as an error names it."""
+        sizes = ", ".join(f"{name} {size}" for name, size in self.inputs)
+        return f"{self.level} {self.name} ({sizes})"
+
+
+def compare(
+    level: str,
+    name: str,
+    entry_point: str,
+    inputs: tuple[tuple[str, int], ...],
+    value: str,
+    expected: Array,
+    got: Array,
+    tolerance: Tolerance,
+) -> Row:
+    """Return the row for two arrays of one shape; any value that is not finite fails.
+
+    Raises: IngotError when the shapes differ, or nothing is compared.
+    """
+    import numpy as np
+
+    exact = np.asarray(expected, dtype=np.float64)
+    given = np.asarray(got).astype(np.float64)
+    if exact.shape != given.shape or not exact.size:
+        raise IngotError(
+            f"{level} {name}: {value} has the wrong shape; "
+            f"expected {list(exact.shape)}, got {list(given.shape)}"
+        )
+    with np.errstate(invalid="ignore"):
+        error = np.abs(exact - given)
+    # An infinity that is expected fails too: the difference of two infinities says
+    # nothing.
+    error[~np.isfinite(error)] = np.inf
+    worst = np.unravel_index(int(np.argmax(error)), error.shape)
+    cosine = None if tolerance.min_cosine is None else smallest_cosine(exact, given)
+    passed = bool(error[worst] <= tolerance.max_abs_error)
+    if cosine is not None and tolerance.min_cosine is not None:
+        passed = passed and cosine >= tolerance.min_cosine
+    return Row(
+        level=level,
+        name=name,
+        entry_point=entry_point,
+        inputs=inputs,
+        value=value,
+        max_abs_error=float(error[worst]),
+        worst=tuple(int(index) for index in worst),
+        expected=float(exact[worst]),
+        got=float(given[worst]),
+        cosine=cosine,
+        tolerance=tolerance.max_abs_error,
+        tolerance_source=tolerance.source,
+        passed=passed,
+    )
+
+
+def smallest_cosine(a: Array, b: Array) -> float:
+    """Return the smallest cosine between vectors; NaN where it is undefined.
+
+    Shapes: a, b [..., n]: the vectors are the last dimension.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        dot = np.sum(a * b, axis=-1)
+        cosines = dot / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+    return float(np.min(cosines))
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """Return the row as JSON values, rounded so that it does not depend on the machine.
+
+    The oracle's float64 sums differ in their last digits with the CPU's vector width:
+    errors keep 3 significant digits, values 7 (a float32's), cosines 9 decimals.
+    """
+    return {
+        "level": row.level,
+        "name": row.name,
+        "entry_point": row.entry_point,
+        "inputs": dict(row.inputs),
+        "value": row.value,
+        "max_abs_error": number(row.max_abs_error, 3),
+        "worst": list(row.worst),
+        "expected": number(row.expected, 7),
+        "got": number(row.got, 7),
+        "cosine": _cosine(row.cosine),
+        "tolerance": row.tolerance,
+        "tolerance_source": row.tolerance_source,
+        "passed": row.passed,
+    }
+
+
+def number(value: float, digits: int) -> float | str:
+    """Return the value rounded to significant digits; as text where not finite."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
+
+
+def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
+    """Return what each level found: rows, failures, worst error and its tolerance."""
+    found: dict[str, Any] = {}
+    for level in LEVELS:
+        of_level = [row for row in rows if row.level == level]
+        if not of_level:
+            continue
+        worst = max(of_level, key=lambda row: row.max_abs_error / (row.tolerance or 1))
+        cosines = [row.cosine for row in of_level if row.cosine is not None]
+        found[level] = {
+            "rows": len(of_level),
+            "failed": sum(not row.passed for row in of_level),
+            "max_abs_error": number(worst.max_abs_error, 3),
+            "worst_row": str(worst),
+            "min_cosine": _cosine(min(cosines, default=None)),
+            "tolerance": worst.tolerance,
+            "tolerance_source": worst.tolerance_source,
+        }
+    return found
+
+
+def table(rows: tuple[Row, ...]) -> str:
+    """Return one line per level, and one per failing row below them."""
+    lines = [f"{'level':<12}{'rows':>5}{'failed':>8}  {'worst error':>11}  tolerance"]
+    for level, of_level in summary(rows).items():
+        lines.append(
+            f"{level:<12}{of_level['rows']:>5}{of_level['failed']:>8}  "
+            f"{_short(of_level['max_abs_error']):>11}  "
+            f"{_short(of_level['tolerance'])} ({of_level['tolerance_source']})"
+        )
+    failed = [row for row in rows if not row.passed]
+    # Enough to see a pattern; the report holds them all.
+    lines += [f"  failed: {row}: {_short(row.max_abs_error)}" for row in failed[:40]]
+    if len(failed) > 40:
+        lines.append(f"  and {len(failed) - 40} more")
+    return "\n".join(lines)
+
+
+def _short(value: Mapping[str, Any] | float | str) -> str:
+    return f"{value:.1e}" if isinstance(value, float) else str(value)
+
+
+def _cosine(value: float | None) -> float | str | None:
+    if value is None or not math.isfinite(value):
+        return None if value is None else str(value)
+    return round(value, 9)
+
+
+def explain(task: str, rows: tuple[Row, ...], blocks: Mapping[str, str]) -> str:
+    """Return the error: the first row that failed, and the first wrong block.
+
+    `blocks` maps an instance to the first block that calls it: a wrong component names
+    the block too.
+    """
+    failed = [row for row in rows if not row.passed]
+    first = _first(failed)
+    what = f"{first.entry_point}: {first.value} differs from the {_truth(first)}"
+    lines = [f"{task} {what}", f"  worst at {list(first.worst)}: {_judgement(first)}"]
+    lines.append(f"  in {first}")
+    if block := _first_block(failed, blocks):
+        lines.append(f"  first wrong block: {block}")
+    lines.append(f"  {len(failed)} of {len(rows)} comparisons failed")
+    return "\n".join(lines)
+
+
+def _truth(row: Row) -> str:
+    return "oracle" if row.level in LEVELS[:4] else "golden file"
+
+
+def _judgement(row: Row) -> str:
+    values = f"expected {row.expected:.6g}, got {row.got:.6g}"
+    if row.max_abs_error <= row.tolerance and row.cosine is not None:
+        return f"{values}, cosine {row.cosine:.9f} is too low ({row.tolerance_source})"
+    error = f"error {row.max_abs_error:.1e} > {row.tolerance:.1e}"
+    return f"{values}, {error} ({row.tolerance_source})"
+
+
+def _first(failed: list[Row]) -> Row:
+    """Return the row to explain: the first one of the lowest level."""
+    return min(failed, key=lambda row: LEVELS.index(row.level))
+
+
+def _first_block(failed: list[Row], blocks: Mapping[str, str]) -> str:
+    """Return the first block that is wrong itself, or calls a wrong component."""
+    for level in ("block", "propagated"):
+        for row in failed:
+            if row.level == level:
+                return row.name
+    for row in failed:
+        if row.level == "component" and row.name in blocks:
+            return blocks[row.name]
+    return ""

@@ -1,0 +1,225 @@
+"""Golden files: outputs of an independent implementation in, rows of a report out.
+
+They judge what the oracle cannot: the graph itself, the weights and the tokenizer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ingot.checks.cases import as_element
+from ingot.checks.compare import Row, Tolerance, compare
+from ingot.checks.levels import Item, Subject
+from ingot.edges.invoke import Call, call
+from ingot.errors import IngotError
+from ingot.graph import EntryPoint
+
+Array: TypeAlias = Any
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+"""Numbers of sentences that are run together."""
+
+# A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
+EMULATED_SENTENCES = 32
+EMULATED_GROUP_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Sentences with their token ids and embeddings.
+
+    Shapes: embedding, batched [sentence, n_embd].
+    """
+
+    sentences: tuple[str, ...]
+    tokens: tuple[tuple[int, ...], ...]  # [CLS] and [SEP] included
+    embedding: Array  # each sentence alone
+    batched: Array  # in groups of `batch`, padded to the longest of the group
+    batch: int
+
+
+def read_golden(path: Path) -> Golden:
+    """Return what a golden file of a sentence encoder holds.
+
+    Raises: IngotError for a file that lacks an array.
+    """
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        needed = "metadata sentences tokens offsets embedding embedding_batched"
+        for name in needed.split():
+            if name not in arrays:
+                raise IngotError(f"{path}: no array '{name}'", f"needed: {needed}")
+        flat, offsets = arrays["tokens"].tolist(), arrays["offsets"].tolist()
+        bounds = itertools.pairwise(offsets)
+        return Golden(
+            sentences=tuple(json.loads(arrays["sentences"].tobytes())),
+            tokens=tuple(tuple(flat[start:stop]) for start, stop in bounds),
+            embedding=arrays["embedding"],
+            batched=arrays["embedding_batched"],
+            batch=json.loads(arrays["metadata"].tobytes())["batch"],
+        )
+
+
+def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
+    """Yield sentences in padded groups and alone, the longest first.
+
+    Raises: IngotError where no entry point makes an embedding of tokens.
+    """
+    entry = embedding_entry(subject)
+    alone, groups = choose(golden, subject.runner.emulated)
+    for group in groups:
+        yield _group(subject, entry, golden, group, golden.batched)
+    for group in alone:
+        yield _group(subject, entry, golden, group, golden.embedding)
+
+
+def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
+    """Return the sentences to run alone and in padded groups, the longest first.
+
+    An emulated target gets the shortest ones: the time is in the tokens.
+    """
+    count = len(golden.tokens)
+    alone: Groups = tuple((index,) for index in range(count))
+    groups: Groups = tuple(
+        tuple(range(start, min(start + golden.batch, count)))
+        for start in range(0, count, golden.batch)
+    )
+
+    def tokens(group: tuple[int, ...]) -> int:
+        return len(group) * max(len(golden.tokens[index]) for index in group)
+
+    alone, groups = (tuple(sorted(item, key=tokens)) for item in (alone, groups))
+    if emulated:
+        alone = alone[:EMULATED_SENTENCES]
+        sums = itertools.accumulate(map(tokens, groups))
+        fitting = sum(total <= EMULATED_GROUP_TOKENS for total in sums)
+        groups = groups[: max(fitting, 1)]
+    return alone[::-1], groups[::-1]
+
+
+def embedding_entry(subject: Subject) -> EntryPoint:
+    """Return the entry point that takes tokens and makes an embedding.
+
+    Raises: IngotError where there is none.
+    """
+    for entry in subject.graph.entry_points:
+        roles = {port.role for port in entry.inputs}
+        outputs = {port.role for port in entry.outputs}
+        if "tokens" in roles and "embedding" in outputs:
+            return entry
+    raise IngotError(
+        f"{subject.graph.model}: no entry point takes tokens and makes an embedding",
+        "the golden file holds embeddings",
+    )
+
+
+def pad(entry: EntryPoint, groups: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
+    """Return an entry point's inputs for token ids, padded at the end to the longest.
+
+    Shapes: each [batch, seq].
+    Raises: IngotError for an input whose role is unknown.
+    """
+    import numpy as np
+
+    longest = max(len(ids) for ids in groups)
+    tokens = np.zeros((len(groups), longest), np.int32)
+    mask = np.zeros_like(tokens)
+    for row, ids in enumerate(groups):
+        tokens[row, : len(ids)] = ids
+        mask[row, : len(ids)] = 1
+    made = {"tokens": tokens, "mask": mask, "token_types": np.zeros_like(tokens)}
+    for port in entry.inputs:
+        if port.role not in made:
+            raise IngotError(
+                f"{entry.name}.{port.name}: no rule for role '{port.role}'",
+                f"known roles: {', '.join(made)}",
+            )
+    return tuple(
+        as_element(made[port.role], port.type.element) for port in entry.inputs
+    )
+
+
+def token_rows(golden: Golden, tokenizer: Any) -> list[Row]:
+    """Return one row per sentence; its error is the number of ids that differ."""
+    exact = Tolerance(0.0, None, "token ids are exact")
+    return [
+        _token_row(index, golden.tokens[index], tuple(ids), exact)
+        for index, ids in enumerate(
+            tokenizer.encode(sentence, add_special_tokens=True)
+            for sentence in golden.sentences
+        )
+    ]
+
+
+def _token_row(
+    index: int, expected: tuple[int, ...], got: tuple[int, ...], exact: Tolerance
+) -> Row:
+    longest = max(len(expected), len(got))
+    # -1 stands for an id that is missing on one side.
+    pairs = [
+        (
+            expected[i] if i < len(expected) else -1,
+            got[i] if i < len(got) else -1,
+        )
+        for i in range(longest)
+    ]
+    wrong = [i for i, (a, b) in enumerate(pairs) if a != b]
+    worst = wrong[0] if wrong else 0
+    return Row(
+        level="tokens",
+        name=f"golden sentence {index}",
+        entry_point="tokenizer",
+        inputs=(("tokens", len(expected)),),
+        value="tokens",
+        max_abs_error=float(len(wrong)),
+        worst=(worst,),
+        expected=float(pairs[worst][0]) if pairs else 0.0,
+        got=float(pairs[worst][1]) if pairs else 0.0,
+        cosine=None,
+        tolerance=exact.max_abs_error,
+        tolerance_source=exact.source,
+        passed=not wrong,
+    )
+
+
+def _group(
+    subject: Subject,
+    entry: EntryPoint,
+    golden: Golden,
+    group: tuple[int, ...],
+    embeddings: Array,
+) -> Item:
+    def item() -> list[Row]:
+        ids = tuple(golden.tokens[index] for index in group)
+        inputs = pad(entry, ids)
+        got = call(
+            subject.runner,
+            subject.model,
+            Call(entry.name, inputs, (), len(entry.outputs)),
+        )
+        roles = [port.role for port in entry.outputs]
+        longest = max(map(len, ids))
+        padding = longest - min(map(len, ids))
+        sizes = (("batch", len(ids)), ("seq", longest), ("padded", padding))
+        name = f"golden sentence {group[0]}"
+        if len(group) > 1:
+            name = f"golden sentences {group[0]}-{group[-1]}"
+        return [
+            compare(
+                "golden",
+                name,
+                entry.name,
+                sizes if padding else sizes[:2],
+                entry.outputs[roles.index("embedding")].name,
+                embeddings[list(group)],
+                got[roles.index("embedding")],
+                subject.tolerances["golden"],
+            )
+        ]
+
+    return item

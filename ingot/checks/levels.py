@@ -1,0 +1,232 @@
+"""A model's modules in, one row for each comparison with the oracles out.
+
+Each level answers its own question: is a kernel wrong (component), is a block wrong
+when its inputs are right (block), how far has the error grown on the way (propagated),
+and is the model right (model). All of them call the target's own vmfb.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.checks.cases import (
+    Case,
+    as_element,
+    block_cases,
+    component_cases,
+    entry_inputs,
+    like,
+    model_cases,
+    np_rng,
+    traced_calls,
+)
+from ingot.checks.compare import Row, Tolerance, compare
+from ingot.edges.invoke import Call, Module, call
+from ingot.graph import Block, EntryPoint, Graph
+from ingot.graph import Call as Use
+from ingot.oracle import Oracle, Step, run_block, run_entry_point, run_instance
+from ingot.values import Runner
+
+Array: TypeAlias = Any
+Item = Callable[[], list[Row]]
+"""One piece of work: a few calls of the target, and their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked, and what it is checked with."""
+
+    graph: Graph
+    oracles: Mapping[str, Oracle]
+    parameters: Mapping[str, Array]
+    runner: Runner
+    model: Module
+    probe: Module
+    tolerances: Mapping[str, Tolerance]  # by level
+
+
+def run_items(items: Iterable[Item]) -> list[Row]:
+    """Return the rows of all items, in their order, worked at on every processor.
+
+    A call is a process of its own and NumPy releases the interpreter: threads are
+    enough.
+    """
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures = [pool.submit(item) for item in items]
+        try:
+            return [row for future in futures for row in future.result()]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def component_items(subject: Subject) -> Iterator[Item]:
+    """Yield every instance with every set of scalars, once per shape of its tensors."""
+    seen: set[tuple[Any, ...]] = set()
+    graph = subject.graph
+    for entry in graph.entry_points:
+        for case in component_cases(graph, subject.runner.emulated):
+            for use, operands in traced_calls(
+                graph, subject.oracles, subject.parameters, entry, case
+            ):
+                shapes = tuple(operand.shape for operand in operands)
+                if (use.instance, use.scalars, shapes) not in seen:
+                    seen.add((use.instance, use.scalars, shapes))
+                    yield _component(subject, entry, case, use, operands)
+
+
+def block_items(subject: Subject) -> Iterator[Item]:
+    """Yield every block fed with the oracle's inputs, in the order of the model."""
+    for entry in subject.graph.entry_points:
+        cases = block_cases(subject.graph)
+        traces = [_trace(subject, entry, case)[1] for case in cases]
+        for index in range(len(entry.blocks)):
+            for case, steps in zip(cases, traces, strict=True):
+                yield _isolated(subject, entry, case, steps[index])
+
+
+def propagated_items(subject: Subject) -> Iterator[Item]:
+    """Yield the chain of all blocks, each fed with what the target made before."""
+    for entry in subject.graph.entry_points:
+        for case in block_cases(subject.graph):
+            yield _chain(subject, entry, case)
+
+
+def model_items(subject: Subject) -> Iterator[Item]:
+    """Yield every entry point against the oracle: one token, padded, the longest."""
+    for entry in subject.graph.entry_points:
+        for case in model_cases(subject.graph, subject.runner.emulated):
+            yield _model(subject, entry, case)
+
+
+def first_blocks(graph: Graph) -> dict[str, str]:
+    """Return the first block, in the order of the model, that calls each instance."""
+    found: dict[str, str] = {}
+    for entry in graph.entry_points:
+        for block in entry.blocks:
+            for use in block.calls:
+                found.setdefault(use.instance, f"{block.name} (node {use.name})")
+    return found
+
+
+def _component(
+    subject: Subject,
+    entry: EntryPoint,
+    case: Case,
+    use: Use,
+    operands: tuple[Array, ...],
+) -> Item:
+    def item() -> list[Row]:
+        instance = subject.graph.instance(use.instance)
+        rng = np_rng(use.instance, case.batch, case.seq)
+        tensors = tuple(
+            like(name, operand, argument.type.element, rng)
+            for name, operand, argument in zip(
+                use.operands, operands, instance.arguments, strict=True
+            )
+        )
+        expected = run_instance(
+            instance, subject.oracles[use.instance], tensors, use.scalars
+        )
+        what = Call(f"component.{use.instance}", tensors, use.scalars, len(expected))
+        got = call(subject.runner, subject.probe, what)
+        results = (result.name for result in instance.results)
+        compared = zip(results, expected, got, strict=True)
+        return _rows(subject, "component", use.instance, entry, case, compared)
+
+    return item
+
+
+def _isolated(subject: Subject, entry: EntryPoint, case: Case, step: Step) -> Item:
+    def item() -> list[Row]:
+        inputs = _as_declared(step.block, step.inputs)
+        # Again, from the inputs as the target gets them: rounding them is no error of
+        # its.
+        expected = run_block(
+            subject.graph, subject.oracles, step.block, inputs, subject.parameters
+        )
+        got = _call_block(subject, entry, step.block, inputs)
+        values = (name for name, _ in step.block.outputs)
+        compared = zip(values, expected, got, strict=True)
+        return _rows(subject, "block", step.block.name, entry, case, compared)
+
+    return item
+
+
+def _chain(subject: Subject, entry: EntryPoint, case: Case) -> Item:
+    def item() -> list[Row]:
+        inputs, steps = _trace(subject, entry, case)
+        values = dict(zip((p.value for p in entry.inputs), inputs, strict=True))
+        rows: list[Row] = []
+        for step in steps:
+            block = step.block
+            operands = tuple(values[name] for _, name in block.inputs)
+            got = _call_block(subject, entry, block, operands)
+            names = [name for name, _ in block.outputs]
+            values.update(zip(names, got, strict=True))
+            compared = zip(names, step.outputs, got, strict=True)
+            rows += _rows(subject, "propagated", block.name, entry, case, compared)
+        return rows
+
+    return item
+
+
+def _model(subject: Subject, entry: EntryPoint, case: Case) -> Item:
+    def item() -> list[Row]:
+        inputs = entry_inputs(subject.graph, entry, case)
+        expected, _ = run_entry_point(
+            subject.graph, subject.oracles, entry, inputs, subject.parameters
+        )
+        what = Call(entry.name, inputs, (), len(entry.outputs))
+        got = call(subject.runner, subject.model, what)
+        names = (port.name for port in entry.outputs)
+        compared = zip(names, expected, got, strict=True)
+        return _rows(subject, "model", "oracle", entry, case, compared)
+
+    return item
+
+
+def _trace(
+    subject: Subject, entry: EntryPoint, case: Case
+) -> tuple[tuple[Array, ...], tuple[Step, ...]]:
+    """Return an entry point's inputs, and its blocks as the oracle ran them."""
+    inputs = entry_inputs(subject.graph, entry, case)
+    _, steps = run_entry_point(
+        subject.graph, subject.oracles, entry, inputs, subject.parameters
+    )
+    return inputs, steps
+
+
+def _call_block(
+    subject: Subject, entry: EntryPoint, block: Block, inputs: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    what = Call(f"block.{entry.name}.{block.name}", inputs, (), len(block.outputs))
+    return call(subject.runner, subject.probe, what)
+
+
+def _as_declared(block: Block, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Return a block's inputs in the element types that it takes."""
+    types = dict(block.types)
+    return tuple(
+        as_element(value, types[name].element)
+        for (name, _), value in zip(block.inputs, inputs, strict=True)
+    )
+
+
+def _rows(
+    subject: Subject,
+    level: str,
+    name: str,
+    entry: EntryPoint,
+    case: Case,
+    compared: Iterable[tuple[str, Array, Array]],
+) -> list[Row]:
+    tolerance = subject.tolerances[level]
+    return [
+        compare(level, name, entry.name, case.inputs(), value, expected, got, tolerance)
+        for value, expected, got in compared
+    ]

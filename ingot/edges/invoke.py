@@ -1,0 +1,133 @@
+"""One way of running a vmfb for every target: iree-run-module, arrays as .npy.
+
+Goes in: a Runner (how a target runs) and a Call; comes out: the arrays that the target
+made. The Python runtime is not used for it: it cannot run under an emulator, and reads
+no results back from Vulkan (IREE 3.13).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ingot.edges import process
+from ingot.errors import IngotError
+from ingot.values import Runner
+
+Array: TypeAlias = Any
+"""A NumPy array; NumPy is imported where it is used, because plans are made without
+it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A compiled module and the parameters that it reads."""
+
+    vmfb: Path
+    irpa: Path | None = None
+    scope: str = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an exported function: tensors, then scalars."""
+
+    function: str
+    tensors: tuple[Array, ...]
+    scalars: tuple[float | int, ...] = ()
+    results: int = 1
+
+
+def runner_from_json(value: Any) -> Runner:
+    """Return the runner that `dataclasses.asdict` made the value of."""
+    return Runner(
+        device=value["device"],
+        prefix=tuple(value["prefix"]),
+        runtime=value["runtime"],
+        env=tuple((name, item) for name, item in value["env"]),
+        emulated=value["emulated"],
+    )
+
+
+def program(runner: Runner, name: str) -> str:
+    """Return the path of one of the runtime's programs, for the target's own CPU.
+
+    Raises: IngotError where the runtime is not installed.
+    """
+    root = Path(sysconfig.get_path("purelib"))
+    if runner.runtime == "iree-base-runtime-aarch64":
+        beside = str(Path(sys.prefix) / "share/ingot/aarch64-runtime")
+        root = Path(os.environ.get("INGOT_AARCH64_RUNTIME", beside))
+    path = root / "iree/_runtime_libs" / name
+    if not path.exists():
+        raise IngotError(f"tool '{name}' of {runner.runtime} is not installed")
+    return str(path)
+
+
+def module_argv(runner: Runner, tool: str, module: Module) -> tuple[str, ...]:
+    """Return a command line without function: emulator, program, module, device."""
+    argv = (
+        *runner.prefix,
+        program(runner, tool),
+        f"--module={module.vmfb}",
+        f"--device={runner.device}",
+    )
+    if module.irpa is None:
+        return argv
+    return (*argv, f"--parameters={module.scope}={module.irpa}")
+
+
+def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
+    """Return what the program printed.
+
+    Raises: IngotError with the program's words, unaltered, where it fails.
+    """
+    variables = {**os.environ, **dict(runner.env)}
+    # Confined already, with the stage's program that calls it.
+    done = process.run(
+        argv, folder, variables, mounts={}, confined=False, network=False
+    )
+    if done.exit_code == 0:
+        return done.output
+    words = done.output.decode(errors="replace").rstrip()
+    name = Path(argv[len(runner.prefix)]).name
+    how = f"exit code {done.exit_code}"
+    if done.exit_code < 0:
+        how = f"signal {-done.exit_code}"
+    raise IngotError(f"{name} failed with {how}\n{words}")
+
+
+def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
+    """Return the results of one call, each with the shape and type the target gave it.
+
+    Raises: IngotError where the call fails.
+    """
+    import numpy as np
+
+    with tempfile.TemporaryDirectory(prefix="call-") as name:
+        folder = Path(name)
+        words = []
+        for index, tensor in enumerate(what.tensors):
+            # In C order: numpy would mark a transposed array, and iree-run-module
+            # refuses it.
+            np.save(folder / f"in{index}.npy", np.asarray(tensor, order="C"))
+            words.append(f"--input=@{folder}/in{index}.npy")
+        # repr: the shortest text that reads back as the same number.
+        words += [f"--input={scalar!r}" for scalar in what.scalars]
+        outputs = [folder / f"out{index}.npy" for index in range(what.results)]
+        words += [f"--output=@{path}" for path in outputs]
+        argv = module_argv(runner, "iree-run-module", module)
+        try:
+            run((*argv, f"--function={what.function}", *words), runner, Path.cwd())
+        except IngotError as error:
+            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in what.tensors)
+            raise IngotError(
+                f"@{what.function} of {module.vmfb.name} does not run\n{error.message}",
+                f"with inputs {shapes or 'none'}",
+            ) from error
+        return tuple(np.load(path) for path in outputs)

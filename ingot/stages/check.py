@@ -1,0 +1,227 @@
+"""A target's modules and the archive in, a report of what it computes out.
+
+Four levels (components, blocks alone, blocks in a chain, the model against the oracle
+and the golden file), all run by the target's own program. A failing check fails the
+build; what it printed is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingot.errors import IngotError
+
+if TYPE_CHECKING:
+    from ingot.checks.compare import Row
+    from ingot.checks.levels import Subject
+    from ingot.graph import Graph
+    from ingot.readers.manifest import Manifest
+    from ingot.readers.target import Target
+    from ingot.values import Action
+
+SCHEMA = "ingot.check.v1"
+
+# What `main` imports, below the root of the checkout.
+PROGRAM = (
+    "ingot/__init__.py",
+    "ingot/checks/__init__.py",
+    "ingot/checks/archive.py",
+    "ingot/checks/cases.py",
+    "ingot/checks/compare.py",
+    "ingot/checks/golden.py",
+    "ingot/checks/levels.py",
+    "ingot/edges/__init__.py",
+    "ingot/edges/invoke.py",
+    "ingot/edges/process.py",
+    "ingot/edges/runtime.py",
+    "ingot/errors.py",
+    "ingot/graph.py",
+    "ingot/oracle.py",
+    "ingot/stages/__init__.py",
+    "ingot/stages/check.py",
+    "ingot/values.py",
+)
+
+LEVELS = ("component", "block", "propagated", "model", "golden")
+
+
+def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
+    """Return the action that makes `check.json` and `check.txt`, or fails."""
+    from ingot.graph import to_json
+    from ingot.values import Action, Output, Source, SourceFile, Text
+    from ingot.weights.inputs import file_input
+
+    graph = manifest.graph
+    model, name = manifest.model, target.resolved
+    inputs: dict[str, Source] = {
+        "spec.json": Text(_dump(_specification(manifest, target))),
+        "graph.json": Text(to_json(graph)),
+        "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
+        "probe.vmfb": Output(f"compile-probe:{model}@{name}", "probe.vmfb"),
+        "model.irpa": Output(f"bake:{model}@{target.layout}", "model.irpa"),
+    }
+    if manifest.golden:
+        inputs["golden.npz"] = SourceFile(manifest.golden)
+    if manifest.tokenizer:
+        inputs["tokenizer.json"] = file_input(manifest.tokenizer)
+    oracles = sorted({instance.oracle[0] for instance in graph.instances})
+    for path in ("oracles/__init__.py", *oracles, *PROGRAM):
+        inputs[path] = SourceFile(root / path)
+    shown = f"build/{model}/{name}"
+    return Action(
+        task=f"check:{model}@{name}",
+        argv=("python", "-m", "ingot.stages.check", "spec.json"),
+        inputs=tuple(inputs.items()),
+        outputs=("check.json", "check.txt"),
+        tools=tuple(
+            dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
+        ),
+        # Every processor works at a call of its own; and sums split over threads would
+        # make the oracle depend on how many there are.
+        env=(("OPENBLAS_NUM_THREADS", "1"),),
+        shown=(f"{shown}/check.json", f"{shown}/check.txt"),
+    )
+
+
+def _specification(manifest: Manifest, target: Target) -> dict[str, Any]:
+    overrides = {item.level: item for item in manifest.tolerances}
+    tolerances = {}
+    for level in LEVELS:
+        item = overrides.get(level) or target.tolerance(level)
+        tolerances[level] = {
+            "max_abs_error": item.max_abs_error,
+            "min_cosine": item.min_cosine,
+            "source": item.source,
+        }
+    return {
+        "task": f"check {manifest.model}@{target.resolved}",
+        "model": manifest.model,
+        "target": target.resolved,
+        "runner": asdict(target.runner),
+        "scope": "model",
+        "tolerances": tolerances,
+        "golden": "golden.npz" if manifest.golden else None,
+        "tokenizer": "tokenizer.json" if manifest.tokenizer else None,
+        "n_vocab": dict(manifest.dims).get("n_vocab"),
+    }
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    """Run the specification that `argv[1]` names; exit with 1 where it is wrong."""
+    specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    try:
+        rows = check(specification)
+    except IngotError as error:
+        raise SystemExit(f"{specification['task']}: {error}") from None
+    report = report_json(specification, rows)
+    printed = report_text(specification, rows)
+    Path("check.json").write_text(_dump(report), encoding="utf-8")
+    Path("check.txt").write_text(printed + "\n", encoding="utf-8")
+    print(printed)
+    if not report["passed"]:
+        raise SystemExit(1)
+
+
+def check(specification: dict[str, Any]) -> tuple[Row, ...]:
+    """Return the rows of all levels.
+
+    Raises: IngotError where something does not run at all.
+    """
+    from ingot.checks.compare import LEVELS as ORDER
+    from ingot.checks.golden import golden_items, read_golden, token_rows
+    from ingot.checks.levels import (
+        block_items,
+        component_items,
+        model_items,
+        propagated_items,
+        run_items,
+    )
+    from ingot.edges.runtime import load_tokenizer
+
+    subject = _subject(specification)
+    # The longest calls first: at the end every processor has work.
+    items = [
+        *model_items(subject),
+        *component_items(subject),
+        *block_items(subject),
+        *propagated_items(subject),
+    ]
+    golden = specification["golden"] and read_golden(Path(specification["golden"]))
+    if golden:
+        items = [*golden_items(subject, golden), *items]
+    rows = run_items(items)
+    if golden and specification["tokenizer"]:
+        path = Path(specification["tokenizer"])
+        tokenizer = load_tokenizer(path, specification["n_vocab"])
+        rows += token_rows(golden, tokenizer)
+    return tuple(sorted(rows, key=lambda row: ORDER.index(row.level)))
+
+
+def report_json(specification: dict[str, Any], rows: tuple[Row, ...]) -> dict[str, Any]:
+    """Return the report. It holds no time: equal artifacts have equal reports."""
+    from ingot.checks.compare import row_json, summary
+
+    return {
+        "schema": SCHEMA,
+        "model": specification["model"],
+        "target": specification["target"],
+        "device": specification["runner"]["device"],
+        "emulated": specification["runner"]["emulated"],
+        "passed": all(row.passed for row in rows),
+        "levels": summary(rows),
+        "rows": [row_json(row) for row in rows],
+    }
+
+
+def report_text(specification: dict[str, Any], rows: tuple[Row, ...]) -> str:
+    """Return what people read: one line per level, then what is wrong first."""
+    from ingot.checks.compare import explain, table
+    from ingot.checks.levels import first_blocks
+
+    lines = [f"{specification['task']}: {len(rows)} comparisons", table(rows)]
+    if not all(row.passed for row in rows):
+        blocks = first_blocks(_graph())
+        lines.append(explain(specification["task"], rows, blocks))
+    return "\n".join(lines)
+
+
+def _subject(specification: dict[str, Any]) -> Subject:
+    from ingot.checks.archive import read_parameters
+    from ingot.checks.compare import Tolerance
+    from ingot.checks.levels import Subject
+    from ingot.edges.invoke import Module, runner_from_json
+    from ingot.oracle import load_oracles
+
+    graph = _graph()
+    archive = Path("model.irpa")
+    scope = specification["scope"]
+    return Subject(
+        graph=graph,
+        oracles=load_oracles(graph),
+        parameters=read_parameters(graph, archive),
+        runner=runner_from_json(specification["runner"]),
+        model=Module(Path("model.vmfb"), archive, scope),
+        probe=Module(Path("probe.vmfb"), archive, scope),
+        tolerances={
+            level: Tolerance(**item)
+            for level, item in specification["tolerances"].items()
+        },
+    )
+
+
+def _graph() -> Graph:
+    from ingot.graph import from_json
+
+    return from_json(json.loads(Path("graph.json").read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
