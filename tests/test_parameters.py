@@ -261,17 +261,9 @@ def test_damaged_content_is_a_problem(
     )
 
 
-@pytest.mark.parametrize(
-    ("length", "message"),
-    [
-        (-1, f"parameter '{WEIGHT}': the file ends inside it; expected"),
-        (100, "not a parameter archive; "),
-        (0, "not a parameter archive; "),
-    ],
-    ids=["in_the_data", "in_the_header", "empty"],
-)
+@pytest.mark.parametrize("length", [-1, 100, 0], ids=["data", "header", "empty"])
 def test_a_truncated_archive_is_a_problem(
-    length: int, message: str, vmfb: bytes, baked: Baked, tmp_path: Path
+    length: int, vmfb: bytes, baked: Baked, tmp_path: Path
 ) -> None:
     path, report = baked
     cut = tmp_path / "model.irpa"
@@ -280,4 +272,4 @@ def test_a_truncated_archive_is_a_problem(
         length += last.offset + last.size_bytes
     cut.write_bytes(path.read_bytes()[:length])
     (problem,) = check_parameters(LINKED, vmfb, cut, report)
-    assert problem.startswith(f"{cut}: {message}")
+    assert problem.startswith(f"{cut}: not a parameter archive; ")
