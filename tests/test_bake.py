@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import iree.runtime
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -131,12 +133,11 @@ def test_the_archive_holds_the_parameters_under_their_names_sorted(
 def test_the_runtime_reads_shapes_and_types_of_the_archive(
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = pytest.importorskip("iree.runtime")
     toy.bake(monkeypatch)
-    index = runtime.ParameterIndex()
+    index = iree.runtime.ParameterIndex()
     index.load("model.irpa")
     entry = dict(index.items())["token_embd.weight"]
-    array = runtime.parameter_index_entry_as_numpy_ndarray(entry)
+    array = iree.runtime.parameter_index_entry_as_numpy_ndarray(entry)
     np.testing.assert_array_equal(array, toy.tensors["emb"][1], strict=True)
 
 
@@ -432,8 +433,7 @@ def test_an_archive_that_reads_back_differently_is_an_error(
 def test_types_are_converted_as_ml_dtypes_converts_them(
     source: str, stored: str, toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    types = pytest.importorskip("ml_dtypes")
-    names = {"f32": np.float32, "f16": np.float16, "bf16": types.bfloat16}
+    names = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
     given = toy.tensors["emb"][1].astype(names[source])
     content = given.view(np.uint16) if source == "bf16" else given
     toy.tensors["emb"] = (source.upper(), content)
@@ -446,15 +446,14 @@ def test_types_are_converted_as_ml_dtypes_converts_them(
 
 
 def test_rounding_to_bf16_is_to_nearest_even_for_every_kind_of_float() -> None:
-    types = pytest.importorskip("ml_dtypes")
     bits = np.random.default_rng(1).integers(0, 2**32, 200_000, np.uint32)
     edges = [0x3F808000, 0x3F818000, 0x3F808001, 0x00000001, 0x80000000, 0x7F7FFFFF]
     values = np.concatenate([bits, np.array(edges, np.uint32)]).view(np.float32)
     values = values[np.isfinite(values)]
-    assert encode(values, "bf16") == values.astype(types.bfloat16).tobytes()
+    assert encode(values, "bf16") == values.astype(ml_dtypes.bfloat16).tobytes()
     back = decode(memoryview(encode(values, "bf16")), "bf16")
     np.testing.assert_array_equal(
-        back, values.astype(types.bfloat16).astype(np.float32)
+        back, values.astype(ml_dtypes.bfloat16).astype(np.float32)
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from iree.runtime import ParameterIndex
 
 from ingot.checks.parameters import (
     Declared,
@@ -232,9 +233,8 @@ def test_a_type_of_the_same_length_is_a_problem(vmfb: bytes, baked: Baked) -> No
 def test_an_archive_without_types_is_a_problem(
     vmfb: bytes, baked: Baked, tmp_path: Path
 ) -> None:
-    runtime = pytest.importorskip("iree.runtime")
     path, report = baked
-    index, bare = runtime.ParameterIndex(), runtime.ParameterIndex()
+    index, bare = ParameterIndex(), ParameterIndex()
     index.load(str(path))
     for key, entry in index.items():
         bare.add_buffer(key, entry.file_view)

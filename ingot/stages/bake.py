@@ -192,7 +192,7 @@ def _from_files(
     errors = list(matched.errors)
     baked = []
     for item, tensor in matched.pairs:
-        if errors and not _readable(item, tensor):
+        if tensor.element != SAFETENSORS[item.source]:
             continue
         try:
             content = from_tensor(item, tensor, paths[tensor.file], scratch)
@@ -218,10 +218,6 @@ def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:
     if INDEX.exists():
         check_index(read_index(INDEX, INDEX.name), tensors, INDEX.name)
     return tensors
-
-
-def _readable(item: Wanted, tensor: StoredTensor) -> bool:
-    return tensor.element == SAFETENSORS[item.source]
 
 
 def _unused(

@@ -12,11 +12,8 @@ import json
 import os
 import sys
 import time
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from ingot.errors import IngotError
 
@@ -79,6 +76,10 @@ def fetch(url: str, sha256: str, output: Path, pause_s: float = PAUSE_S) -> None
 
     Raises: IngotError where the file cannot be had, ends early, or is another.
     """
+    # Imported late: planning does without them, and they take 60 ms.
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
     partial = output.with_name(f"{output.name}.part")
     for attempt in range(1, TRIES + 1):
         try:
@@ -109,18 +110,20 @@ def _download(url: str, path: Path) -> str:
     Raises: OSError and HTTPException for what the network does; ConnectionError where
     it ended early, which http.client does not say.
     """
+    from urllib.request import Request, urlopen
+
     hasher, size_bytes = hashlib.sha256(), 0
     # Compressed transfer would have a length that is not the file's.
     request = Request(url, headers={"Accept-Encoding": "identity"})
     with urlopen(request, timeout=TIMEOUT_S) as answer, path.open("wb") as file:
-        expected = answer.headers.get("Content-Length")
+        expected = answer.headers.get("Content-Length", "")
         while block := answer.read(_BLOCK_BYTES):
             hasher.update(block)
             size_bytes += len(block)
             file.write(block)
         file.flush()
         os.fsync(file.fileno())
-    if expected is not None and size_bytes != int(expected):
+    if expected.isdigit() and size_bytes != int(expected):
         raise ConnectionError(
             f"the connection ended early; expected {expected} bytes, found {size_bytes}"
         )
