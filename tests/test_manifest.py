@@ -7,6 +7,8 @@ goes with the good manifest. `expected/<defect>.txt` is what the user reads.
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,18 @@ def test_a_changed_component_is_read_again(tmp_path: Path) -> None:
     component.write_text(text.replace("[batch, n_embd]", "[n_embd, batch]"), "utf-8")
     assert "expected f32[n_embd, batch]" not in text
     assert "stays dynamic" in message(path, tmp_path)
+
+
+def test_the_models_of_the_guide_are_right(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/writing-a-manifest.md").read_text("utf-8")
+    shutil.copytree(ROOT / "components", tmp_path / "components")
+    files = re.findall(r"```yaml\n# (models/\S+)\n(.*?)```", guide, re.DOTALL)
+    assert [name for name, _ in files] == [
+        "models/architectures/bag.yaml",
+        "models/bag-tiny.yaml",
+    ]
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    graph = read_manifest(tmp_path / "models/bag-tiny.yaml", tmp_path).graph
+    assert [block.name for block in graph.entry_points[0].blocks] == ["pooling"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.graph import Call, Instance
+from ingot.graph import Call, Instance, TensorType
 from ingot.readers.bind import Bound, Given, Scope, bind, entries
 from ingot.readers.component import ComponentSignature
 from ingot.readers.shapes import Product, SymbolicType, parse_type
@@ -33,7 +33,7 @@ class BlockPattern:
     inputs: Mapping[str, SymbolicType | None]
     outputs: Mapping[str, tuple[str, SymbolicType | None]]  # name: (value, type)
     calls: tuple[Call, ...]  # empty where anything is wrong
-    types: Mapping[str, SymbolicType | None]
+    types: tuple[tuple[str, TensorType], ...]  # of all values that are right
     parameters: tuple[str, ...]  # that the calls take, with {layer}
     instances: tuple[Instance, ...]
 
@@ -60,7 +60,11 @@ def resolve_block(
         inputs=inputs,
         outputs=outputs,
         calls=calls,
-        types=reader.types,
+        types=tuple(
+            (name, found.resolve(scope.sizes))
+            for name, found in reader.types.items()
+            if found
+        ),
         parameters=tuple(
             name.removeprefix(PARAMETER)
             for call in calls

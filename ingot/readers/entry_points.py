@@ -108,7 +108,7 @@ def _step(
     for layer in range(count):
         found = kinds[layer % len(kinds)]
         assert found is not None
-        yield _block(step, found, None if layers is None else layer, scope)
+        yield _block(step, found, None if layers is None else layer)
 
 
 def _layers(step: Node, scope: Scope, errors: list[ManifestError]) -> int | None:
@@ -185,7 +185,7 @@ def _check_results(
 
 
 def _block(
-    step: Node, pattern: BlockPattern, layer: int | None, scope: Scope
+    step: Node, pattern: BlockPattern, layer: int | None
 ) -> tuple[Block, list[tuple[str, int | None]]]:
     """Return a layer of a block, and the parameters that it takes."""
     name = found.text if (found := step.get("name")) else pattern.kind
@@ -204,11 +204,7 @@ def _block(
             (entry.text, pattern.outputs[output][0])
             for output, entry in step["results"].entries.items()
         ),
-        types=tuple(
-            (value, found.resolve(scope.sizes))
-            for value, found in pattern.types.items()
-            if found
-        ),
+        types=pattern.types,
     )
     taken = [(name, layer if LAYER in name else None) for name in pattern.parameters]
     return block, taken
