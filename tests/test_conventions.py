@@ -36,6 +36,12 @@ STAGES = [
 ]
 
 
+def none(wrong: list[str]) -> None:
+    """Fail with every complaint on its own line."""
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
+
+
 def layer(module: str) -> int:
     """The rank of a module of `ingot`; -1 for the package itself."""
     parts = module.split(".")
@@ -58,7 +64,7 @@ def test_no_layer_imports_one_above_it() -> None:
             ):
                 above = LAYERS[layer(item.module)][0]
                 wrong.append(f"{item}, of the layer '{above}'")
-    assert wrong == []
+    none(wrong)
 
 
 def test_no_stage_imports_a_stage() -> None:
@@ -68,7 +74,7 @@ def test_no_stage_imports_a_stage() -> None:
         for item in tree.imports(name)
         if item.module.startswith("ingot.stages.")
     ]
-    assert wrong == []
+    none(wrong)
 
 
 def test_heavy_packages_are_imported_inside_functions() -> None:
@@ -78,7 +84,7 @@ def test_heavy_packages_are_imported_inside_functions() -> None:
         for item in tree.imports(name)
         if not item.nested and item.module.partition(".")[0] in HEAVY
     ]
-    assert wrong == []
+    none(wrong)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_only_its_own_place_imports(package: str, allowed: tuple[str, ...]) -> N
         for item in tree.imports(name)
         if item.module.partition(".")[0] == package and not name.startswith(allowed)
     ]
-    assert wrong == []
+    none(wrong)
 
 
 def test_oracles_import_numpy_and_nothing_of_the_project() -> None:
@@ -107,7 +113,7 @@ def test_oracles_import_numpy_and_nothing_of_the_project() -> None:
         for item in tree.imports(name)
         if item.module.partition(".")[0] not in free
     ]
-    assert wrong == []
+    none(wrong)
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -183,7 +189,7 @@ def test_links_lead_to_files(name: str) -> None:
         for link in links
         if not re.match(r"[a-z]+:", link) and not (folder / link).exists()
     ]
-    assert broken == []
+    none(broken)
 
 
 @pytest.mark.parametrize("name", documents())
@@ -229,7 +235,7 @@ def test_no_file_has_unfinished_work_or_a_machine_path() -> None:
         for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
             if pattern.search(line):
                 wrong.append(f"{name}:{number}: {line.strip()}")
-    assert wrong == []
+    none(wrong)
 
 
 def test_modules_and_functions_stay_short() -> None:
@@ -241,7 +247,7 @@ def test_modules_and_functions_stay_short() -> None:
         for node in ast.walk(ast.parse(tree.text(name))):
             if isinstance(node, ast.FunctionDef) and (size := body_lines(node)) > 40:
                 wrong.append(f"{name}:{node.lineno}: {node.name}: {size} lines")
-    assert wrong == []
+    none(wrong)
 
 
 def body_lines(function: ast.FunctionDef) -> int:
