@@ -82,10 +82,9 @@ def measure(
 def count_tasks() -> int:
     """Return how many actions the catalogue has."""
     sys.path.insert(0, str(ROOT))
-    from ingot.plan import plan
-    from ingot.workspace import load
+    from ingot.catalogue import read
 
-    return len(plan(load(ROOT)).actions)
+    return len(read(ROOT).plan.actions)
 
 
 if __name__ == "__main__":

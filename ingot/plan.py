@@ -5,11 +5,13 @@ The plan is a value: it starts nothing and reads nothing beyond what was read al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from pathlib import Path
 
+from ingot.catalogue import Catalogue, Plan
+from ingot.errors import IngotError
 from ingot.readers.sources import Url
+from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
@@ -18,66 +20,42 @@ from ingot.stages.compile import plan_compile, plan_compile_probe
 from ingot.stages.fetch import plan_fetch
 from ingot.stages.link import plan_link, plan_link_probe
 from ingot.stages.specialize import plan_specialize
-from ingot.values import Action, Output
+from ingot.values import Action
 from ingot.weights.inputs import is_fetched
-from ingot.workspace import Selection, Workspace
-
-STAGES = {
-    "fetch": "files that manifests pin by sha256, downloaded",
-    "specialize": "one static module of each component and its dims",
-    "link": "entry points and specialised modules joined into one module",
-    "compile": "the linked module compiled for a target",
-    "bake": "the weights as an IREE parameter archive",
-    "check": "the target's artifact against oracles and golden outputs",
-    "bench": "every entry point timed on the target",
-    "bundle": "what is shipped, with its provenance",
-}
-"""Stage: what it makes. The order is the order of the build."""
+from ingot.workspace import Workspace, load
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Every action, each after those whose outputs it reads."""
+def catalogue(root: Path) -> Catalogue:
+    """Return what the checkout declares, with the plan of all of it.
 
-    actions: tuple[Action, ...]
-
-    @cached_property
-    def by_task(self) -> dict[str, Action]:
-        """Return the actions by task."""
-        return {action.task: action for action in self.actions}
-
-    def needed(self, tasks: Iterable[str]) -> set[str]:
-        """Return the tasks and everything that they need."""
-        pending, found = list(tasks), set[str]()
-        while pending:
-            task = pending.pop()
-            if task not in found:
-                found.add(task)
-                pending.extend(
-                    source.task
-                    for _, source in self.by_task[task].inputs
-                    if isinstance(source, Output)
-                )
-        return found
-
-    def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage that the selection's bundles need."""
-        bundles = [
-            f"bundle:{model}@{target}"
-            for model in selection.models
-            for target in selection.targets
-        ]
-        needed = self.needed(bundles)
-        return tuple(
-            action.task
-            for action in self.actions
-            if action.task in needed and stage_of(action.task) == stage
-        )
-
-
-def stage_of(task: str) -> str:
-    """Return the stage of a task; what is made to be checked counts with its kind."""
-    return task.partition(":")[0].removesuffix("-probe")
+    Raises: IngotError where a target or the settings are wrong.
+    """
+    try:
+        workspace = load(root)
+    except ExceptionGroup as group:
+        raise IngotError(format_errors(group)) from None
+    unrunnable = {
+        name: target.unrunnable_reason() for name, target in workspace.targets.items()
+    }
+    return Catalogue(
+        models={
+            name: f"{manifest.architecture}: "
+            + ", ".join(entry.name for entry in manifest.graph.entry_points)
+            for name, manifest in workspace.models.items()
+        },
+        broken={
+            name: format_errors(error)
+            if isinstance(error, ExceptionGroup)
+            else str(error)
+            for name, error in workspace.broken.items()
+        },
+        targets={name: item.summary for name, item in workspace.targets.items()},
+        unrunnable={name: text for name, text in unrunnable.items() if text},
+        aliases={name: item.resolved for name, item in workspace.aliases.items()},
+        default_model=workspace.default_model,
+        default_target=workspace.default_target,
+        plan=plan(workspace),
+    )
 
 
 def plan(workspace: Workspace) -> Plan:

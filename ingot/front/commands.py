@@ -16,8 +16,8 @@ from doit.cmd_base import Command
 from doit.cmd_run import Run as DoitRun
 from doit.exceptions import InvalidCommand
 
+from ingot.catalogue import STAGES, VARIABLES, read, refuse_unknown, select
 from ingot.errors import IngotError, did_you_mean
-from ingot.workspace import VARIABLES, load, refuse_unknown, select
 
 OPT_QUIET = {
     "name": "quiet",
@@ -146,51 +146,48 @@ def guarded(body: Any) -> int:
     try:
         refuse_unknown(variables())
         return int(body())
-    except ExceptionGroup as group:
-        from ingot.readers.yaml import format_errors
-
-        raise InvalidCommand(format_errors(group)) from None
     except IngotError as error:
         raise InvalidCommand(str(error)) from None
 
 
 def print_catalogue() -> int:
     """Print models, targets, stages and variables."""
-    from ingot.plan import STAGES
-
-    workspace = load(Path.cwd())
+    found = read(Path.cwd())
     print("models")
-    for name, manifest in workspace.models.items():
-        mark = "*" if name == workspace.default_model else " "
-        entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
-        print(f"  {mark} {name:<24} {manifest.architecture:<12} {entries}")
-    for name in workspace.broken:
-        print(f"    {name:<24} cannot be read; `doit build model={name}` says why")
+    for name, text in found.models.items():
+        print(_row("*" if name == found.default_model else " ", name, text))
+    for name in found.broken:
+        print(_row("!", name, f"cannot be read; `doit build model={name}` says why"))
     print("targets")
-    for name, target in {**workspace.targets, **workspace.aliases}.items():
-        mark = "*" if name == workspace.default_target else " "
-        reason = target.unrunnable_reason()
-        note = f"cannot run here: {reason}" if reason else target.summary
-        print(f"  {mark} {name:<24} {note}")
+    for name, text in found.targets.items():
+        if name in found.unrunnable:
+            text = f"compiles here, cannot run here: {found.unrunnable[name]}"
+        print(_row("*" if name == found.default_target else " ", name, text))
+    for name, meant in found.aliases.items():
+        mark = "*" if name == found.default_target else " "
+        print(_row(mark, name, f"this machine: {meant}"))
     print("stages")
     for name, text in STAGES.items():
-        print(f"    {name:<24} {text}")
+        print(_row(" ", name, text))
     print("variables")
     for name, text in VARIABLES.items():
-        print(f"    {name:<24} {text}")
+        print(_row(" ", name, text))
     print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
     return 0
+
+
+def _row(mark: str, name: str, text: str) -> str:
+    return f"  {mark} {name:<20} {text}"
 
 
 def run_bundle() -> int:
     """Run the built bundles of the selected model on the input."""
     from ingot.encode import run
 
-    workspace = load(Path.cwd())
-    selection = select(workspace, variables())
+    selection = select(read(Path.cwd()), variables())
     for model in selection.models:
         for target in selection.targets:
-            run(workspace, model, target, variables()["input"])
+            run(Path.cwd(), model, target, variables()["input"])
     return 0
 
 

@@ -16,34 +16,32 @@ from typing import Any
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
+from ingot.catalogue import STAGES, read, refuse_unknown, select, stage_of
 from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front.reporter import Reporter
-from ingot.plan import STAGES, Plan, plan, stage_of
-from ingot.readers.yaml import format_errors
 from ingot.values import Action, Output
-from ingot.workspace import Selection, Workspace, load, refuse_unknown, select
 
 # Stages whose output people read: it is shown when they end.
 SHOWN_LOGS = ("check", "bench", "bundle")
 
 
 class Front:
-    """One command's view: the workspace, the plan and the executor."""
+    """One command's view: what is selected, the plan, the executor."""
 
     def __init__(self, root: Path) -> None:
         """Load, select and plan; every error of the user's is doit's kind of error."""
         try:
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
-            self.workspace: Workspace = load(root)
-            self.selection: Selection = select(self.workspace, variables)
-            self.plan: Plan = plan(self.workspace)
+            catalogue = read(root)
+            self.selection = select(catalogue, variables)
+            self.plan = catalogue.plan
+            for name, reason in self.selection.skipped:
+                print(f"target {name} is left out: {reason}", file=sys.stderr)
             self.executor = Executor(root, store(), self._ended)
-        except ExceptionGroup as group:
-            raise InvalidDodoFile(format_errors(group)) from None
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 

@@ -10,22 +10,21 @@ import os
 from fnmatch import fnmatch
 from pathlib import Path
 
+from ingot.catalogue import Plan, read, select
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.executor import Executor
 from ingot.front.tasks import store
-from ingot.plan import Plan, plan
 from ingot.values import Action, BoundAction, Output
-from ingot.workspace import load, select
 
 
 def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
     """Print the reasons of every stale action that is selected; return 0."""
-    workspace = load(root)
-    everything = plan(workspace)
+    catalogue = read(root)
+    everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
     names = _chosen(everything, patterns) or everything.needed(
-        everything.selected("bundle", select(workspace, variables))
+        everything.selected("bundle", select(catalogue, variables))
     )
     stale: set[str] = set()
     for action in everything.actions:
