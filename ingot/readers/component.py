@@ -15,11 +15,8 @@ from pathlib import Path
 
 from ingot.errors import Position
 from ingot.readers.component_header import Header, Source, read_header
-from ingot.readers.shapes import SymbolicType, parse_shape
+from ingot.readers.shapes import ELEMENTS, SHAPE, SymbolicType, parse_shape
 from ingot.readers.yaml import raise_all
-
-# No i64 and no f64: portable Vulkan has neither.
-ELEMENTS = ("f32", "f16", "bf16", "i32", "i16", "i8", "i1")
 
 _MODULE = re.compile(r"module @(\w+) \{")
 _FORWARD = re.compile(r"  util\.func public @forward\(")
@@ -27,7 +24,7 @@ _ARGUMENT = re.compile(r" *%(\w+): ([^ ,]+),? *(?:// *(.*))?")
 _END = re.compile(r" *\) -> (?:\(|([^ ,{]+) \{ *(?:// *(.*))?)")
 _RESULT = re.compile(r" *([^ ,{%)]+),? *(?:// *(.*))?")
 _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+)>")
-_SHAPE = re.compile(r"\[([a-z0-9_*, ]*)\](?: .*)?")
+_SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
 
 

@@ -6,6 +6,7 @@ JSON Schema, and both therefore accept the same keys.
 
 from __future__ import annotations
 
+from ingot.readers import shapes
 from ingot.readers.forms import (
     Choice,
     Either,
@@ -22,11 +23,11 @@ from ingot.readers.forms import (
 # Value, dim and block names become MLIR identifiers and file names.
 NAME = Text("a snake_case name", "[a-z][a-z0-9_]*")
 KEBAB = Text("a kebab-case name", "[a-z0-9]+([.-][a-z0-9]+)*")
-DIM = Text("a dim, or a product such as n_head*head_dim", r"[a-z0-9_]+(\*[a-z0-9_]+)*")
+DIM = Text("a dim, or a product such as n_head*head_dim", shapes.DIM)
 DIM_OR_SIZE = Either((DIM, Integer(1)))
 TYPE = Text(
-    "a tensor type such as f32[batch, seq, n_embd]",
-    r"[a-z][a-z0-9]*\[ *([a-z0-9_*]+( *, *[a-z0-9_*]+)*)? *\]",
+    f"a type such as i32[batch, seq], of {', '.join(shapes.ELEMENTS)}",
+    rf"({'|'.join(shapes.ELEMENTS)})\[{shapes.SHAPE}\]",
 )
 PARAMETER = Text(
     "a parameter's name such as blk.{layer}.attn_q.weight",

@@ -12,6 +12,14 @@ from dataclasses import dataclass, field
 
 from ingot.graph import Dim, TensorType
 
+# No i64 and no f64: portable Vulkan has neither.
+ELEMENTS = ("f32", "f16", "bf16", "i32", "i16", "i8", "i1")
+
+# A name, or a size of at most 64 bits; a product of them; products with commas.
+_WORD = "(?:[a-z][a-z0-9_]*|[1-9][0-9]{0,17})"
+DIM = rf"{_WORD}(?:\*{_WORD})*"
+SHAPE = rf"(?:{DIM}(?:, *{DIM})*)?"
+
 _TYPE = re.compile(r"([a-z][a-z0-9]*)\[(.*)\]")
 
 
