@@ -38,8 +38,8 @@ class Store:
         try:
             for name in ("ac", "cas", "tmp", "lock"):
                 (root / name).mkdir(parents=True, exist_ok=True)
-            if not os.access(root / "tmp", os.W_OK):
-                raise PermissionError(13, "Permission denied", str(root / "tmp"))
+            # Tried, not asked: only a write tells a read-only disk from permissions.
+            tempfile.TemporaryFile(dir=root / "tmp").close()
         except OSError as error:
             raise _store_error(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
