@@ -125,29 +125,11 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     assert architecture is not None
     errors += rules.check_names(node, path.stem, architecture)
     weights = _weights(node["weights"], path.parent, errors)
-    numbers = {
-        name: entry.integer if isinstance(entry.value, int) else entry.number
-        for name, entry in entries(node, "hyperparameters").items()
-    }
-    graph = resolve(
-        model=node["model"].text,
-        architecture=architecture,
-        sizes=_sizes(node, architecture),
-        numbers=_complete(numbers, architecture),
-        dynamic=tuple(
-            DynamicDim(name, entry["min"].integer, entry["max"].integer)
-            for name, entry in node["dynamic"].entries.items()
-        ),
-        names=node["weights"]["names"].text,
-        root=root,
-        errors=errors,
-    )
+    numbers = _numbers(node)
+    graph = _graph(node, architecture, numbers, root, errors)
     if not errors:
         errors += rules.check_graph(node, graph)
-    tokenizer = node.get("tokenizer")
-    shipped = (
-        read_file_source(tokenizer, path.parent, errors, ".json") if tokenizer else None
-    )
+    tokenizer = _tokenizer(node, path.parent, errors)
     golden = _golden(node, path.parent, errors)
     raise_all(errors)
     assert weights is not None
@@ -160,7 +142,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         hyperparameters=tuple(numbers.items()),
         graph=graph,
         weights=weights,
-        tokenizer=shipped,
+        tokenizer=tokenizer,
         golden=golden,
         tolerances=_tolerances(node),
         bench=_bench(node),
@@ -190,11 +172,37 @@ def _architecture(node: Node, root: Path, errors: list[ManifestError]) -> Node |
     return found
 
 
+def _graph(
+    node: Node,
+    architecture: Node,
+    numbers: dict[str, float | int],
+    root: Path,
+    errors: list[ManifestError],
+) -> Graph:
+    """Return the graph; what was reported missing is 1, so that the rest is checked."""
+    declared = architecture.get("hyperparameters")
+    return resolve(
+        model=node["model"].text,
+        architecture=architecture,
+        sizes=_sizes(node, architecture),
+        numbers={
+            item.text: numbers.get(item.text, 1)
+            for item in (declared.items if declared else ())
+        },
+        dynamic=tuple(
+            DynamicDim(name, entry["min"].integer, entry["max"].integer)
+            for name, entry in node["dynamic"].entries.items()
+        ),
+        names=node["weights"]["names"].text,
+        root=root,
+        errors=errors,
+    )
+
+
 def _sizes(node: Node, architecture: Node) -> dict[str, int | None]:
     """Return the size of each dim of the architecture, None for dynamic ones."""
     given = node["dims"].entries
     sizes: dict[str, int | None] = {
-        # 1 for one that was reported as missing: the graph is checked all the same.
         item.text: given[item.text].integer if item.text in given else 1
         for item in architecture["dims"].items
     }
@@ -202,13 +210,12 @@ def _sizes(node: Node, architecture: Node) -> dict[str, int | None]:
     return sizes
 
 
-def _complete(
-    numbers: dict[str, float | int], architecture: Node
-) -> dict[str, float | int]:
-    """Return the architecture's hyperparameters, 1 for one reported missing."""
-    declared = architecture.get("hyperparameters")
-    names = [item.text for item in declared.items] if declared else []
-    return {name: numbers.get(name, 1) for name in names}
+def _numbers(node: Node) -> dict[str, float | int]:
+    """Return the hyperparameters as they are written: 10000 stays an integer."""
+    return {
+        name: entry.integer if isinstance(entry.value, int) else entry.number
+        for name, entry in entries(node, "hyperparameters").items()
+    }
 
 
 def _weights(node: Node, folder: Path, errors: list[ManifestError]) -> Weights | None:
@@ -230,6 +237,13 @@ def _weights(node: Node, folder: Path, errors: list[ManifestError]) -> Weights |
             for item in node["policy"].items
         ),
     )
+
+
+def _tokenizer(
+    node: Node, folder: Path, errors: list[ManifestError]
+) -> FileSource | None:
+    found = node.get("tokenizer")
+    return read_file_source(found, folder, errors, ".json") if found else None
 
 
 def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | None:
