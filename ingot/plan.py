@@ -84,8 +84,9 @@ def plan_model(workspace: Workspace, model: str) -> Iterator[Action]:
     for layout in sorted({target.layout for target in workspace.targets.values()}):
         yield plan_bake(manifest, layout, workspace.root)
     for target in workspace.targets.values():
-        yield plan_compile(graph, target)
+        compiled = plan_compile(graph, target)
+        yield compiled
         yield plan_compile_probe(graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)
-        yield plan_bundle(manifest, target, workspace.root)
+        yield plan_bundle(manifest, target, compiled, workspace.root)

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, frozenset[str]], ...] = (
     ("values", frozenset({"errors", "values", "graph", "keys", "reapi_pb2"})),
     ("readers", frozenset({"readers"})),
     ("edges", frozenset({"edges"})),
-    ("shared by stages", frozenset({"oracle", "emit", "checks", "weights"})),
+    ("shared by stages", frozenset({"oracle", "emit", "checks", "weights", "bundles"})),
     ("stages", frozenset({"stages"})),
     ("plan", frozenset()),
 )

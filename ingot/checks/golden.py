@@ -6,14 +6,12 @@ They judge what the oracle cannot: the graph itself, the weights and the tokeniz
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import as_element
 from ingot.checks.compare import Row, Tolerance, compare
+from ingot.checks.golden_file import Golden
 from ingot.checks.levels import Item, Subject
 from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
@@ -26,43 +24,6 @@ Groups: TypeAlias = tuple[tuple[int, ...], ...]
 # A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
 EMULATED_SENTENCES = 32
 EMULATED_GROUP_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Golden:
-    """Sentences with their token ids and embeddings.
-
-    Shapes: embedding, batched [sentence, n_embd].
-    """
-
-    sentences: tuple[str, ...]
-    tokens: tuple[tuple[int, ...], ...]  # [CLS] and [SEP] included
-    embedding: Array  # each sentence alone
-    batched: Array  # in groups of `batch`, padded to the longest of the group
-    batch: int
-
-
-def read_golden(path: Path) -> Golden:
-    """Return what a golden file of a sentence encoder holds.
-
-    Raises: IngotError for a file that lacks an array.
-    """
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as arrays:
-        needed = "metadata sentences tokens offsets embedding embedding_batched"
-        for name in needed.split():
-            if name not in arrays:
-                raise IngotError(f"{path}: no array '{name}'", f"needed: {needed}")
-        flat, offsets = arrays["tokens"].tolist(), arrays["offsets"].tolist()
-        bounds = itertools.pairwise(offsets)
-        return Golden(
-            sentences=tuple(json.loads(arrays["sentences"].tobytes())),
-            tokens=tuple(tuple(flat[start:stop]) for start, stop in bounds),
-            embedding=arrays["embedding"],
-            batched=arrays["embedding_batched"],
-            batch=json.loads(arrays["metadata"].tobytes())["batch"],
-        )
 
 
 def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:

@@ -18,8 +18,7 @@ def machine() -> tuple[tuple[str, str], ...]:
 
 
 def _processor() -> str:
-    """Return the processor's name; on Arm, which tells none, its implementer and
-    part."""
+    """Return the processor's name; where it has none, its implementer and part."""
     facts: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:

@@ -33,6 +33,7 @@ PROGRAM = (
     "ingot/checks/cases.py",
     "ingot/checks/compare.py",
     "ingot/checks/golden.py",
+    "ingot/checks/golden_file.py",
     "ingot/checks/levels.py",
     "ingot/edges/__init__.py",
     "ingot/edges/invoke.py",
@@ -136,7 +137,8 @@ def check(specification: dict[str, Any]) -> tuple[Row, ...]:
     Raises: IngotError where something does not run at all.
     """
     from ingot.checks.compare import LEVELS as ORDER
-    from ingot.checks.golden import golden_items, read_golden, token_rows
+    from ingot.checks.golden import golden_items, token_rows
+    from ingot.checks.golden_file import read_golden
     from ingot.checks.levels import (
         block_items,
         component_items,

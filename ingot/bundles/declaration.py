@@ -1,0 +1,78 @@
+"""A manifest and a target in, what `bundle.json` says of them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ingot.graph import EntryPoint, Port
+    from ingot.readers.manifest import Manifest
+    from ingot.readers.target import Target
+
+SCHEMA = "ingot.bundle.v1"
+
+
+def declaration(
+    manifest: Manifest, target: Target, compile_command: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the part of `bundle.json` that is known before anything is built.
+
+    Shapes: of ports, static sizes and names of `dynamic_dims`.
+    """
+    graph = manifest.graph
+    return {
+        "schema": SCHEMA,
+        "model": manifest.model,
+        "architecture": manifest.architecture,
+        "licence": manifest.licence,
+        "dims": dict(manifest.dims),
+        "dynamic_dims": {
+            dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
+        },
+        "entry_points": [_entry_point(entry) for entry in graph.entry_points],
+        "target": {
+            "name": target.resolved,
+            "summary": target.summary,
+            "machine": target.machine,
+            "cpu_features": target.cpu_features,
+            "layout": target.layout,
+            "compile_flags": target.compile_flags,
+        },
+        "compiler": {
+            "package": "iree-base-compiler",
+            "command": compile_command,
+        },
+    }
+
+
+def golden_tolerance(manifest: Manifest, target: Target) -> dict[str, float | None]:
+    """Return what an embedding may differ by from a golden one."""
+    overrides = {item.level: item for item in manifest.tolerances}
+    item = overrides.get("golden") or target.tolerance("golden")
+    return {"max_abs_error": item.max_abs_error, "min_cosine": item.min_cosine}
+
+
+def licences(expression: str) -> tuple[str, ...]:
+    """Return the licences and exceptions of an SPDX expression, in its order."""
+    words = expression.replace("(", " ").replace(")", " ").split()
+    return tuple(dict.fromkeys(w for w in words if w not in ("AND", "OR", "WITH")))
+
+
+def _entry_point(entry: EntryPoint) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "inputs": [_port(port) for port in entry.inputs],
+        "outputs": [_port(port) for port in entry.outputs],
+        # Pairs of an input and the output that overwrites it. A graph has no values
+        # that outlive a call, so nothing is updated in place.
+        "in_place": [],
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {
+        "name": port.name,
+        "element": port.type.element,
+        "shape": port.type.shape,
+        "role": port.role,
+    }

@@ -1,0 +1,47 @@
+"""The content of `bundle.json` in, its text with its own digest out; and back.
+
+No other file vouches for `bundle.json`. A digest inside it finds damage; it is no
+signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ingot.errors import IngotError
+
+KEY = "sha256"
+
+
+def seal(contract: dict[str, Any]) -> str:
+    """Return the text of `bundle.json`."""
+    return _dump({**contract, KEY: _digest(contract)})
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """Return the content of `bundle.json`.
+
+    Raises: IngotError where a byte of it is not as `seal` wrote it.
+    """
+    try:
+        sealed = json.loads(text)
+        contract = {key: value for key, value in sealed.items() if key != KEY}
+    except (ValueError, AttributeError) as error:
+        raise IngotError(f"bundle.json: damaged; {error}") from error
+    if text != seal(contract):
+        raise IngotError(
+            "bundle.json: damaged; expected its own sha256 "
+            f"{_digest(contract)}, found {sealed.get(KEY)}"
+        )
+    return contract
+
+
+def _digest(contract: dict[str, Any]) -> str:
+    content = json.dumps(contract, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
