@@ -123,6 +123,9 @@ def read(root: Path) -> Catalogue:
     from ingot.plan import catalogue
 
     found = catalogue(root)
+    if found.broken:
+        # What mends a manifest may lie anywhere: it is read again until it is right.
+        return found
     content = pickle.dumps((_identities(root, _folders(found)), found))
     temporary = place.with_name(f"{place.name}.{os.getpid()}")
     try:
