@@ -133,7 +133,7 @@ def _token_row(
     worst = wrong[0] if wrong else 0
     return Row(
         level="tokens",
-        name=f"golden sentence {index}",
+        name=f"sentence {index}",
         entry_point="tokenizer",
         inputs=(("tokens", len(expected)),),
         value="tokens",
@@ -167,9 +167,9 @@ def _group(
         longest = max(map(len, ids))
         padding = longest - min(map(len, ids))
         sizes = (("batch", len(ids)), ("seq", longest), ("padded", padding))
-        name = f"golden sentence {group[0]}"
+        name = f"sentence {group[0]}"
         if len(group) > 1:
-            name = f"golden sentences {group[0]}-{group[-1]}"
+            name = f"sentences {group[0]}-{group[-1]}"
         return [
             compare(
                 "golden",

@@ -214,7 +214,8 @@ def quartiles(times: list[float]) -> tuple[float, float, float]:
 
 def report_text(task: str, report: dict[str, Any]) -> str:
     """Return what people read: the machine, and one line per size."""
-    machine = ", ".join(report["machine"].values())
+    facts = report["machine"]
+    machine = f"{facts['cpu']}, {facts['cores']} cores, {facts['memory']}"
     kind = "EMULATED, says nothing of the device; " if report["emulated"] else ""
     lines = [f"{task}: {kind}{report['threads']} threads on {machine}"]
     for run in report["runs"]:

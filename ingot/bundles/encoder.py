@@ -1,0 +1,100 @@
+"""A bundle and sentences in, their embeddings out, by the bundle's own files alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.bundles.read import Bundle
+from ingot.checks.golden import pad
+from ingot.edges.invoke import Call, Module, call
+from ingot.errors import IngotError
+from ingot.graph import EntryPoint
+from ingot.values import Runner
+
+Array: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What became of sentences.
+
+    Shapes: embeddings [sentence, n_embd].
+    """
+
+    tokens: tuple[tuple[int, ...], ...]
+    embeddings: Array
+
+
+def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return each sentence's token ids, [CLS] and [SEP] included.
+
+    Raises: IngotError where the bundle has no tokenizer, or a sentence is too long.
+    """
+    from ingot.edges.runtime import load_tokenizer
+
+    if "tokenizer.json" not in bundle.contract["files"]:
+        raise IngotError(f"{bundle.name}: the bundle has no tokenizer")
+    n_vocab = bundle.contract["dims"].get("n_vocab")
+    tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
+    tokens = tuple(
+        tuple(tokenizer.encode(sentence, add_special_tokens=True))
+        for sentence in sentences
+    )
+    longest = bundle.limit("seq")
+    for number, ids in enumerate(tokens):
+        if len(ids) > longest:
+            raise IngotError(
+                f"sentence {number} is too long; expected {longest} tokens or less, "
+                f"found {len(ids)}",
+                "split it into several sentences: nothing is cut off silently",
+            )
+    return tokens
+
+
+def encode(bundle: Bundle, runner: Runner, sentences: tuple[str, ...]) -> Encoded:
+    """Return the sentences' embeddings, made in batches as large as the model takes.
+
+    Raises: IngotError where the bundle is no sentence encoder, or does not run.
+    """
+    tokens = tokenize(bundle, sentences)
+    return Encoded(tokens, embed(bundle, runner, tokens))
+
+
+def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -> Array:
+    """Return the embeddings of token ids.
+
+    Shapes: [sentence, n_embd].
+    """
+    import numpy as np
+
+    entry = embedding_entry(bundle)
+    module = Module(
+        bundle.folder / "model.vmfb",
+        bundle.folder / bundle.contract["parameters"]["archive"],
+        bundle.contract["parameters"]["scope"],
+    )
+    place = [port.role for port in entry.outputs].index("embedding")
+    size = bundle.limit("batch")
+    made = [
+        call(
+            runner,
+            module,
+            Call(entry.name, pad(entry, tokens[start : start + size]), (), place + 1),
+        )[place]
+        for start in range(0, len(tokens), size)
+    ]
+    return np.concatenate(made)
+
+
+def embedding_entry(bundle: Bundle) -> EntryPoint:
+    """Return the entry point that makes an embedding of tokens.
+
+    Raises: IngotError where there is none.
+    """
+    for entry in bundle.entry_points:
+        inputs = {port.role for port in entry.inputs}
+        outputs = {port.role for port in entry.outputs}
+        if "tokens" in inputs and "embedding" in outputs:
+            return entry
+    raise IngotError(f"{bundle.name}: no entry point makes an embedding of tokens")

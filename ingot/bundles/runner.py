@@ -1,0 +1,34 @@
+"""A bundle in, how its target runs on this machine out."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+from ingot.bundles.read import Bundle
+from ingot.values import Runner
+
+
+def runner_for(bundle: Bundle, root: Path) -> Runner | str:
+    """Return how the bundle's target runs here, or why it does not.
+
+    The checkout's target file says it, with the emulator where one is needed; without
+    the file, only what this machine runs by itself does.
+    """
+    declared = bundle.contract["target"]
+    path = root / "targets" / f"{declared['name']}.yaml"
+    if path.is_file():
+        from ingot.readers.target import read_target
+
+        target = read_target(path, root)
+        reason = target.unrunnable_reason()
+        if reason is not None:
+            return reason
+        if target.runner.prefix and shutil.which(target.runner.prefix[0]) is None:
+            return f"{target.runner.prefix[0]} is not installed"
+        return target.runner
+    if declared["machine"] not in (None, platform.machine()):
+        return f"the processor is {platform.machine()}, not {declared['machine']}"
+    vulkan = "--iree-hal-target-device=vulkan" in declared["compile_flags"]
+    return Runner(device="vulkan" if vulkan else "local-task")
