@@ -138,7 +138,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next(
     assert "FAILED" not in run.done.values()
     assert shipped(project) == shipped(built)
     assert not orphans(project)
-    assert not [p for p in (project.cache / "tmp").iterdir() if p.is_dir()]
+    assert not list((project.cache / "tmp").iterdir())
 
 
 @pytest.mark.parametrize("checkouts", [1, 2])

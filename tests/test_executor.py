@@ -234,8 +234,10 @@ def test_a_store_that_cannot_be_made_says_where_and_what_to_do(tmp_path: Path) -
 
 
 def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
-    left = checkout.store.root / "tmp/999999999-left"
+    left = checkout.store.root / "tmp/left"
     left.mkdir()
     (left / "half.vmfb").write_text("half")
-    checkout.store.sweep()
+    with checkout.store.scratch() as used:
+        checkout.store.sweep()
+        assert used.exists()
     assert not left.exists()

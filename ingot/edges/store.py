@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ingot.edges.digests import Digests, hash_file
@@ -94,9 +95,7 @@ class Store:
             message.stdout_digest.hash = result.log.hash
             message.stdout_digest.size_bytes = result.log.size_bytes
         content = message.SerializeToString(deterministic=True)
-        with self._writing() as temporary:
-            temporary.write_bytes(content)
-            self._publish(temporary, self._path("ac", key.hash))
+        self._put(content, self._path("ac", key.hash))
 
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
@@ -122,9 +121,7 @@ class Store:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
         if not self.holds(digest):
-            with self._writing() as temporary:
-                temporary.write_bytes(content)
-                self._publish(temporary, self._path("cas", digest.hash))
+            self._put(content, self._path("cas", digest.hash))
         return digest
 
     def take_file(self, path: Path) -> Digest:
@@ -149,59 +146,55 @@ class Store:
         finally:
             temporary.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def locked(self, key: Digest) -> Iterator[None]:
+    def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
-        index = int(key.hash[:8], 16) % N_LOCKS
-        with open(self.root / "lock" / f"{index:03x}", "w") as file:
-            # The kernel lets go of it when the process dies, however it dies.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return self._held(f"{int(key.hash[:8], 16) % N_LOCKS:03x}", fcntl.LOCK_EX)
+
+    def machine(self, alone: bool) -> AbstractContextManager[None]:
+        """Share the machine with all other actions; or have it alone."""
+        return self._held("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
     @contextlib.contextmanager
-    def machine(self, alone: bool) -> Iterator[None]:
-        """Share the machine with all other actions; or have it alone."""
-        with open(self.root / "lock" / "machine", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    def _held(self, name: str, how: int) -> Iterator[None]:
+        with open(self.root / "lock" / name, "w") as file:
+            # The kernel lets go of it when the process dies, however it dies.
+            fcntl.flock(file, how)
             yield
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield an empty private folder on the store's disk; it is removed."""
-        with _disk_errors(self.root):
-            path = Path(
-                tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.root / "tmp")
-            )
+        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_SH):
+            path = Path(tempfile.mkdtemp(dir=self.root / "tmp"))
+            # Held as long as its owner lives: `sweep` removes what nobody holds.
+            handle = os.open(path, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
+            os.close(handle)
 
     def sweep(self) -> None:
         """Remove what killed builds left under `tmp/`."""
-        for path in (self.root / "tmp").iterdir():
-            owner = path.name.partition("-")[0]
-            if not os.path.exists(f"/proc/{owner}"):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
+        with self._held("tmp", fcntl.LOCK_EX):
+            for path in (self.root / "tmp").iterdir():
+                with contextlib.suppress(OSError):
+                    handle = os.open(path, os.O_RDONLY)
+                    try:
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    finally:
+                        os.close(handle)
 
     def _path(self, kind: str, name: str) -> Path:
         return self.root / kind / name[:2] / name
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Path]:
-        with _disk_errors(self.root):
-            handle, name = tempfile.mkstemp(
-                prefix=f"{os.getpid()}-", dir=self.root / "tmp"
-            )
-            os.close(handle)
-            path = Path(name)
-            try:
-                yield path
-            finally:
-                path.unlink(missing_ok=True)
+    def _put(self, content: bytes, path: Path) -> None:
+        with self.scratch() as folder, _disk_errors(self.root):
+            temporary = folder / path.name
+            temporary.write_bytes(content)
+            self._publish(temporary, path)
 
     def _publish(self, temporary: Path, path: Path) -> None:
         """Give a finished file its name: sync, forbid writing, rename."""

@@ -41,7 +41,9 @@ class Front:
             self.plan = catalogue.plan
             for name, reason in self.selection.skipped:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
-            self.executor = Executor(root, store(), self._ended)
+            kept = store()
+            kept.sweep()
+            self.executor = Executor(root, kept, self._ended)
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
