@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from ingot.checks.golden import Golden, read_golden
+from ingot.checks.golden_file import Golden, read_golden
 from ingot.edges.runtime import load_tokenizer
 from ingot.errors import IngotError
 

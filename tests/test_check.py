@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.checks.cases import (
+    Case,
+    block_cases,
+    component_cases,
+    entry_inputs,
+    like,
+    make_case,
+    np_rng,
+)
+from ingot.checks.compare import Row, Tolerance, compare, explain, row_json, table
+from ingot.checks.golden import choose
+from ingot.checks.golden_file import Golden
+from ingot.errors import IngotError
+from ingot.graph import Port
+from ingot.readers.manifest import read_manifest
+from ingot.readers.target import read_target
+from ingot.stages.check import plan_check
+from ingot.values import Output
+from tests.tiny_model import GRAPH, PROBE, ROOT, Tiny, lay_out, run_stage
+
+TOLERANCE = Tolerance(1e-4, None, "targets/aarch64.yaml:12")
+
+
+def row(expected: Any, got: Any, tolerance: Tolerance = TOLERANCE) -> Row:
+    return compare(
+        "block", "layer.1", "encode", (("batch", 1),), "y", expected, got, tolerance
+    )
+
+
+def test_a_row_names_the_worst_value() -> None:
+    found = row([[1.0, -1.93021]], np.array([[1.0, -1.92877]], np.float32))
+    assert found.worst == (0, 1)
+    assert found.max_abs_error == pytest.approx(1.44e-3, rel=1e-3)
+    assert (found.expected, found.passed) == (-1.93021, False)
+
+
+def test_an_error_of_just_the_tolerance_passes() -> None:
+    assert row([0.0], [1e-4]).passed
+    assert not row([0.0], [1.0001e-4]).passed
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_fails_wherever_it_is(value: float) -> None:
+    for expected, got in (([1.0, 1.0], [1.0, value]), ([1.0, value], [1.0, value])):
+        found = row(expected, got)
+        assert not found.passed
+        assert found.worst == (1,)
+        assert found.max_abs_error == np.inf
+
+
+def test_a_wrong_shape_is_an_error() -> None:
+    with pytest.raises(IngotError) as caught:
+        row(np.zeros((1, 3)), np.zeros((3, 1)))
+    assert str(caught.value) == (
+        "block layer.1: y has the wrong shape; expected [1, 3], got [3, 1]"
+    )
+
+
+def test_nothing_to_compare_is_an_error() -> None:
+    with pytest.raises(IngotError):
+        row(np.zeros((0, 3)), np.zeros((0, 3)))
+
+
+def test_a_cosine_below_the_least_fails_alone() -> None:
+    loose = Tolerance(10.0, 0.99999, "targets/x.yaml:1")
+    assert row([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]], loose).passed
+    found = row([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.1, 1.0]], loose)
+    assert not found.passed
+    assert found.cosine == pytest.approx(0.995037)
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [np.nan, 1.0]])
+def test_a_vector_without_a_direction_fails(vector: list[float]) -> None:
+    loose = Tolerance(10.0, 0.5, "targets/x.yaml:1")
+    assert not row([[1.0, 0.0]], [vector], loose).passed
+
+
+def test_a_report_is_json_whatever_the_values_are() -> None:
+    text = json.dumps(row_json(row([1.0], [np.nan])), allow_nan=False)
+    assert json.loads(text)["got"] == "nan"
+    assert json.loads(text)["max_abs_error"] == "inf"
+
+
+def test_a_report_does_not_depend_on_the_last_digits_of_the_oracle() -> None:
+    first, second = (
+        row_json(row([x], np.array([0.3000001], np.float32)))
+        for x in (0.3, 0.3 + 5e-17)
+    )
+    assert first == second
+
+
+def test_the_error_names_the_worst_value_and_the_first_wrong_block() -> None:
+    right = row([0.0], [0.0])
+    wrong = row([[0.0, -1.93021]], [[0.0, -1.92877]])
+    later = replace(wrong, name="layer.2")
+    assert explain("check toy@aarch64", (right, wrong, later), {}) == (
+        "check toy@aarch64 encode: y differs from the oracle\n"
+        "  worst at [0, 1]: expected -1.93021, got -1.92877, "
+        "error 1.4e-03 > 1.0e-04 (targets/aarch64.yaml:12)\n"
+        "  in block layer.1 (batch 1)\n"
+        "  first wrong block: layer.1\n"
+        "  2 of 3 comparisons failed"
+    )
+
+
+def test_a_wrong_component_names_the_first_block_that_calls_it() -> None:
+    wrong = replace(row([0.0], [1.0]), level="component", name="linear__n_3")
+    text = explain("check toy@x", (wrong,), {"linear__n_3": "layer.0 (node ffn_up)"})
+    assert "first wrong block: layer.0 (node ffn_up)" in text
+
+
+def test_a_table_has_one_line_per_level_and_one_per_failure() -> None:
+    rows = (row([0.0], [1e-6]), row([0.0], [1.0]))
+    assert table(rows).splitlines() == [
+        "level        rows  failed  worst error  tolerance",
+        "block           2       1      1.0e+00  1.0e-04 (targets/aarch64.yaml:12)",
+        "  failed: block layer.1 (batch 1): 1.0e+00",
+    ]
+
+
+def test_cases_have_one_token_odd_sizes_padding_and_the_longest() -> None:
+    cases = component_cases(GRAPH, emulated=False)
+    assert Case(1, 1, (1,)) in cases
+    assert any(case.seq % 2 for case in cases[1:])
+    assert any(case.batch > 1 and min(case.valid) < case.seq for case in cases)
+    assert max(case.seq for case in cases) == 32
+    for case in (*cases, *block_cases(GRAPH)):
+        assert all(1 <= valid <= case.seq for valid in case.valid)
+
+
+def test_cases_stay_in_the_ranges_of_the_model() -> None:
+    assert make_case(GRAPH, 9, 99).seq == 32
+    assert make_case(GRAPH, 9, 99).batch == 4
+
+
+def test_inputs_are_the_same_every_time_and_of_the_declared_types() -> None:
+    case = make_case(GRAPH, 3, 14)
+    first = entry_inputs(GRAPH, GRAPH.entry_points[0], case)
+    again = entry_inputs(GRAPH, GRAPH.entry_points[0], case)
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    tokens, mask = first
+    assert (tokens.dtype, mask.dtype) == (np.int32, np.int32)
+    assert (tokens.min() >= 0, tokens.max() < 30522) == (True, True)
+    assert tuple(mask.sum(1)) == case.valid
+
+
+def test_an_integer_input_without_a_rule_is_an_error() -> None:
+    entry = GRAPH.entry_points[0]
+    port = Port("places", entry.inputs[0].type, "positions", "places")
+    with pytest.raises(IngotError, match="no rule for integers of role 'positions'"):
+        entry_inputs(GRAPH, replace(entry, inputs=(port,)), Case(1, 3, (3,)))
+
+
+def test_drawn_activations_keep_scale_and_parameters_stay_as_they_are() -> None:
+    operand = np.full((100, 100), 5.0) + np.arange(100) / 100
+    drawn = like("hidden", operand, "f32", np_rng("x"))
+    assert drawn.mean() == pytest.approx(operand.mean(), abs=0.02)
+    assert drawn.std() == pytest.approx(operand.std(), rel=0.05)
+    np.testing.assert_array_equal(
+        like("param:w", operand, "f32", np_rng("x")), operand.astype(np.float32)
+    )
+
+
+def test_an_emulated_target_keeps_32_sentences_alone_and_a_padded_batch() -> None:
+    lengths = [2 + index % 50 for index in range(40)]
+    golden = Golden(
+        sentences=("",) * 40,
+        tokens=tuple((0,) * length for length in lengths),
+        embedding=None,
+        batched=None,
+        batch=8,
+    )
+    alone, groups = choose(golden, emulated=True)
+    assert len(alone) == 32
+    assert groups
+    assert all(len(group) == 8 for group in groups)
+    alone, groups = choose(golden, emulated=False)
+    assert (len(alone), len(groups)) == (40, 5)
+
+
+def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
+    manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+    target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+    action = plan_check(manifest, target, ROOT)
+    inputs = dict(action.inputs)
+    assert action.task == "check:all-minilm-l6-v2@x86_64"
+    assert action.outputs == ("check.json", "check.txt")
+    assert inputs["probe.vmfb"] == Output(
+        "compile-probe:all-minilm-l6-v2@x86_64", "probe.vmfb"
+    )
+    assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= inputs.keys()
+    assert action == plan_check(manifest, target, ROOT)
+
+
+def specification(**changes: Any) -> dict[str, Any]:
+    tolerance = {
+        "max_abs_error": 1e-4,
+        "min_cosine": None,
+        "source": "targets/t.yaml:3",
+    }
+    levels = ("component", "block", "propagated", "model", "golden")
+    return {
+        "task": "check tiny@here",
+        "model": "tiny",
+        "target": "here",
+        "runner": {
+            "device": "local-sync",
+            "prefix": [],
+            "runtime": "iree-base-runtime",
+            "env": [],
+            "emulated": False,
+        },
+        "scope": "model",
+        "tolerances": dict.fromkeys(levels, tolerance),
+        "golden": "golden.npz",
+        "tokenizer": "tokenizer.json",
+        "n_vocab": 30522,
+        **changes,
+    }
+
+
+def test_a_right_model_passes_at_every_level(tmp_path: Path) -> None:
+    lay_out(tmp_path, Tiny())
+    code, printed = run_stage(tmp_path, "check", specification())
+    assert code == 0, printed
+    report = json.loads((tmp_path / "check.json").read_text())
+    assert report["passed"]
+    assert list(report["levels"]) == [
+        "block",
+        "component",
+        "golden",
+        "model",
+        "propagated",
+        "tokens",
+    ]
+    assert report["levels"]["golden"]["rows"] == 3 + 2
+    assert report["levels"]["tokens"]["rows"] == 3
+    assert (tmp_path / "check.txt").read_text() == printed
+
+
+def test_a_wrong_component_fails_and_names_the_first_wrong_block(
+    tmp_path: Path,
+) -> None:
+    lay_out(tmp_path, Tiny(probe_factor="1.01"))
+    code, printed = run_stage(tmp_path, "check", specification())
+    assert code == 1
+    assert "check tiny@here encode: y differs from the oracle\n" in printed
+    assert "  first wrong block: scaling\n" in printed
+    assert "(targets/t.yaml:3)" in printed
+    report = json.loads((tmp_path / "check.json").read_text())
+    failed = {level for level, item in report["levels"].items() if item["failed"]}
+    assert failed == {"component", "block", "propagated"}
+
+
+def test_a_wrong_model_of_right_parts_fails(tmp_path: Path) -> None:
+    lay_out(tmp_path, Tiny(model_factor="1.01"))
+    code, printed = run_stage(tmp_path, "check", specification())
+    assert code == 1
+    report = json.loads((tmp_path / "check.json").read_text())
+    failed = {level for level, item in report["levels"].items() if item["failed"]}
+    assert failed == {"model", "golden"}
+    assert "encode: embedding differs from the oracle" in printed
+
+
+def test_nan_from_the_target_fails(tmp_path: Path) -> None:
+    # 0x7FC00000 is a NaN of f32.
+    lay_out(tmp_path, Tiny(model_factor="0x7FC00000"))
+    code, printed = run_stage(tmp_path, "check", specification())
+    assert code == 1
+    assert "got nan, error inf > 1.0e-04 (targets/t.yaml:3)" in printed
+
+
+def test_a_function_that_does_not_run_is_named_with_the_tools_words(
+    tmp_path: Path,
+) -> None:
+    probe = PROBE.replace("block.encode.scaling", "block.other")
+    lay_out(tmp_path, Tiny(probe=probe))
+    code, printed = run_stage(tmp_path, "check", specification())
+    assert code == 1
+    assert "check tiny@here: @block.encode.scaling of probe.vmfb does not" in printed
+    assert "iree-run-module failed with exit code" in printed
+    assert "NOT_FOUND" in printed
+
+
+def test_wrong_token_ids_fail(tmp_path: Path) -> None:
+    lay_out(tmp_path, Tiny())
+    path = tmp_path / "golden.npz"
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    changed["tokens"][1] = 7
+    np.savez(path, **changed)
+    code, _ = run_stage(tmp_path, "check", specification())
+    assert code == 1
+    report = json.loads((tmp_path / "check.json").read_text())
+    wrong = [item for item in report["rows"] if not item["passed"]]
+    assert ("tokens", "sentence 0", [1]) in [
+        (item["level"], item["name"], item["worst"]) for item in wrong
+    ]

