@@ -48,6 +48,11 @@ class Run(DoitRun):  # type: ignore[misc]
         stop_on_signals()
         try:
             return int(super().execute(params, args))
+        except InvalidCommand as error:
+            if not error.not_found:
+                raise
+            known = [task.name for task in self.task_list]
+            raise InvalidCommand(str(unknown_task(error.not_found, known))) from None
         except KeyboardInterrupt:
             process.stop_all()
             print("\nstopped; finished actions are kept", file=sys.stderr)
