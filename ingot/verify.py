@@ -17,7 +17,7 @@ from typing import Any
 from ingot.bundles.encoder import embed, tokenize
 from ingot.bundles.read import Bundle, read_bundle
 from ingot.bundles.runner import runner_for
-from ingot.checks.compare import Row, Tolerance, compare
+from ingot.checks.compare import Place, Row, Tolerance, compare
 from ingot.edges import process
 from ingot.edges.tarball import file_digest, read_tar, write_tar
 from ingot.errors import IngotError
@@ -121,12 +121,9 @@ def _golden(bundle: Bundle, root: Path) -> str:
 
 def _compare(bundle: Bundle, golden: dict[str, Any], got: Any) -> Row:
     tolerance = golden["tolerance"]
+    sizes = (("batch", len(golden["cases"])),)
     return compare(
-        "golden",
-        "golden.json",
-        bundle.name,
-        (("batch", len(golden["cases"])),),
-        "embedding",
+        Place("golden", "golden.json", bundle.name, sizes, "embedding"),
         [case["embedding"] for case in golden["cases"]],
         got,
         Tolerance(tolerance["max_abs_error"], tolerance["min_cosine"], "golden.json"),

@@ -109,120 +109,12 @@ GRAPH = Graph(
     ),
 )
 
-ORACLES = """
-import numpy as np
-
-
-def count(tokens, mask, unit, n_out):
-    assert n_out == 2
-    real = (mask != 0).astype(np.float64)
-    return np.stack([(tokens * real).sum(1) * np.float32(unit), real.sum(1)], axis=1)
-
-
-def scale(x, weight):
-    return x.astype(np.float64) * weight
-"""
-
-COUNT = """
-  util.func private @count(%tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>, %unit: f32)
-      -> tensor<?x2xf32> {
-    %c0 = arith.constant 0 : index
-    %zero = arith.constant 0.0 : f32
-    %batch = tensor.dim %tokens, %c0 : tensor<?x?xi32>
-    %empty = tensor.empty(%batch) : tensor<?x2xf32>
-    %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x2xf32>)
-        -> tensor<?x2xf32>
-    %sums = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, c, s) -> (b, s)>,
-        affine_map<(b, c, s) -> (b, s)>,
-        affine_map<(b, c, s) -> (b, c)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%tokens, %mask : tensor<?x?xi32>, tensor<?x?xi32>)
-      outs(%start : tensor<?x2xf32>) {
-    ^bb0(%token: i32, %real: i32, %sum: f32):
-      %column = linalg.index 1 : index
-      %first = arith.cmpi eq, %column, %c0 : index
-      %product = arith.muli %token, %real : i32
-      %product_f32 = arith.sitofp %product : i32 to f32
-      %scaled = arith.mulf %product_f32, %unit : f32
-      %real_f32 = arith.sitofp %real : i32 to f32
-      %value = arith.select %first, %scaled, %real_f32 : f32
-      %next = arith.addf %sum, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x2xf32>
-    util.return %sums : tensor<?x2xf32>
-  }
-"""
-
-SCALING = """
-  util.func private @scale(%x: tensor<?x2xf32>, %weight: tensor<2xf32>)
-      -> tensor<?x2xf32> {
-    %c0 = arith.constant 0 : index
-    %factor = arith.constant FACTOR : f32
-    %batch = tensor.dim %x, %c0 : tensor<?x2xf32>
-    %empty = tensor.empty(%batch) : tensor<?x2xf32>
-    %y = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, c) -> (b, c)>, affine_map<(b, c) -> (c)>,
-        affine_map<(b, c) -> (b, c)>
-      ],
-      iterator_types = ["parallel", "parallel"]
-    } ins(%x, %weight : tensor<?x2xf32>, tensor<2xf32>)
-      outs(%empty : tensor<?x2xf32>) {
-    ^bb0(%value: f32, %w: f32, %unused: f32):
-      %product = arith.mulf %value, %w : f32
-      %scaled = arith.mulf %product, %factor : f32
-      linalg.yield %scaled : f32
-    } -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-"""
-
+DATA = ROOT / "tests/data/tiny"
+ORACLES, COUNT, SCALING, PROBE, ENCODE = (
+    (DATA / name).read_text(encoding="utf-8")
+    for name in ("oracles.py", "count.mlir", "scale.mlir", "probe.mlir", "encode.mlir")
+)
 W = '#flow.parameter.named<"model"::"w"> : tensor<2xf32>'
-
-PROBE = """
-  util.func public @component.count__n_vocab_30522(
-      %tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>, %unit: f32)
-      -> tensor<?x2xf32> {
-    %y = util.call @count(%tokens, %mask, %unit)
-        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-  util.func public @component.scale__n_2(%x: tensor<?x2xf32>, %weight: tensor<2xf32>)
-      -> tensor<?x2xf32> {
-    %y = util.call @scale(%x, %weight)
-        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-  util.func public @block.encode.counting(
-      %tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>) -> tensor<?x2xf32> {
-    %unit = arith.constant 0.001 : f32
-    %y = util.call @count(%tokens, %mask, %unit)
-        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-  util.func public @block.encode.scaling(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
-    %w = flow.tensor.constant PARAMETER
-    %y = util.call @scale(%x, %w)
-        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-"""
-
-ENCODE = """
-  util.func public @encode(%tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>)
-      -> tensor<?x2xf32> {
-    %unit = arith.constant 0.001 : f32
-    %w = flow.tensor.constant PARAMETER
-    %x = util.call @count(%tokens, %mask, %unit)
-        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
-    %y = util.call @scale(%x, %w)
-        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
-    util.return %y : tensor<?x2xf32>
-  }
-"""
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,26 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One comparison. Numbers that are not finite are kept as they are: they fail."""
+class Place:
+    """What a row is about: everything but the numbers."""
 
     level: str
-    name: str  # the instance, the block, "oracle", "golden sentence 3"
+    name: str  # the instance, the block, "oracle", "sentence 3"
     entry_point: str
     inputs: tuple[tuple[str, int], ...]  # ("batch", 2), ("seq", 17), ("padded", 1)
     value: str  # the result compared: "hidden"
+
+    def __str__(self) -> str:
+        """Return it as an error names it."""
+        sizes = ", ".join(f"{name} {size}" for name, size in self.inputs)
+        return f"{self.level} {self.name} ({sizes})"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. Numbers that are not finite are kept as they are: they fail."""
+
+    place: Place
     max_abs_error: float
     worst: tuple[int, ...]
     expected: float
@@ -43,22 +55,8 @@ class Row:
     tolerance_source: str
     passed: bool
 
-    def __str__(self) -> str:
-        """Return the row as an error names it."""
-        sizes = ", ".join(f"{name} {size}" for name, size in self.inputs)
-        return f"{self.level} {self.name} ({sizes})"
 
-
-def compare(
-    level: str,
-    name: str,
-    entry_point: str,
-    inputs: tuple[tuple[str, int], ...],
-    value: str,
-    expected: Array,
-    got: Array,
-    tolerance: Tolerance,
-) -> Row:
+def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> Row:
     """Return the row for two arrays of one shape; any value that is not finite fails.
 
     Raises: IngotError when the shapes differ, or nothing is compared.
@@ -69,7 +67,7 @@ def compare(
     given = np.asarray(got).astype(np.float64)
     if exact.shape != given.shape or not exact.size:
         raise IngotError(
-            f"{level} {name}: {value} has the wrong shape; "
+            f"{place.level} {place.name}: {place.value} has the wrong shape; "
             f"expected {list(exact.shape)}, got {list(given.shape)}"
         )
     with np.errstate(invalid="ignore"):
@@ -78,16 +76,12 @@ def compare(
     # nothing.
     error[~np.isfinite(error)] = np.inf
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
-    cosine = None if tolerance.min_cosine is None else smallest_cosine(exact, given)
-    passed = bool(error[worst] <= tolerance.max_abs_error)
-    if cosine is not None and tolerance.min_cosine is not None:
-        passed = passed and cosine >= tolerance.min_cosine
+    least = tolerance.min_cosine
+    cosine = None if least is None else smallest_cosine(exact, given)
+    close = bool(error[worst] <= tolerance.max_abs_error)
+    alike = cosine is None or least is None or cosine >= least
     return Row(
-        level=level,
-        name=name,
-        entry_point=entry_point,
-        inputs=inputs,
-        value=value,
+        place=place,
         max_abs_error=float(error[worst]),
         worst=tuple(int(index) for index in worst),
         expected=float(exact[worst]),
@@ -95,7 +89,7 @@ def compare(
         cosine=cosine,
         tolerance=tolerance.max_abs_error,
         tolerance_source=tolerance.source,
-        passed=passed,
+        passed=close and alike,
     )
 
 
@@ -119,11 +113,11 @@ def row_json(row: Row) -> dict[str, Any]:
     errors keep 3 significant digits, values 7 (a float32's), cosines 9 decimals.
     """
     return {
-        "level": row.level,
-        "name": row.name,
-        "entry_point": row.entry_point,
-        "inputs": dict(row.inputs),
-        "value": row.value,
+        "level": row.place.level,
+        "name": row.place.name,
+        "entry_point": row.place.entry_point,
+        "inputs": dict(row.place.inputs),
+        "value": row.place.value,
         "max_abs_error": number(row.max_abs_error, 3),
         "worst": list(row.worst),
         "expected": number(row.expected, 7),
@@ -144,7 +138,7 @@ def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
     """Return what each level found: rows, failures, worst error and its tolerance."""
     found: dict[str, Any] = {}
     for level in LEVELS:
-        of_level = [row for row in rows if row.level == level]
+        of_level = [row for row in rows if row.place.level == level]
         if not of_level:
             continue
         worst = max(of_level, key=lambda row: row.max_abs_error / (row.tolerance or 1))
@@ -153,7 +147,7 @@ def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
             "rows": len(of_level),
             "failed": sum(not row.passed for row in of_level),
             "max_abs_error": number(worst.max_abs_error, 3),
-            "worst_row": str(worst),
+            "worst_row": str(worst.place),
             "min_cosine": _cosine(min(cosines, default=None)),
             "tolerance": worst.tolerance,
             "tolerance_source": worst.tolerance_source,
@@ -172,7 +166,9 @@ def table(rows: tuple[Row, ...]) -> str:
         )
     failed = [row for row in rows if not row.passed]
     # Enough to see a pattern; the report holds them all.
-    lines += [f"  failed: {row}: {_short(row.max_abs_error)}" for row in failed[:40]]
+    lines += [
+        f"  failed: {row.place}: {_short(row.max_abs_error)}" for row in failed[:40]
+    ]
     if len(failed) > 40:
         lines.append(f"  and {len(failed) - 40} more")
     return "\n".join(lines)
@@ -196,9 +192,12 @@ def explain(task: str, rows: tuple[Row, ...], blocks: Mapping[str, str]) -> str:
     """
     failed = [row for row in rows if not row.passed]
     first = _first(failed)
-    what = f"{first.entry_point}: {first.value} differs from the {_truth(first)}"
-    lines = [f"{task} {what}", f"  worst at {list(first.worst)}: {_judgement(first)}"]
-    lines.append(f"  in {first}")
+    place = first.place
+    lines = [
+        f"{task} {place.entry_point}: {place.value} differs from the {_truth(first)}",
+        f"  worst at {list(first.worst)}: {_judgement(first)}",
+        f"  in {place}",
+    ]
     if block := _first_block(failed, blocks):
         lines.append(f"  first wrong block: {block}")
     lines.append(f"  {len(failed)} of {len(rows)} comparisons failed")
@@ -206,7 +205,7 @@ def explain(task: str, rows: tuple[Row, ...], blocks: Mapping[str, str]) -> str:
 
 
 def _truth(row: Row) -> str:
-    return "oracle" if row.level in LEVELS[:4] else "golden file"
+    return "oracle" if row.place.level in LEVELS[:4] else "golden file"
 
 
 def _judgement(row: Row) -> str:
@@ -219,16 +218,16 @@ def _judgement(row: Row) -> str:
 
 def _first(failed: list[Row]) -> Row:
     """Return the row to explain: the first one of the lowest level."""
-    return min(failed, key=lambda row: LEVELS.index(row.level))
+    return min(failed, key=lambda row: LEVELS.index(row.place.level))
 
 
 def _first_block(failed: list[Row], blocks: Mapping[str, str]) -> str:
     """Return the first block that is wrong itself, or calls a wrong component."""
     for level in ("block", "propagated"):
         for row in failed:
-            if row.level == level:
-                return row.name
+            if row.place.level == level:
+                return row.place.name
     for row in failed:
-        if row.level == "component" and row.name in blocks:
-            return blocks[row.name]
+        if row.place.level == "component" and row.place.name in blocks:
+            return blocks[row.place.name]
     return ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import as_element
-from ingot.checks.compare import Row, Tolerance, compare
+from ingot.checks.compare import Place, Row, Tolerance, compare
 from ingot.checks.golden_file import Golden
 from ingot.checks.levels import Item, Subject
 from ingot.edges.invoke import Call, call
@@ -132,11 +132,13 @@ def _token_row(
     wrong = [i for i, (a, b) in enumerate(pairs) if a != b]
     worst = wrong[0] if wrong else 0
     return Row(
-        level="tokens",
-        name=f"sentence {index}",
-        entry_point="tokenizer",
-        inputs=(("tokens", len(expected)),),
-        value="tokens",
+        place=Place(
+            level="tokens",
+            name=f"sentence {index}",
+            entry_point="tokenizer",
+            inputs=(("tokens", len(expected)),),
+            value="tokens",
+        ),
         max_abs_error=float(len(wrong)),
         worst=(worst,),
         expected=float(pairs[worst][0]) if pairs else 0.0,
@@ -170,13 +172,16 @@ def _group(
         name = f"sentence {group[0]}"
         if len(group) > 1:
             name = f"sentences {group[0]}-{group[-1]}"
+        place = Place(
+            level="golden",
+            name=name,
+            entry_point=entry.name,
+            inputs=sizes if padding else sizes[:2],
+            value=entry.outputs[roles.index("embedding")].name,
+        )
         return [
             compare(
-                "golden",
-                name,
-                entry.name,
-                sizes if padding else sizes[:2],
-                entry.outputs[roles.index("embedding")].name,
+                place,
                 embeddings[list(group)],
                 got[roles.index("embedding")],
                 subject.tolerances["golden"],

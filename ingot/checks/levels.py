@@ -24,7 +24,7 @@ from ingot.checks.cases import (
     np_rng,
     traced_calls,
 )
-from ingot.checks.compare import Row, Tolerance, compare
+from ingot.checks.compare import Place, Row, Tolerance, compare
 from ingot.edges.invoke import Call, Module, call
 from ingot.graph import Block, EntryPoint, Graph
 from ingot.graph import Call as Use
@@ -227,6 +227,11 @@ def _rows(
 ) -> list[Row]:
     tolerance = subject.tolerances[level]
     return [
-        compare(level, name, entry.name, case.inputs(), value, expected, got, tolerance)
+        compare(
+            Place(level, name, entry.name, case.inputs(), value),
+            expected,
+            got,
+            tolerance,
+        )
         for value, expected, got in compared
     ]

@@ -52,8 +52,7 @@ def plan_bundle(
     `compiled` is the action that makes `model.vmfb`: its command is in `bundle.json`.
     """
     from ingot.bundles.declaration import declaration, golden_tolerance
-    from ingot.values import Action, Output, SourceFile, Text
-    from ingot.weights.inputs import file_input
+    from ingot.values import Action, SourceFile, Text
 
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
@@ -67,8 +66,33 @@ def plan_bundle(
         "weights_origin": manifest.weights.source.origin,
         "contract": declaration(manifest, target, compiled.argv),
     }
-    inputs: dict[str, Source] = {
-        "spec.json": Text(_dump(specification)),
+    outputs = (
+        *(f"{FOLDER}/{file}" for file in _files(manifest)),
+        f"{bundle}.tar",
+        f"{bundle}.bench.json",
+    )
+    return Action(
+        task=f"bundle:{model}@{name}",
+        argv=("python", "-m", "ingot.stages.bundle", "spec.json"),
+        inputs=(
+            ("spec.json", Text(_dump(specification))),
+            *_parts(manifest, target),
+            *((f"sources/{path}", SourceFile(file)) for path, file in sources.items()),
+            *((path, SourceFile(root / path)) for path in PROGRAM),
+        ),
+        outputs=outputs,
+        tools=("python", "numpy", "iree-base-runtime", "iree-base-compiler"),
+        shown=tuple(f"build/{model}/{name}/{output}" for output in outputs),
+    )
+
+
+def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]:
+    """Return what earlier stages and the manifest give to the bundle."""
+    from ingot.values import Output, SourceFile
+    from ingot.weights.inputs import file_input
+
+    model, name = manifest.model, target.resolved
+    parts: dict[str, Source] = {
         "linked.mlir": Output(f"link:{model}", "linked.mlir"),
         "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
         "model.irpa": Output(f"bake:{model}@{target.layout}", "model.irpa"),
@@ -77,27 +101,10 @@ def plan_bundle(
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:
-        inputs["tokenizer.json"] = file_input(manifest.tokenizer)
+        parts["tokenizer.json"] = file_input(manifest.tokenizer)
     if manifest.golden:
-        inputs["golden.npz"] = SourceFile(manifest.golden)
-    for path, file in sources.items():
-        inputs[f"sources/{path}"] = SourceFile(file)
-    for path in PROGRAM:
-        inputs[path] = SourceFile(root / path)
-    files = _files(manifest)
-    outputs = (
-        *(f"{FOLDER}/{file}" for file in files),
-        f"{bundle}.tar",
-        f"{bundle}.bench.json",
-    )
-    return Action(
-        task=f"bundle:{model}@{name}",
-        argv=("python", "-m", "ingot.stages.bundle", "spec.json"),
-        inputs=tuple(inputs.items()),
-        outputs=outputs,
-        tools=("python", "numpy", "iree-base-runtime", "iree-base-compiler"),
-        shown=tuple(f"build/{model}/{name}/{output}" for output in outputs),
-    )
+        parts["golden.npz"] = SourceFile(manifest.golden)
+    return tuple(parts.items())
 
 
 def _files(manifest: Manifest) -> tuple[str, ...]:
@@ -238,22 +245,29 @@ def _contract(
             "package": "iree-base-runtime",
             "version": importlib.metadata.version("iree-base-runtime"),
         },
-        "inputs": {
-            "sources": {
-                path: _digest(*file_digest(Path(f"sources/{path}")))
-                for path in specification["sources"]
-            },
-            "linked_module": _digest(*file_digest(Path("linked.mlir"))),
-            "weights": {
-                "origin": specification["weights_origin"],
-                "files": baked["files"],
-            },
-        },
+        "inputs": _inputs(specification, baked),
         "check": {key: checked[key] for key in ("passed", "emulated", "levels")},
         # The times differ from build to build; the file beside the tar holds them.
         "benchmarks": {
             "file": f"{specification['bundle']}.bench.json",
             "schema": _load("bench.json")["schema"],
+        },
+    }
+
+
+def _inputs(specification: dict[str, Any], baked: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of all that the bundle was made from."""
+    from ingot.edges.tarball import file_digest
+
+    return {
+        "sources": {
+            path: _digest(*file_digest(Path(f"sources/{path}")))
+            for path in specification["sources"]
+        },
+        "linked_module": _digest(*file_digest(Path("linked.mlir"))),
+        "weights": {
+            "origin": specification["weights_origin"],
+            "files": baked["files"],
         },
     }
 

@@ -164,7 +164,7 @@ def check(specification: dict[str, Any]) -> tuple[Row, ...]:
         path = Path(specification["tokenizer"])
         tokenizer = load_tokenizer(path, specification["n_vocab"])
         rows += token_rows(golden, tokenizer)
-    return tuple(sorted(rows, key=lambda row: ORDER.index(row.level)))
+    return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level)))
 
 
 def report_json(specification: dict[str, Any], rows: tuple[Row, ...]) -> dict[str, Any]:

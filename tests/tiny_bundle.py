@@ -1,0 +1,92 @@
+"""A bundle of the tiny model, packed as the bundle stage packs it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ingot.bundles.seal import seal, unseal
+from tests.tiny_model import Tiny, lay_out, run_stage
+
+FILES = [
+    "LICENCE",
+    "bundle.json",
+    "check.json",
+    "golden.json",
+    "model.irpa",
+    "model.vmfb",
+    "tokenizer.json",
+]
+
+
+def specification() -> dict[str, Any]:
+    return {
+        "task": "bundle tiny@here",
+        "bundle": "tiny-here",
+        "files": FILES,
+        "sources": ["models/licences/Apache-2.0.txt"],
+        "tolerance": {"max_abs_error": 1e-5, "min_cosine": 0.999},
+        "weights_origin": "synthetic, seed 1",
+        "contract": contract(),
+    }
+
+
+def contract() -> dict[str, Any]:
+    """What the manifest and the target declare."""
+    port = {"element": "i32", "shape": ["batch", "seq"]}
+    embedding = {"element": "f32", "shape": ["batch", 2]}
+    return {
+        "schema": "ingot.bundle.v1",
+        "model": "tiny",
+        "licence": "Apache-2.0",
+        "dims": {"n_vocab": 30522},
+        "dynamic_dims": {
+            "batch": {"min": 1, "max": 2},
+            "seq": {"min": 1, "max": 32},
+        },
+        "entry_points": [
+            {
+                "name": "encode",
+                "inputs": [
+                    {"name": "tokens", "role": "tokens", **port},
+                    {"name": "mask", "role": "mask", **port},
+                ],
+                "outputs": [{"name": "embedding", "role": "embedding", **embedding}],
+                "in_place": [],
+            }
+        ],
+        "target": {
+            "name": "here",
+            "machine": None,
+            "cpu_features": [],
+            "compile_flags": [],
+        },
+        "compiler": {"package": "iree-base-compiler", "command": ["iree-compile"]},
+    }
+
+
+def pack(folder: Path, passed: bool = True) -> tuple[int, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    lay_out(folder, Tiny(passed=passed))
+    (folder / "sources/models/licences").mkdir(parents=True)
+    (folder / "sources/models/licences/Apache-2.0.txt").write_text("do as you like\n")
+    return run_stage(folder, "bundle", specification())
+
+
+def pack_whole(folder: Path) -> Path:
+    """Pack a bundle that is right; return the folder."""
+    code, printed = pack(folder)
+    assert code == 0, printed
+    return folder
+
+
+def resealed(bundle: Path, name: str, content: bytes) -> None:
+    """Change a file as who packs a bundle could: with digests that are right."""
+    (bundle / name).write_bytes(content)
+    contract = unseal((bundle / "bundle.json").read_text())
+    contract["files"][name] = {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size_bytes": len(content),
+    }
+    (bundle / "bundle.json").write_text(seal(contract))
