@@ -7,6 +7,7 @@ so that the compiler, the CPU's features, the emulator and the driver all have t
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -49,7 +50,11 @@ def target_finding(target: Target) -> Finding:
     if missing is not None:
         return Finding(subject, Level.ERROR, missing.found, missing.remedy)
     with tempfile.TemporaryDirectory(prefix="ingot-doctor-") as name:
-        return _trial(subject, target.compile_flags, target.runner, Path(name))
+        folder = Path(name)
+        for relative, path in target.compile_inputs:
+            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / relative)
+        return _trial(subject, target.compile_flags, target.runner, folder)
 
 
 def _trial(

@@ -33,8 +33,8 @@ class Tolerance:
 class Target:
     """A way to compile and run models, complete.
 
-    `name` is what was asked for and `resolved` the target that it means: they differ only
-    for `host`. No action's key depends on `name`, so both have the same artifacts.
+    `name` is what was asked for, `resolved` the target it means: they differ only for
+    `host`. Every task is named after `resolved`.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Target:
     machine: str | None  # None where any processor runs it
     cpu_features: tuple[str, ...]  # that the processor must have
     compile_flags: tuple[str, ...]
+    compile_inputs: tuple[tuple[str, Path], ...]  # files that the flags name, and where
     layout: str
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
@@ -82,7 +83,9 @@ def read_target(path: Path, root: Path) -> Target:
     name = node["target"]
     if name.text != path.stem:
         errors.append(name.error(f"expected the file's name '{path.stem}'"))
-    target = _first_of(node, path, root, errors) if alias else _target(node, errors)
+    target = (
+        _first_of(node, path, root, errors) if alias else _target(node, root, errors)
+    )
     raise_all(errors)
     assert target is not None
     return target
@@ -111,7 +114,9 @@ def _first_of(
     return None
 
 
-def _target(node: Node, errors: list[ManifestError]) -> Target:
+def _target(
+    node: Node, _: Path, root: Path, errors: list[ManifestError]
+) -> Target | None:
     machine = node.get("machine")
     run, emulator = node["run"], node.get("emulator")
     if emulator and machine is None:
@@ -127,12 +132,25 @@ def _target(node: Node, errors: list[ManifestError]) -> Target:
         machine=machine.text if machine else None,
         cpu_features=_texts(node, "cpu_features"),
         compile_flags=_texts(node, "compile_flags"),
+        compile_inputs=_compile_inputs(node, root, errors),
         layout=node["layout"].text,
         runner=_emulator(emulator) if emulator and emulated else _runner(run),
         tools=_texts(chosen, "tools"),
         packages=_texts(chosen, "packages"),
         tolerances=_tolerances(node, errors),
     )
+
+
+def _compile_inputs(
+    node: Node, root: Path, errors: list[ManifestError]
+) -> tuple[tuple[str, Path], ...]:
+    found = node.get("compile_inputs")
+    items = found.items if found else ()
+    for item in items:
+        if not (root / item.text).is_file():
+            hint = "write it relative to the checkout: targets/<name>"
+            errors.append(item.error(f"no file '{item.text}'", hint))
+    return tuple((item.text, root / item.text) for item in items)
 
 
 def _runner(node: Node) -> Runner:

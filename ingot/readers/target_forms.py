@@ -69,6 +69,12 @@ TARGET = Record(
             optional=True,
         ),
         Key("compile_flags", Sequence(FLAG, min=1), "flags of iree-compile"),
+        Key(
+            "compile_inputs",
+            Sequence(Text("a path")),
+            "files that the flags name, relative to the checkout",
+            optional=True,
+        ),
         Key("layout", Choice(LAYOUTS), "how the archive packs weights"),
         Key("run", _RUN, "how the compiled module is run"),
         Key(

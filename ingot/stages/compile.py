@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingot.graph import Graph
-from ingot.values import Action, Output
+from ingot.values import Action, Output, SourceFile
 
 if TYPE_CHECKING:
     from ingot.readers.target import Target
@@ -31,7 +31,7 @@ def plan_compile_probe(graph: Graph, target: Target) -> Action:
 def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> Action:
     linked = "probe.linked.mlir" if stage == "compile-probe" else "linked.mlir"
     return Action(
-        task=f"{stage}:{graph.model}@{target.name}",
+        task=f"{stage}:{graph.model}@{target.resolved}",
         argv=(
             "iree-compile",
             linked,
@@ -40,8 +40,11 @@ def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> A
             "-o",
             output,
         ),
-        inputs=((linked, Output(link, linked)),),
+        inputs=(
+            (linked, Output(link, linked)),
+            *((name, SourceFile(path)) for name, path in target.compile_inputs),
+        ),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        shown=(f"build/{graph.model}/{target.name}/{output}",),
+        shown=(f"build/{graph.model}/{target.resolved}/{output}",),
     )

@@ -1,0 +1,164 @@
+// vulkan.kernels: how reductions are tiled for Vulkan, whatever the subgroup size of the device.
+//
+// Left to itself, IREE 3.13 compiles a reduction with a dynamic dim in one of two ways. Both
+// are right only on a device with the subgroup size of the compiler target: a subgroup-wide
+// sum adds up as many lanes as the device has, and without subgroup operations a sum and
+// what is fused behind it meet in shared memory with no barrier between them. Neither says
+// so; the numbers are wrong.
+//
+// So every reduction gets a configuration of the pipeline BaseVectorize, where each
+// invocation owns a tile of the result, from its first product to what is fused behind it:
+// no shared memory, no barrier, no subgroup. A test looks for them in the compiled code.
+//
+// Tiles are for a GPU with registers for 16 sums an invocation. Mesa's llvmpipe gains too:
+// [128, 384] by [1536, 384] took 0.33 s on 2 cores, and 5.0 s as IREE configures it.
+//
+// Source: samples/transform_dialect of IREE, for the form.
+module attributes { transform.with_named_sequence } {
+  transform.named_sequence @configure(
+      %op: !transform.any_op {transform.readonly},
+      %configuration: !transform.any_param {transform.readonly}
+  ) {
+    transform.annotate %op "compilation_info" = %configuration
+        : !transform.any_op, !transform.any_param
+    transform.yield
+  }
+
+  // One sum a row: a row an invocation.
+  transform.named_sequence @reduction_2d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 2 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[32], [1], [0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [32, 1, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // A matrix product, [rows, columns, depth]: 4 rows by 4 columns an invocation.
+  transform.named_sequence @reduction_3d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 3 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[16, 64], [4, 4], [0, 0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [16, 4, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // One sum a row, three outer dims.
+  transform.named_sequence @reduction_4d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 4 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[1, 1, 32], [1, 1, 1], [0, 0, 0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [32, 1, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // A matrix product for every pair of outer dims, such as batch and head.
+  transform.named_sequence @reduction_5d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 5 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[1, 1, 16, 32], [1, 1, 4, 4], [0, 0, 0, 0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [8, 4, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // A matrix product for every three outer dims.
+  transform.named_sequence @reduction_6d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 6 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[1, 1, 1, 16, 32], [1, 1, 1, 4, 4], [0, 0, 0, 0, 0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [8, 4, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  transform.named_sequence @__kernel_config(
+      %function: !transform.any_op {transform.consumed}
+  ) {
+    transform.foreach_match in %function
+        @reduction_2d -> @configure,
+        @reduction_3d -> @configure,
+        @reduction_4d -> @configure,
+        @reduction_5d -> @configure,
+        @reduction_6d -> @configure
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+}
