@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -122,6 +123,10 @@ def _bubblewrap(
         *("--bind", str(folder), WORKDIR),
         *("--chdir", WORKDIR),
     ]
+    # A checkout below /tmp has its tools there, and the private /tmp would hide them.
+    for prefix in sorted({sys.base_prefix, sys.prefix}):
+        if Path(prefix).is_relative_to("/tmp"):
+            command += ["--ro-bind", prefix, prefix]
     if network:
         command.append("--share-net")
     if Path("/dev/dri").exists():

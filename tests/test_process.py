@@ -1,0 +1,46 @@
+"""Commands in their sandbox: what they see, and what they do not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingot.edges import process
+
+pytestmark = pytest.mark.skipif(
+    process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
+)
+
+
+def confined(folder: Path, *argv: str) -> process.Completed:
+    env = {"PATH": "/usr/bin:/bin"}
+    return process.run(argv, folder, env, {}, confined=True, network=False)
+
+
+@pytest.fixture
+def below_tmp(tmp_path: Path) -> Path:
+    if not tmp_path.is_relative_to("/tmp"):
+        pytest.skip(f"the tests' folder {tmp_path} is not below /tmp")
+    return tmp_path
+
+
+def test_tools_of_a_checkout_below_tmp_are_seen_and_cannot_be_changed(
+    below_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, folder = below_tmp / "venv", below_tmp / "scratch"
+    prefix.mkdir()
+    folder.mkdir()
+    (prefix / "tool").write_text("#!/bin/sh\necho runs\n")
+    (prefix / "tool").chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    assert confined(folder, str(prefix / "tool")) == process.Completed(0, b"runs\n")
+    assert confined(folder, "touch", str(prefix / "new")).exit_code == 1
+
+
+def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
+    (below_tmp / "secret").touch()
+    folder = below_tmp / "scratch"
+    folder.mkdir()
+    assert confined(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
