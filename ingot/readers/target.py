@@ -114,9 +114,7 @@ def _first_of(
     return None
 
 
-def _target(
-    node: Node, _: Path, root: Path, errors: list[ManifestError]
-) -> Target | None:
+def _target(node: Node, root: Path, errors: list[ManifestError]) -> Target:
     machine = node.get("machine")
     run, emulator = node["run"], node.get("emulator")
     if emulator and machine is None:
