@@ -95,7 +95,7 @@ def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
     action = plan_check(manifest, target, ROOT)
     inputs = dict(action.inputs)
     assert action.task == "check:all-minilm-l6-v2@x86_64"
-    assert action.outputs == ("check.json", "check.txt")
+    assert action.outputs == ("check.json", "check.txt", "golden.json")
     assert inputs["probe.vmfb"] == Output(
         "compile-probe:all-minilm-l6-v2@x86_64", "probe.vmfb"
     )
@@ -147,6 +147,40 @@ def test_a_right_model_passes_at_every_level(tmp_path: Path) -> None:
     assert report["levels"]["golden"]["rows"] == 3 + 2
     assert report["levels"]["tokens"]["rows"] == 3
     assert (tmp_path / "check.txt").read_text() == printed
+
+
+def test_the_check_keeps_a_few_sentences_that_the_model_was_right_about(
+    tmp_path: Path,
+) -> None:
+    lay_out(tmp_path, Tiny())
+    kept = json.loads((tmp_path / "golden.json").read_text())
+    assert run_stage(tmp_path, "check", specification())[0] == 0
+    golden = json.loads((tmp_path / "golden.json").read_text())
+    assert golden["judge"] == "golden file"
+    assert golden["tolerance"] == {"max_abs_error": 1e-4, "min_cosine": None}
+    for case, other in zip(golden["cases"], kept["cases"], strict=True):
+        assert case["tokens"] == other["tokens"]
+        np.testing.assert_allclose(case["embedding"], other["embedding"], rtol=1e-6)
+
+
+def test_without_a_golden_file_the_oracle_judges_sentences(tmp_path: Path) -> None:
+    lay_out(tmp_path, Tiny())
+    code, printed = run_stage(tmp_path, "check", specification(golden=None))
+    assert code == 0, printed
+    golden = json.loads((tmp_path / "golden.json").read_text())
+    assert golden["judge"] == "oracle"
+    assert len(golden["cases"]) == 3
+    report = json.loads((tmp_path / "check.json").read_text())
+    assert "golden" not in report["levels"]
+    names = [row["name"] for row in report["rows"] if row["level"] == "model"]
+    assert {"sentence 0", "sentence 1", "sentence 2"} < set(names)
+
+
+def test_without_a_tokenizer_no_sentence_is_judged(tmp_path: Path) -> None:
+    lay_out(tmp_path, Tiny())
+    spec = specification(golden=None, tokenizer=None)
+    assert run_stage(tmp_path, "check", spec)[0] == 0
+    assert json.loads((tmp_path / "golden.json").read_text())["cases"] == []
 
 
 def test_a_wrong_component_fails_and_names_the_first_wrong_block(

@@ -32,7 +32,10 @@ def test_a_whole_bundle_is_verified_and_its_golden_sentences_run(
     printed = verify(packed / "bundle", tmp_path)
     assert "whole: 7 files are as packed" in printed
     assert "reads encode" in printed
-    assert f"{len(SENTENCES)} golden sentences on local-task: token ids" in printed
+    assert (
+        f"{len(SENTENCES)} sentences of the golden file on local-task: token ids"
+        in printed
+    )
     assert (
         verify(packed / "tiny-here.tar", tmp_path).splitlines()[1:]
         == (printed.splitlines()[1:])
@@ -141,6 +144,6 @@ def test_what_cannot_run_here_is_said_and_the_rest_verified(
     contract = unseal((bundle / "bundle.json").read_text())
     contract["target"]["machine"] = "riscv64"
     (bundle / "bundle.json").write_text(seal(contract))
-    assert "token ids of 3 golden sentences; not run: the processor is" in (
+    assert "token ids of 3 sentences; not run: the processor is" in (
         verify(bundle, tmp_path)
     )

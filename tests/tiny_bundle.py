@@ -26,7 +26,6 @@ def specification() -> dict[str, Any]:
         "bundle": "tiny-here",
         "files": FILES,
         "sources": ["models/licences/Apache-2.0.txt"],
-        "tolerance": {"max_abs_error": 1e-5, "min_cosine": 0.999},
         "weights_origin": "synthetic, seed 1",
         "contract": contract(),
     }

@@ -184,6 +184,7 @@ def lay_out(folder: Path, tiny: Tiny) -> None:
 
 
 def write_golden(path: Path) -> None:
+    """Write the golden file, and what the check would keep of it beside it."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(
@@ -193,6 +194,16 @@ def write_golden(path: Path) -> None:
     tokenizer.no_padding()
     ids = [tokenizer.encode(sentence).ids for sentence in SENTENCES]
     alone = [expected(np.array([i]), np.ones((1, len(i)), int)) for i in ids]
+    cases = [
+        {"sentence": sentence, "tokens": tokens, "embedding": embedding[0].tolist()}
+        for sentence, tokens, embedding in zip(SENTENCES, ids, alone, strict=True)
+    ]
+    golden = {
+        "judge": "golden file",
+        "tolerance": {"max_abs_error": 1e-5, "min_cosine": 0.999},
+        "cases": cases,
+    }
+    path.with_name("golden.json").write_text(json.dumps(golden))
 
     def text(value: Any) -> Any:
         return np.frombuffer(json.dumps(value).encode(), np.uint8)

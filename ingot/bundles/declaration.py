@@ -45,13 +45,6 @@ def declaration(
     }
 
 
-def golden_tolerance(manifest: Manifest, target: Target) -> dict[str, float | None]:
-    """Return what an embedding may differ by from a golden one."""
-    overrides = {item.level: item for item in manifest.tolerances}
-    item = overrides.get("golden") or target.tolerance("golden")
-    return {"max_abs_error": item.max_abs_error, "min_cosine": item.min_cosine}
-
-
 def licences(expression: str) -> tuple[str, ...]:
     """Return the licences and exceptions of an SPDX expression, in its order."""
     words = expression.replace("(", " ").replace(")", " ").split()

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.bundles.read import Bundle
-from ingot.checks.golden import pad
+from ingot.checks.golden import embedding_entry, pad
 from ingot.edges.invoke import Call, Module, call
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint
 from ingot.values import Runner
 
 Array: TypeAlias = Any
@@ -65,10 +64,13 @@ def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -
     """Return the embeddings of token ids.
 
     Shapes: [sentence, n_embd].
+    Raises: IngotError where the bundle makes no embeddings, or does not run.
     """
     import numpy as np
 
-    entry = embedding_entry(bundle)
+    entry = embedding_entry(bundle.entry_points)
+    if entry is None:
+        raise IngotError(f"{bundle.name}: no entry point makes an embedding of tokens")
     module = Module(
         bundle.folder / "model.vmfb",
         bundle.folder / bundle.contract["parameters"]["archive"],
@@ -85,16 +87,3 @@ def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -
         for start in range(0, len(tokens), size)
     ]
     return np.concatenate(made)
-
-
-def embedding_entry(bundle: Bundle) -> EntryPoint:
-    """Return the entry point that makes an embedding of tokens.
-
-    Raises: IngotError where there is none.
-    """
-    for entry in bundle.entry_points:
-        inputs = {port.role for port in entry.inputs}
-        outputs = {port.role for port in entry.outputs}
-        if "tokens" in inputs and "embedding" in outputs:
-            return entry
-    raise IngotError(f"{bundle.name}: no entry point makes an embedding of tokens")

@@ -1,11 +1,11 @@
-"""A golden file in, the cases that a bundle proves itself with out."""
+"""Judged sentences in, the cases that a bundle proves itself with out."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ingot.checks.golden_file import read_golden
+if TYPE_CHECKING:
+    from ingot.checks.golden_file import Golden
 
 SCHEMA = "ingot.golden.v1"
 
@@ -14,22 +14,34 @@ CASES = 4
 LONGEST_TOKENS = 32
 
 
-def golden_cases(path: Path, tolerance: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of `golden.json`: sentences, token ids, embeddings."""
-    golden = read_golden(path)
-    short = [i for i, ids in enumerate(golden.tokens) if len(ids) <= LONGEST_TOKENS]
-    short.sort(key=lambda index: (len(golden.tokens[index]), index))
-    step = max(len(short) // CASES, 1)
+def golden_cases(
+    judged: Golden | None, judge: str, tolerance: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the content of `golden.json`: sentences, token ids, embeddings.
+
+    `judge` says who made the embeddings: a golden file or the oracle.
+    """
     return {
         "schema": SCHEMA,
-        "tolerance": tolerance,
+        "judge": judge,
+        "tolerance": {key: tolerance[key] for key in ("max_abs_error", "min_cosine")},
         "cases": [
             {
-                "sentence": golden.sentences[index],
-                "tokens": golden.tokens[index],
+                "sentence": judged.sentences[index],
+                "tokens": judged.tokens[index],
                 # 9 significant digits are enough to read back the same float32.
-                "embedding": [float(f"{x:.9g}") for x in golden.embedding[index]],
+                "embedding": [float(f"{x:.9g}") for x in judged.embedding[index]],
             }
-            for index in short[step - 1 :: step][:CASES]
-        ],
+            for index in _spread(judged)
+        ]
+        if judged
+        else [],
     }
+
+
+def _spread(judged: Golden) -> list[int]:
+    """Return a few sentences, evenly spread over the short ones by length."""
+    short = [i for i, ids in enumerate(judged.tokens) if len(ids) <= LONGEST_TOKENS]
+    short.sort(key=lambda index: (len(judged.tokens[index]), index))
+    step = max(len(short) // CASES, 1)
+    return short[step - 1 :: step][:CASES]

@@ -16,10 +16,18 @@ from ingot.checks.levels import Item, Subject
 from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
 from ingot.graph import EntryPoint
+from ingot.oracle import run_entry_point
 
 Array: TypeAlias = Any
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Numbers of sentences that are run together."""
+
+# For models that no other implementation judges.
+SENTENCES = (
+    "hello",
+    "The cat sits outside.",
+    "A compiler translates a program from one language into another.",
+)
 
 # A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
 EMULATED_SENTENCES = 32
@@ -31,12 +39,55 @@ def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
 
     Raises: IngotError where no entry point makes an embedding of tokens.
     """
-    entry = embedding_entry(subject)
+    entry = embedding_entry(subject.graph.entry_points)
+    if entry is None:
+        raise IngotError(
+            f"{subject.graph.model}: no entry point makes an embedding of tokens",
+            "the golden file holds embeddings",
+        )
     alone, groups = choose(golden, subject.runner.emulated)
     for group in groups:
-        yield _group(subject, entry, golden, group, golden.batched)
+        yield _group(subject, entry, golden, group, golden.batched, "golden")
     for group in alone:
-        yield _group(subject, entry, golden, group, golden.embedding)
+        yield _group(subject, entry, golden, group, golden.embedding, "golden")
+
+
+def sentence_items(subject: Subject, judged: Golden) -> Iterator[Item]:
+    """Yield the sentences that the oracle judged, where there is no golden file."""
+    entry = embedding_entry(subject.graph.entry_points)
+    if entry is not None:
+        for index in range(len(judged.tokens)):
+            yield _group(subject, entry, judged, (index,), judged.embedding, "model")
+
+
+def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
+    """Return a few sentences with what the oracle makes of them.
+
+    None where the model makes no embedding, or takes fewer tokens than they have.
+    """
+    import numpy as np
+
+    entry = embedding_entry(subject.graph.entry_points)
+    longest = max((d.max for d in subject.graph.dynamic if d.name == "seq"), default=0)
+    tokens = tuple(
+        tuple(tokenizer.encode(sentence, add_special_tokens=True))
+        for sentence in SENTENCES
+    )
+    if entry is None or max(map(len, tokens)) > longest:
+        return None
+    place = [port.role for port in entry.outputs].index("embedding")
+    made = [
+        run_entry_point(
+            subject.graph,
+            subject.oracles,
+            entry,
+            pad(entry, (ids,)),
+            subject.parameters,
+        )[0][place]
+        for ids in tokens
+    ]
+    embedding = np.concatenate(made).astype(np.float32)
+    return Golden(SENTENCES, tokens, embedding, embedding, batch=1)
 
 
 def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
@@ -63,20 +114,14 @@ def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
     return alone[::-1], groups[::-1]
 
 
-def embedding_entry(subject: Subject) -> EntryPoint:
-    """Return the entry point that takes tokens and makes an embedding.
-
-    Raises: IngotError where there is none.
-    """
-    for entry in subject.graph.entry_points:
-        roles = {port.role for port in entry.inputs}
+def embedding_entry(entries: tuple[EntryPoint, ...]) -> EntryPoint | None:
+    """Return the entry point that makes embeddings of tokens, or None."""
+    for entry in entries:
+        inputs = {port.role for port in entry.inputs}
         outputs = {port.role for port in entry.outputs}
-        if "tokens" in roles and "embedding" in outputs:
+        if "tokens" in inputs and "embedding" in outputs:
             return entry
-    raise IngotError(
-        f"{subject.graph.model}: no entry point takes tokens and makes an embedding",
-        "the golden file holds embeddings",
-    )
+    return None
 
 
 def pad(entry: EntryPoint, groups: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
@@ -156,6 +201,7 @@ def _group(
     golden: Golden,
     group: tuple[int, ...],
     embeddings: Array,
+    level: str,
 ) -> Item:
     def item() -> list[Row]:
         ids = tuple(golden.tokens[index] for index in group)
@@ -173,7 +219,7 @@ def _group(
         if len(group) > 1:
             name = f"sentences {group[0]}-{group[-1]}"
         place = Place(
-            level="golden",
+            level=level,
             name=name,
             entry_point=entry.name,
             inputs=sizes if padding else sizes[:2],
@@ -184,7 +230,7 @@ def _group(
                 place,
                 embeddings[list(group)],
                 got[roles.index("embedding")],
-                subject.tolerances["golden"],
+                subject.tolerances[level],
             )
         ]
 

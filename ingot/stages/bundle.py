@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 PROGRAM = (
     "ingot/__init__.py",
     "ingot/bundles/__init__.py",
-    "ingot/bundles/golden_cases.py",
     "ingot/bundles/seal.py",
     "ingot/checks/__init__.py",
-    "ingot/checks/golden_file.py",
     "ingot/checks/parameters.py",
     "ingot/edges/__init__.py",
     "ingot/edges/process.py",
@@ -51,7 +49,7 @@ def plan_bundle(
 
     `compiled` is the action that makes `model.vmfb`: its command is in `bundle.json`.
     """
-    from ingot.bundles.declaration import declaration, golden_tolerance
+    from ingot.bundles.declaration import declaration
     from ingot.values import Action, SourceFile, Text
 
     model, name = manifest.model, target.resolved
@@ -62,7 +60,6 @@ def plan_bundle(
         "bundle": bundle,
         "files": _files(manifest),
         "sources": tuple(sources),
-        "tolerance": golden_tolerance(manifest, target),
         "weights_origin": manifest.weights.source.origin,
         "contract": declaration(manifest, target, compiled.argv),
     }
@@ -88,7 +85,7 @@ def plan_bundle(
 
 def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]:
     """Return what earlier stages and the manifest give to the bundle."""
-    from ingot.values import Output, SourceFile
+    from ingot.values import Output
     from ingot.weights.inputs import file_input
 
     model, name = manifest.model, target.resolved
@@ -98,22 +95,20 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
         "model.irpa": Output(f"bake:{model}@{target.layout}", "model.irpa"),
         "bake.json": Output(f"bake:{model}@{target.layout}", "bake.json"),
         "check.json": Output(f"check:{model}@{name}", "check.json"),
+        "golden.json": Output(f"check:{model}@{name}", "golden.json"),
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:
         parts["tokenizer.json"] = file_input(manifest.tokenizer)
-    if manifest.golden:
-        parts["golden.npz"] = SourceFile(manifest.golden)
     return tuple(parts.items())
 
 
 def _files(manifest: Manifest) -> tuple[str, ...]:
     """Return the names of the files in the bundle."""
-    names = ["LICENCE", "bundle.json", "check.json", "model.irpa", "model.vmfb"]
+    names = ["LICENCE", "bundle.json", "check.json", "golden.json", "model.irpa"]
+    names.append("model.vmfb")
     if manifest.tokenizer:
         names.append("tokenizer.json")
-    if manifest.golden:
-        names.append("golden.json")
     return tuple(sorted(names))
 
 
@@ -126,6 +121,7 @@ def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
         manifest.path,
         f"models/architectures/{manifest.architecture}.yaml",
         target.path,
+        *target.compile_inputs,
         *(f"components/{name}.mlir" for name in components),
         *(f"models/licences/{name}.txt" for name in licences(manifest.licence)),
     )
@@ -199,10 +195,8 @@ def _refuse_misfits() -> None:
 
 def _write_parts(specification: dict[str, Any], folder: Path) -> None:
     """Write every file of the bundle but `bundle.json`."""
-    from ingot.bundles.golden_cases import golden_cases
-
     for name in specification["files"]:
-        if name in ("check.json", "model.irpa", "model.vmfb", "tokenizer.json"):
+        if name not in ("LICENCE", "bundle.json"):
             shutil.copyfile(name, folder / name)
     texts = [
         Path(f"sources/{path}").read_text(encoding="utf-8")
@@ -210,9 +204,6 @@ def _write_parts(specification: dict[str, Any], folder: Path) -> None:
         if path.startswith("models/licences/")
     ]
     (folder / "LICENCE").write_text("\n\n".join(texts), encoding="utf-8")
-    if "golden.json" in specification["files"]:
-        golden = golden_cases(Path("golden.npz"), specification["tolerance"])
-        (folder / "golden.json").write_text(_dump(golden), encoding="utf-8")
 
 
 def _contract(

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ingot.checks.compare import Row
-    from ingot.checks.levels import Subject
+    from ingot.checks.golden_file import Golden
+    from ingot.checks.levels import Item, Subject
     from ingot.graph import Graph
     from ingot.readers.manifest import Manifest
     from ingot.readers.target import Target
@@ -28,6 +31,8 @@ SCHEMA = "ingot.check.v1"
 # What `main` imports, below the root of the checkout.
 PROGRAM = (
     "ingot/__init__.py",
+    "ingot/bundles/__init__.py",
+    "ingot/bundles/golden_cases.py",
     "ingot/checks/__init__.py",
     "ingot/checks/archive.py",
     "ingot/checks/cases.py",
@@ -47,11 +52,16 @@ PROGRAM = (
     "ingot/values.py",
 )
 
+OUTPUTS = ("check.json", "check.txt", "golden.json")
+
 LEVELS = ("component", "block", "propagated", "model", "golden")
 
 
 def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
-    """Return the action that makes `check.json` and `check.txt`, or fails."""
+    """Return the action that makes the reports, or fails.
+
+    `golden.json` holds a few sentences that the model was right about.
+    """
     from ingot.graph import to_json
     from ingot.values import Action, Output, Source, SourceFile, Text
     from ingot.weights.inputs import file_input
@@ -77,14 +87,14 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
         task=f"check:{model}@{name}",
         argv=("python", "-m", "ingot.stages.check", "spec.json"),
         inputs=tuple(inputs.items()),
-        outputs=("check.json", "check.txt"),
+        outputs=OUTPUTS,
         tools=tuple(
             dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
         ),
         # Every processor works at a call of its own; and sums split over threads would
         # make the oracle depend on how many there are.
         env=(("OPENBLAS_NUM_THREADS", "1"),),
-        shown=(f"{shown}/check.json", f"{shown}/check.txt"),
+        shown=tuple(f"{shown}/{output}" for output in OUTPUTS),
     )
 
 
@@ -117,54 +127,60 @@ def _dump(value: Any) -> str:
 
 def main() -> None:
     """Run the specification that `argv[1]` names; exit with 1 where it is wrong."""
+    from ingot.bundles.golden_cases import golden_cases
+
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
-        rows = check(specification)
+        rows, judged = check(specification)
     except IngotError as error:
         raise SystemExit(f"{specification['task']}: {error}") from None
     report = report_json(specification, rows)
     printed = report_text(specification, rows)
     Path("check.json").write_text(_dump(report), encoding="utf-8")
     Path("check.txt").write_text(printed + "\n", encoding="utf-8")
+    judge = "golden file" if specification["golden"] else "oracle"
+    cases = golden_cases(judged, judge, specification["tolerances"]["golden"])
+    Path("golden.json").write_text(_dump(cases), encoding="utf-8")
     print(printed)
     if not report["passed"]:
         raise SystemExit(1)
 
 
-def check(specification: dict[str, Any]) -> tuple[Row, ...]:
-    """Return the rows of all levels.
+def check(specification: dict[str, Any]) -> tuple[tuple[Row, ...], Golden | None]:
+    """Return the rows of all levels, and the judged sentences.
 
     Raises: IngotError where something does not run at all.
     """
+    from ingot.checks import golden, levels
     from ingot.checks.compare import LEVELS as ORDER
-    from ingot.checks.golden import golden_items, token_rows
     from ingot.checks.golden_file import read_golden
-    from ingot.checks.levels import (
-        block_items,
-        component_items,
-        model_items,
-        propagated_items,
-        run_items,
-    )
     from ingot.edges.runtime import load_tokenizer
 
     subject = _subject(specification)
-    # The longest calls first: at the end every processor has work.
-    items = [
-        *model_items(subject),
-        *component_items(subject),
-        *block_items(subject),
-        *propagated_items(subject),
-    ]
-    golden = specification["golden"] and read_golden(Path(specification["golden"]))
-    if golden:
-        items = [*golden_items(subject, golden), *items]
-    rows = run_items(items)
-    if golden and specification["tokenizer"]:
+    tokenizer = None
+    if specification["tokenizer"]:
         path = Path(specification["tokenizer"])
         tokenizer = load_tokenizer(path, specification["n_vocab"])
-        rows += token_rows(golden, tokenizer)
-    return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level)))
+    judged: Golden | None = None
+    sentences: Iterator[Item] = iter(())
+    if specification["golden"]:
+        judged = read_golden(Path(specification["golden"]))
+        sentences = golden.golden_items(subject, judged)
+    elif tokenizer and (judged := golden.judge_sentences(subject, tokenizer)):
+        sentences = golden.sentence_items(subject, judged)
+    rows = levels.run_items(
+        (
+            # The longest calls first: at the end every processor has work.
+            *sentences,
+            *levels.model_items(subject),
+            *levels.component_items(subject),
+            *levels.block_items(subject),
+            *levels.propagated_items(subject),
+        )
+    )
+    if specification["golden"] and judged and tokenizer:
+        rows += golden.token_rows(judged, tokenizer)
+    return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level))), judged
 
 
 def report_json(specification: dict[str, Any], rows: tuple[Row, ...]) -> dict[str, Any]:
