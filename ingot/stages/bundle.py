@@ -121,7 +121,7 @@ def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
         manifest.path,
         f"models/architectures/{manifest.architecture}.yaml",
         target.path,
-        *target.compile_inputs,
+        *(name for name, _ in target.compile_inputs),
         *(f"components/{name}.mlir" for name in components),
         *(f"models/licences/{name}.txt" for name in licences(manifest.licence)),
     )
