@@ -28,6 +28,7 @@ class Stub:
     name: str
     runner: Runner
     compile_flags: tuple[str, ...] = ()
+    compile_inputs: tuple[tuple[str, Path], ...] = ()
     reason: str | None = None
 
     def unrunnable_reason(self) -> str | None:
