@@ -1,2 +1,1 @@
-"""A build graph of model artifacts: manifest in, checked and reproducible bundles
-out."""
+"""A build graph of model artifacts: manifests in, reproducible bundles out."""

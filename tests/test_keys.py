@@ -63,7 +63,7 @@ def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> N
 
 
 def test_the_bytes_are_those_of_the_published_protocol() -> None:
-    # Digest{hash: "aa", size_bytes: 5} by hand: field 1 length-delimited, field 2 varint.
+    # Digest{hash: "aa", size_bytes: 5}: field 1 length-delimited, field 2 varint.
     message = reapi.Digest(hash="aa", size_bytes=5)
     assert message.SerializeToString(deterministic=True) == b"\x0a\x02aa\x10\x05"
     # FileNode: name = 1, digest = 2, is_executable = 4.

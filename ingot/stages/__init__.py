@@ -1,2 +1,1 @@
-"""Stages: `plan` makes an Action of values; `main` is what an in-process action
-runs."""
+"""Stages: `plan_*` makes an Action of values; `main` is the program that it runs."""
