@@ -69,8 +69,9 @@ def wrapper(
 ) -> str:
     """Return a module whose `@forward` calls `@component` with static types.
 
-    `arguments` and `results` are the types of the component's function: a tensor argument
-    takes the next tensor, an `index` the next bound size, anything else the next scalar.
+    `arguments` and `results` are the types of the component's function: a tensor
+    argument takes the next tensor, an `index` the next bound size, anything else the
+    next scalar.
 
     Raises: ValueError where they are not as many as the specification binds.
     """
