@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingot.graph import Instance
 from ingot.readers.component import (
@@ -27,6 +28,7 @@ from ingot.readers.component import (
     IndexFormal,
     ScalarFormal,
     TensorFormal,
+    parse_component,
     read_component,
 )
 from ingot.readers.manifest import read_manifest
@@ -260,3 +262,23 @@ def test_layer_norm_keeps_its_digits_where_the_mean_is_large(tmp_path: Path) -> 
     )
     # Rounding the sum, 384,000, moves the mean by 4e-4; E[x^2] - E[x]^2 has one digit.
     assert np.abs(forward(x, ones, zeros, EPS) - expected).max() < 1e-3
+
+
+def test_the_example_of_the_guide_works(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/writing-a-component.md").read_text("utf-8")
+    text, code = (
+        re.findall(rf"```{kind}\n(.*?)```", guide, re.DOTALL)[0]
+        for kind in ("mlir", "python")
+    )
+    signature = parse_component(text, "normalization/rms_norm")
+    source = tmp_path / "rms_norm.mlir"
+    source.write_text(text, "utf-8")
+    forward = compiled(source, tmp_path, FLAGS)
+    names: dict[str, Any] = {"np": np, "NDArray": NDArray, "Floats": np.ndarray}
+    exec(code, names)
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((5, 15)), rng.standard_normal(15)
+    tensors = (x.astype(np.float32), weight.astype(np.float32))
+    assert [formal.name for formal in signature.arguments] == ["x", "weight", "eps"]
+    expected = names["rms_norm"](*tensors, EPS)
+    assert np.abs(forward(*tensors, EPS) - expected).max() < TOLERANCE
