@@ -46,8 +46,8 @@ class Project:
     env: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def create(cls, root: Path, cache: Path) -> Project:
-        """Copy the checkout's sources, with the toy model as the only one."""
+    def create(cls, root: Path, cache: Path, toy: bool = True) -> Project:
+        """Copy the checkout's sources; with the toy model as the only one, if asked."""
         root.mkdir(parents=True)
         for part in (*PARTS, "targets"):
             source = ROOT / part
@@ -57,6 +57,8 @@ class Project:
                 )
             else:
                 shutil.copy(source, root / part)
+        if not toy:
+            return cls(root, cache)
         for model in (root / "models").glob("*.yaml"):
             model.unlink()
         shutil.copy(ROOT / "tests/data/toy.yaml", root / "models/toy.yaml")

@@ -1,0 +1,78 @@
+"""all-MiniLM-L6-v2 at full size with its real weights, on every target that runs here.
+
+What is judged is what is shipped: each target's bundle, by its own check report.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingot.catalogue import read
+from tests.project import ROOT, Project, edit
+
+MODEL = "all-minilm-l6-v2"
+CATALOGUE = read(ROOT)
+MARKS = {
+    "aarch64": pytest.mark.aarch64,
+    "vulkan": pytest.mark.vulkan,
+    "vulkan-llvmpipe": pytest.mark.vulkan,
+}
+TARGETS = [
+    pytest.param(
+        name, marks=[pytest.mark.slow, *([MARKS[name]] if name in MARKS else [])]
+    )
+    for name in CATALOGUE.targets
+    if name not in CATALOGUE.unrunnable
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout with the shipped models; nothing is built yet."""
+    base = tmp_path_factory.mktemp("models")
+    return Project.create(base / "checkout", base / "cache", toy=False)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_model_is_right_at_every_level(project: Project, target: str) -> None:
+    run = project.build(f"target={target}")
+    assert run.done[f"bundle:{MODEL}@{target}"] == "ran"
+    folder = project.root / "build" / MODEL / target
+    rows = json.loads((folder / "check.json").read_text())["rows"]
+    levels = {row["level"] for row in rows}
+    assert levels == {"component", "block", "propagated", "model", "golden", "tokens"}
+    assert all(row["passed"] for row in rows)
+    judged_by_golden(rows)
+    tar = next(folder.glob("*.tar"))
+    verified = project.doit("verify", f"bundle={tar}")
+    assert verified.code == 0, verified.err
+    assert "golden sentences" in verified.out
+
+
+def judged_by_golden(rows: list[dict[str, Any]]) -> None:
+    """Hold the project's own bar, whatever a target's file says."""
+    golden = [row for row in rows if row["level"] == "golden"]
+    alone = [row for row in golden if row["inputs"]["batch"] == 1]
+    assert len(alone) >= 32
+    assert any(row["inputs"]["batch"] == 8 for row in golden)
+    assert max(row["max_abs_error"] for row in golden) <= 2e-5
+    assert min(row["cosine"] for row in golden) >= 0.99999
+    assert len([row for row in rows if row["level"] == "tokens"]) >= 32
+
+
+@pytest.mark.slow
+def test_a_wrong_hyperparameter_is_caught_by_the_golden_sentences(
+    project: Project, tmp_path: Path
+) -> None:
+    # Oracle and artifact read the same manifest, so only the reference can tell.
+    other = Project.create(tmp_path / "checkout", project.cache, toy=False)
+    manifest = other.root / f"models/{MODEL}.yaml"
+    edit(manifest, "layer_norm_eps: 1.0e-12", "layer_norm_eps: 1.0e-3")
+    run = other.doit("build", "target=x86_64")
+    assert run.code == 1
+    assert run.done[f"check:{MODEL}@x86_64"] == "FAILED"
+    assert "golden" in run.err
