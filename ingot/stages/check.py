@@ -93,7 +93,8 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
         ),
         # Every processor works at a call of its own; and sums split over threads would
         # make the oracle depend on how many there are.
-        env=(("OPENBLAS_NUM_THREADS", "1"),),
+        # Mesa compiles shaders once and not at every call: seconds each on llvmpipe.
+        env=(("OPENBLAS_NUM_THREADS", "1"), ("MESA_SHADER_CACHE_DIR", ".")),
         shown=tuple(f"{shown}/{output}" for output in OUTPUTS),
     )
 
