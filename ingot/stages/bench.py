@@ -85,6 +85,8 @@ def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
         tools=tuple(
             dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
         ),
+        # The driver's own place for compiled shaders is read-only for an action.
+        env=(("MESA_SHADER_CACHE_DIR", "shaders"),),
         platform=machine(),
         shown=(f"build/{model}/{name}/bench.json",),
         exclusive=True,

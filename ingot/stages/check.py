@@ -52,6 +52,15 @@ PROGRAM = (
     "ingot/values.py",
 )
 
+ENV = (
+    # Beside the other files: the driver's own place is read-only for an action, and
+    # without it each call compiles all shaders again, 10 s and more of it.
+    ("MESA_SHADER_CACHE_DIR", "shaders"),
+    # Every processor works at a call of its own; and sums split over threads would
+    # make the oracle depend on how many there are.
+    ("OPENBLAS_NUM_THREADS", "1"),
+)
+
 OUTPUTS = ("check.json", "check.txt", "golden.json")
 
 LEVELS = ("component", "block", "propagated", "model", "golden")
@@ -91,10 +100,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
         tools=tuple(
             dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
         ),
-        # Every processor works at a call of its own; and sums split over threads would
-        # make the oracle depend on how many there are.
-        # Mesa compiles shaders once and not at every call: seconds each on llvmpipe.
-        env=(("OPENBLAS_NUM_THREADS", "1"), ("MESA_SHADER_CACHE_DIR", ".")),
+        env=ENV,
         shown=tuple(f"{shown}/{output}" for output in OUTPUTS),
     )
 
