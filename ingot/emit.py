@@ -2,8 +2,8 @@
 
 `main_module` exports the model's entry points. `probe_module` exports the pieces of the
 same model, for the check: `@component.<instance>` with every tensor and scalar as an
-argument, and `@block.<entry point>.<block>` with the block's inputs as arguments and its
-parameters from the irpa. Both call the specialised instances, which `iree-link` brings
+argument, and `@block.<entry point>.<block>` with the block's inputs as arguments and
+its parameters from the irpa. Both call the specialised instances, which `iree-link` brings
 in, so both run the same code.
 
 The text is laid out like written MLIR and names its values after the manifest.
