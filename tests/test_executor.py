@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ingot.command import ActionFailed
+from ingot.edges import digests
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
-from ingot.values import Action, Output, SourceFile, Text
+from ingot.values import Action, Digest, Output, SourceFile, Text
 
 
 class Checkout:
@@ -241,3 +243,28 @@ def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
         checkout.store.sweep()
         assert used.exists()
     assert not left.exists()
+
+
+def test_a_content_is_hashed_once_for_all_checkouts(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(1_000_000))
+    time.sleep(0.05)  # Younger files are not remembered: they may still change.
+    hashed: list[str] = []
+    original = digests.hash_file
+
+    def count(path: Path | str) -> Digest:
+        hashed.append(str(path))
+        return original(path)
+
+    monkeypatch.setattr(digests, "hash_file", count)
+    for each in (checkout, Checkout(tmp_path / "b", tmp_path / "cache")):
+        for _ in range(3):
+            each.store.digests.of_file(weights)
+    assert hashed == [str(weights)]
+    os.utime(weights)
+    time.sleep(0.05)
+    checkout.store.digests.of_file(weights)
+    checkout.store.digests.of_file(weights)
+    assert hashed == [str(weights)] * 2
