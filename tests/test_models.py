@@ -58,6 +58,7 @@ def judged_by_golden(rows: list[dict[str, Any]]) -> None:
     golden = [row for row in rows if row["level"] == "golden"]
     alone = [row for row in golden if row["inputs"]["batch"] == 1]
     assert len(alone) >= 32
+    assert max(row["inputs"]["seq"] for row in alone) >= 200
     assert any(row["inputs"]["batch"] == 8 for row in golden)
     assert max(row["max_abs_error"] for row in golden) <= 2e-5
     assert min(row["cosine"] for row in golden) >= 0.99999

@@ -93,7 +93,8 @@ def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
 def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
     """Return the sentences to run alone and in padded groups, the longest first.
 
-    An emulated target gets the shortest ones: the time is in the tokens.
+    An emulated target gets the shortest ones, since the time is in the tokens, and the
+    longest alone.
     """
     count = len(golden.tokens)
     alone: Groups = tuple((index,) for index in range(count))
@@ -107,7 +108,7 @@ def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
 
     alone, groups = (tuple(sorted(item, key=tokens)) for item in (alone, groups))
     if emulated:
-        alone = alone[:EMULATED_SENTENCES]
+        alone = alone[: EMULATED_SENTENCES - 1] + alone[EMULATED_SENTENCES - 1 :][-1:]
         sums = itertools.accumulate(map(tokens, groups))
         fitting = sum(total <= EMULATED_GROUP_TOKENS for total in sums)
         groups = groups[: max(fitting, 1)]
