@@ -119,12 +119,14 @@ def _specification(manifest: Manifest, layout: str) -> dict[str, Any]:
 def main() -> None:
     """Bake what the specification that `argv[1]` names says, into this folder."""
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    defects: tuple[Exception, ...] = ()
     try:
         bake(specification)
     except* IngotError as group:
-        for error in group.exceptions:
-            print(error, file=sys.stderr)
-        sys.exit(1)
+        # Left here, not by sys.exit: what an except* block raises becomes a group.
+        defects = group.exceptions
+    if defects:
+        sys.exit("\n".join(map(str, defects)))
 
 
 def bake(specification: dict[str, Any]) -> None:
