@@ -5,79 +5,20 @@ from __future__ import annotations
 import math
 import re
 import struct
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ingot.edges import toolchain
 from ingot.emit import main_module, probe_module
 from ingot.emit.text import literal, mlir_type, symbol
 from ingot.errors import IngotError
-from ingot.graph import (
-    Argument,
-    Block,
-    Call,
-    DynamicDim,
-    EntryPoint,
-    Graph,
-    Instance,
-    Parameter,
-    Port,
-    TensorType,
-)
 from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
-from ingot.stages.compile import plan_compile
 from ingot.stages.link import plan_link, plan_link_probe
-from ingot.stages.specialize import plan_specialize
-from tests import scratch
+from tests.two_norms import GRAPH
 
 ROOT = Path(__file__).resolve().parent.parent
-HOST = read_target(ROOT / "targets/host.yaml", ROOT)
-X = TensorType(("batch", "seq", 4), "f32")
-W = TensorType((4,), "f32")
-NORM = Instance(
-    name="layer_norm__n_embd_4",
-    component="normalization/layer_norm",
-    oracle=("oracles/normalization.py", "layer_norm"),
-    dims=(("batch", None), ("seq", None), ("n_embd", 4)),
-    indices=(),
-    scalars=(("eps", "f32"),),
-    arguments=(Argument("x", X), Argument("weight", W), Argument("bias", W)),
-    results=(Argument("y", X),),
-)
-# The same weight twice: tied, it is loaded once.
-BLOCK = Block(
-    name="layer.0",
-    kind="layer",
-    inputs=(("hidden", "x"),),
-    calls=(
-        Call(
-            "first", NORM.name, ("hidden", "param:w", "param:w"), (1e-12,), ("first",)
-        ),
-        Call("last", NORM.name, ("first", "param:w", "param:b"), (0.5,), ("last",)),
-    ),
-    outputs=(("y", "last"),),
-    types=(("hidden", X), ("first", X), ("last", X)),
-)
-GRAPH = Graph(
-    model="two-norms",
-    dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 8)),
-    instances=(NORM,),
-    parameters=(Parameter("w", W, "w"), Parameter("b", W, "b")),
-    entry_points=(
-        EntryPoint(
-            "run",
-            (Port("x", X, "hidden", "x"), Port("z", X, "hidden", "z")),
-            (BLOCK,),
-            (Port("y", X, "hidden", "y"),),
-        ),
-    ),
-)
-
 MAIN = """\
 // two_norms: the entry points of the model two-norms.
 //
@@ -253,73 +194,3 @@ def test_link_plans_are_values() -> None:
     assert probe.task == "link-probe:two-norms"
     assert probe.outputs == ("probe.linked.mlir",)
     assert probe.shown == ("build/two-norms/probe.linked.mlir",)
-
-
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("emit")
-    component = ROOT / f"components/{NORM.component}.mlir"
-    instance = scratch.run(plan_specialize(NORM, component), folder / "instance")
-    return scratch.run(plan_link(GRAPH), folder / "link", {instance.name: instance})
-
-
-def test_linking_leaves_no_comment_no_place_and_nothing_to_find(linked: Path) -> None:
-    text = linked.read_text(encoding="utf-8")
-    assert "//" not in text
-    assert str(ROOT) not in text
-    assert exported(text) == ["run"]
-    assert not re.findall(r"util.func private @[\w.]+\([^{]*\) -> [^{]*$", text)
-
-
-@pytest.fixture(scope="module")
-def vmfb(linked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plan = plan_compile(GRAPH, HOST)
-    return scratch.run(plan, tmp_path_factory.mktemp("vmfb"), {linked.name: linked})
-
-
-@pytest.mark.parametrize(
-    ("shape", "also", "words"),
-    [
-        ((2, 8, 4), (2, 8, 4), ""),
-        ((5, 8, 4), (5, 8, 4), "x: batch must be 1 to 4"),
-        ((2, 9, 4), (2, 9, 4), "x: seq must be 1 to 8"),
-        ((2, 0, 4), (2, 0, 4), "x: seq must be 1 to 8"),
-        ((2, 8, 4), (2, 7, 4), "z: seq differs between inputs"),
-        ((2, 8, 4), (1, 8, 4), "z: batch differs between inputs"),
-    ],
-)
-def test_an_entry_point_refuses_sizes_that_the_graph_does_not_have(
-    vmfb: Path,
-    tmp_path: Path,
-    shape: tuple[int, ...],
-    also: tuple[int, ...],
-    words: str,
-) -> None:
-    np.save(tmp_path / "x.npy", np.ones(shape, np.float32))
-    np.save(tmp_path / "z.npy", np.ones(also, np.float32))
-    done = subprocess.run(
-        [
-            toolchain.executable("iree-run-module"),
-            f"--module={vmfb}",
-            f"--device={HOST.runner.device}",
-            "--function=run",
-            f"--parameters=model={parameters(tmp_path)}",
-            f"--input=@{tmp_path}/x.npy",
-            f"--input=@{tmp_path}/z.npy",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode == 0) == (not words), done.stderr
-    assert words in done.stderr
-
-
-def parameters(folder: Path) -> Path:
-    from iree.runtime import ParameterIndex
-
-    index = ParameterIndex()
-    for name in ("w", "b"):
-        index.add_buffer(name, np.ones(4, np.float32).view(np.uint8))
-    index.create_archive_file(str(folder / "two-norms.irpa"))
-    return folder / "two-norms.irpa"
