@@ -50,7 +50,7 @@ def test_the_model_is_right_at_every_level(project: Project, target: str) -> Non
     tar = next(folder.glob("*.tar"))
     verified = project.doit("verify", f"bundle={tar}")
     assert verified.code == 0, verified.err
-    assert "golden sentences" in verified.out
+    assert "sentences of the golden file" in verified.out
 
 
 def judged_by_golden(rows: list[dict[str, Any]]) -> None:
