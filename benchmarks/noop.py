@@ -23,11 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BARE = """
 from pathlib import Path
 
+def write(name):
+    Path(name).write_text("x")
+
 def task_step():
     for i in range({n}):
         yield {{
             "name": str(i),
-            "actions": [(Path(f"out{{i}}").write_text, ["x"])],
+            "actions": [(write, [f"out{{i}}"])],
             "file_dep": ["in" if i == 0 else f"out{{i - 1}}"],
             "targets": [f"out{{i}}"],
         }}
