@@ -39,6 +39,7 @@ class Front:
             catalogue = read(root)
             self.selection = select(catalogue, variables)
             self.plan = catalogue.plan
+            self.unrunnable = catalogue.unrunnable
             for name, reason in self.selection.skipped:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
             kept = store()
@@ -80,7 +81,9 @@ class Front:
         try:
             self.executor.perform(action)
         except IngotError as error:
-            return TaskFailed(str(error))
+            reason = self.unrunnable.get(action.task.partition("@")[2])
+            note = f"\n{action.task}: cannot run here: {reason}" if reason else ""
+            return TaskFailed(f"{error}{note}")
         return None
 
     def _ended(self, task: str, source: str, wall_ms: float) -> None:
