@@ -52,7 +52,7 @@ class Policy:
     """Element types of the parameters that match: in the source, archive and graph."""
 
     match: str  # a pattern of GGUF names; * matches anything
-    source: str  # "bf16"
+    source: str | None  # "bf16"; None: any that can be converted
     stored: str  # "f32"
     compute: str  # "f32"
 
@@ -230,7 +230,7 @@ def _weights(node: Node, folder: Path, errors: list[ManifestError]) -> Weights |
         policies=tuple(
             Policy(
                 match=item["match"].text,
-                source=item["source"].text,
+                source=found.text if (found := item.get("source")) else None,
                 stored=item["stored"].text,
                 compute=item["compute"].text,
             )

@@ -82,6 +82,8 @@ WEIGHT_SOURCE = Tagged(
         ("python-package", _PACKAGE),
         ("file", _FILE),
         ("hf-directory", _DIRECTORY),
+        ("gguf", _FILE),
+        ("irpa", _FILE),
         ("url", _URL),
         ("synthetic", _SYNTHETIC),
     ),
@@ -95,7 +97,12 @@ TOKENIZER_SOURCE = Tagged(
 POLICY = Record(
     (
         Key("match", Text("a pattern"), "parameters it holds for; * matches anything"),
-        Key("source", Choice(SOURCE_ELEMENTS), "type in the weight source"),
+        Key(
+            "source",
+            Choice(SOURCE_ELEMENTS),
+            "type in the weight source; left out, whatever it has is converted",
+            optional=True,
+        ),
         Key("stored", Choice(STORED_ELEMENTS), "type in the archive"),
         Key("compute", Choice(STORED_ELEMENTS), "type the components take"),
     )

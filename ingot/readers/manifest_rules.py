@@ -35,7 +35,11 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
     for item in architecture["dynamic"].items:
         if item.text in static:
             yield item.error(f"'{item.text}' is among 'dims' too")
-    if node["weights"]["names"].text == "hf":
+    names, kind = node["weights"]["names"], node["weights"]["source"]["kind"].text
+    if kind in ("gguf", "irpa") and names.text != "gguf":
+        message = f"kind: {kind} has the names that the parameters have"
+        yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
+    if names.text == "hf":
         for name, parameter in architecture["parameters"].entries.items():
             if "hf" not in parameter.entries:
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
