@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Mask = NDArray[np.int32]
+Positions = NDArray[np.int32]
 
 
 def attention_bidirectional(
@@ -35,6 +36,62 @@ def attention_bidirectional(
             # Padding drops out of the sum; without a real position no score says more
             # than another.
             score = np.where(real, score, -np.inf) if real.any() else 0.0 * score
+            weight = np.exp(score - score.max(axis=-1, keepdims=True))
+            y[b, :, head] = weight / weight.sum(axis=-1, keepdims=True) @ value
+    return y
+
+
+def attention_causal(
+    q: Floats,
+    cache_k: Floats,
+    cache_v: Floats,
+    start: Positions,
+    layer: int,
+    window: int,
+    scale: float,
+    n_head: int,
+    n_head_kv: int,
+) -> NDArray[np.float64]:
+    """Let every query attend to its own position and those before it, in a cache.
+
+    Query s of sequence b stands at position p = start[b] + s and sees the positions j
+    with p - window < j <= p; head h of q reads head h // (n_head // n_head_kv) of the
+    caches.
+
+    Shapes: q [batch, seq, n_head*head_dim],
+        cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch]
+        -> [batch, seq, n_head*head_dim].
+    Raises: ValueError if the heads do not divide, window is below 1, or a query is
+        before or behind the cache's positions.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; groups: arXiv:2305.13245;
+        window: arXiv:2004.05150, section 3.1.
+    """
+    batch, seq, width = q.shape
+    ctx, width_kv = cache_k.shape[2:]
+    if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
+        found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
+        raise ValueError(f"heads must divide and be of one size, found {found}")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, found {window}")
+    if start.min() < 0 or start.max() + seq > ctx:
+        found = f"{start.min()} to {start.max() + seq - 1}"
+        raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
+    head_dim = width // n_head
+    j = np.arange(ctx)
+    y = np.empty((batch, seq, width), dtype=np.float64)
+    for b in range(batch):
+        p = start[b] + np.arange(seq)[:, None]
+        seen = (p - window < j) & (j <= p)
+        for h in range(n_head):
+            h_kv = h // (n_head // n_head_kv)
+            head = slice(h * head_dim, (h + 1) * head_dim)
+            head_kv = slice(h_kv * head_dim, (h_kv + 1) * head_dim)
+            query = q[b, :, head].astype(np.float64)
+            key, value = (
+                cache[layer, b, :, head_kv].astype(np.float64)
+                for cache in (cache_k, cache_v)
+            )
+            score = np.where(seen, scale * (query @ key.T), -np.inf)
             weight = np.exp(score - score.max(axis=-1, keepdims=True))
             y[b, :, head] = weight / weight.sum(axis=-1, keepdims=True) @ value
     return y

@@ -1,0 +1,189 @@
+// attention_causal: each position attends to itself and to those before it, in a cache.
+//
+//   p                 = start[b] + s, the position of query s of sequence b
+//   score[b, h, s, j] = scale * sum_d(q[b, s, h, d] * k[b, j, h / group, d])
+//   score[b, h, s, j] = -1e30 unless p - window < j <= p
+//   y[b, s, h, d]     = sum_j(softmax_j(score)[b, h, s, j] * v[b, j, h / group, d])
+//
+// where k and v are the layer of the caches, head h of q is columns h*head_dim up to
+// (h+1)*head_dim, and group = n_head / n_head_kv heads of q read the same head of k and
+// v. The cache holds the new tokens already. What it holds at a position that is not
+// seen does not matter, as long as it is finite. A window of ctx or more is plain causal
+// attention; it is at least 1.
+//
+// Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.3;
+//          groups: Ainslie et al. 2023, arXiv:2305.13245, section 2.2;
+//          window: Beltagy et al. 2020, arXiv:2004.05150, section 3.1.
+// Exports: @attention_causal.forward
+// Imports: none
+// Dims:    n_layer, n_head, n_head_kv, head_dim (fixed by specialize),
+//          batch, seq, ctx (dynamic)
+// Types:   f32 in, i32 positions, layer and window, f32 out, f32 accumulation
+// Oracle:  oracles/attention.py attention_causal
+// Try:     iree-opt components/attention/attention_causal.mlir
+module @attention_causal {
+  util.func public @forward(
+      %q: tensor<?x?x?xf32>,          // [batch, seq, n_head*head_dim] queries
+      %cache_k: tensor<?x?x?x?xf32>,  // [n_layer, batch, ctx, n_head_kv*head_dim]
+      %cache_v: tensor<?x?x?x?xf32>,  // [n_layer, batch, ctx, n_head_kv*head_dim]
+      %start: tensor<?xi32>,          // [batch] position of the first query
+      %layer: i32,                    // 0 to n_layer - 1
+      %window: i32,                   // positions seen, the query's own included
+      %scale: f32,                    // dimensionless
+      %n_head: index,                 // n_head
+      %n_head_kv: index               // n_head_kv
+  ) -> tensor<?x?x?xf32> {            // [batch, seq, n_head*head_dim]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    %unseen_score = arith.constant -1.0e30 : f32
+    %lowest = arith.constant 0xFF800000 : f32
+    %batch = tensor.dim %q, %c0 : tensor<?x?x?xf32>
+    %seq = tensor.dim %q, %c1 : tensor<?x?x?xf32>
+    %ctx = tensor.dim %cache_k, %c2 : tensor<?x?x?x?xf32>
+    %n_embd_kv = tensor.dim %cache_k, %c3 : tensor<?x?x?x?xf32>
+    %head_dim = arith.divui %n_embd_kv, %n_head_kv : index
+    %group = arith.divui %n_head, %n_head_kv : index
+    %layer_index = arith.index_cast %layer : i32 to index
+
+    // Step 1: the layer of the caches, and heads,
+    // [batch, seq, n_head_kv, group, head_dim] and [batch, ctx, n_head_kv, head_dim].
+    %k = tensor.extract_slice
+        %cache_k[%layer_index, 0, 0, 0] [1, %batch, %ctx, %n_embd_kv] [1, 1, 1, 1]
+        : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
+    %v = tensor.extract_slice
+        %cache_v[%layer_index, 0, 0, 0] [1, %batch, %ctx, %n_embd_kv] [1, 1, 1, 1]
+        : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
+    %q_heads = tensor.expand_shape %q [[0], [1], [2, 3, 4]]
+        output_shape [%batch, %seq, %n_head_kv, %group, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?x?xf32>
+    %k_heads = tensor.expand_shape %k [[0], [1], [2, 3]]
+        output_shape [%batch, %ctx, %n_head_kv, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+    %v_heads = tensor.expand_shape %v [[0], [1], [2, 3]]
+        output_shape [%batch, %ctx, %n_head_kv, %head_dim]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+
+    // Step 2: products of queries and keys, [batch, n_head_kv, group, seq, ctx].
+    %score_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)
+        : tensor<?x?x?x?x?xf32>
+    %product_zero = linalg.fill ins(%zero : f32)
+        outs(%score_init : tensor<?x?x?x?x?xf32>) -> tensor<?x?x?x?x?xf32>
+    %product = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, j, d) -> (b, s, h, g, d)>,
+        affine_map<(b, h, g, s, j, d) -> (b, j, h, d)>,
+        affine_map<(b, h, g, s, j, d) -> (b, h, g, s, j)>
+      ],
+      iterator_types =
+          ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%q_heads, %k_heads : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%product_zero : tensor<?x?x?x?x?xf32>) {
+    ^bb0(%query: f32, %key: f32, %partial: f32):
+      %scaled = arith.mulf %query, %scale : f32
+      %term = arith.mulf %scaled, %key : f32
+      %next = arith.addf %partial, %term : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?x?xf32>
+
+    // Step 3: scaled and masked scores, [batch, n_head_kv, group, seq, ctx].
+    %score = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
+        affine_map<(b, h, g, s, j) -> (b)>,
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]
+    } ins(%product, %start : tensor<?x?x?x?x?xf32>, tensor<?xi32>)
+      outs(%score_init : tensor<?x?x?x?x?xf32>) {
+    ^bb0(%value: f32, %first: i32, %unused: f32):
+      %s = linalg.index 3 : index
+      %j = linalg.index 4 : index
+      %offset = arith.index_cast %s : index to i32
+      %key_position = arith.index_cast %j : index to i32
+      %position = arith.addi %first, %offset : i32
+      %before = arith.subi %position, %window : i32
+      %is_past = arith.cmpi sle, %key_position, %position : i32
+      %is_near = arith.cmpi sgt, %key_position, %before : i32
+      %is_seen = arith.andi %is_past, %is_near : i1
+      %masked = arith.select %is_seen, %value, %unseen_score : f32
+      linalg.yield %masked : f32
+    } -> tensor<?x?x?x?x?xf32>
+
+    // Step 4: largest score of each query, [batch, n_head_kv, group, seq].
+    %per_query = tensor.empty(%batch, %n_head_kv, %group, %seq) : tensor<?x?x?x?xf32>
+    %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?x?xf32>)
+        -> tensor<?x?x?x?xf32>
+    %peak = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
+        affine_map<(b, h, g, s, j) -> (b, h, g, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%score : tensor<?x?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%value: f32, %partial: f32):
+      %next = arith.maximumf %partial, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 5: unnormalised weights, [batch, n_head_kv, group, seq, ctx].
+    %weight = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
+        affine_map<(b, h, g, s, j) -> (b, h, g, s)>,
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]
+    } ins(%score, %peak : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%score_init : tensor<?x?x?x?x?xf32>) {
+    ^bb0(%value: f32, %highest: f32, %unused: f32):
+      %distance = arith.subf %value, %highest : f32
+      %exponential = math.exp %distance : f32
+      linalg.yield %exponential : f32
+    } -> tensor<?x?x?x?x?xf32>
+
+    // Step 6: sum of the weights of each query, [batch, n_head_kv, group, seq].
+    %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?x?xf32>)
+        -> tensor<?x?x?x?xf32>
+    %total = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
+        affine_map<(b, h, g, s, j) -> (b, h, g, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%weight : tensor<?x?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?x?xf32>) {
+    ^bb0(%value: f32, %partial: f32):
+      %next = arith.addf %partial, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?xf32>
+
+    // Step 7: weighted mean of the values, [batch, seq, n_head_kv, group, head_dim].
+    %mean_init = tensor.empty(%batch, %seq, %n_head_kv, %group, %head_dim)
+        : tensor<?x?x?x?x?xf32>
+    %mean_zero = linalg.fill ins(%zero : f32) outs(%mean_init : tensor<?x?x?x?x?xf32>)
+        -> tensor<?x?x?x?x?xf32>
+    %mean = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, h, g, s, d, j) -> (b, h, g, s, j)>,
+        affine_map<(b, h, g, s, d, j) -> (b, h, g, s)>,
+        affine_map<(b, h, g, s, d, j) -> (b, j, h, d)>,
+        affine_map<(b, h, g, s, d, j) -> (b, s, h, g, d)>
+      ],
+      iterator_types =
+          ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%weight, %total, %v_heads
+          : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%mean_zero : tensor<?x?x?x?x?xf32>) {
+    ^bb0(%part: f32, %sum: f32, %value: f32, %partial: f32):
+      %share = arith.divf %part, %sum : f32
+      %term = arith.mulf %share, %value : f32
+      %next = arith.addf %partial, %term : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?x?x?x?xf32>
+    %y = tensor.collapse_shape %mean [[0], [1], [2, 3, 4]]
+        : tensor<?x?x?x?x?xf32> into tensor<?x?x?xf32>
+    util.return %y : tensor<?x?x?xf32>
+  }
+}
