@@ -71,6 +71,9 @@ class Call:
     operands: tuple[str, ...]  # per tensor: "hidden" or "param:blk.0.attn_q.weight"
     scalars: tuple[float | int, ...]  # per Instance.scalars
     results: tuple[str, ...]  # value names, unique in the block
+    # Which of the scalars are the layer's number: the compiler is not to know it, so
+    # that all layers share one executable.
+    layered: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class Port:
     type: TensorType
     role: str  # "tokens", "mask", "embedding", "logits", "cache", ...
     value: str  # the entry-point value (for inputs: the name itself)
+    # Outputs: the input whose buffer it takes over, "" where it has its own.
+    updates: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,12 @@ class Parameter:
     name: str  # "blk.0.attn_q.weight"
     type: TensorType  # as stored in the irpa, static
     source_name: str  # "encoder.layer.0.attention.self.query.weight"
+    # Added, in f32, to the values of a Hugging Face checkpoint; GGUF has it added.
+    offset: float = 0.0
+    # GGUF keeps the rows of this many heads in the order of interleaved rope.
+    interleaved_heads: int | None = None
+    # Computed, and in no source: ("rope", base).
+    table: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,15 @@ def from_json(value: Any) -> Graph:
             for item in value["instances"]
         ),
         parameters=tuple(
-            Parameter(item["name"], _type(item["type"]), item["source_name"])
+            Parameter(
+                **{
+                    **item,
+                    "type": _type(item["type"]),
+                    "table": (item["table"][0], item["table"][1])
+                    if item["table"]
+                    else None,
+                }
+            )
             for item in value["parameters"]
         ),
         entry_points=tuple(
@@ -185,7 +204,7 @@ def _type(value: Any) -> TensorType:
 
 
 def _port(value: Any) -> Port:
-    return Port(value["name"], _type(value["type"]), value["role"], value["value"])
+    return Port(**{**value, "type": _type(value["type"])})
 
 
 def _block(value: Any) -> Block:
@@ -200,6 +219,7 @@ def _block(value: Any) -> Block:
                 operands=tuple(item["operands"]),
                 scalars=tuple(item["scalars"]),
                 results=tuple(item["results"]),
+                layered=tuple(item["layered"]),
             )
             for item in value["calls"]
         ),

@@ -12,6 +12,7 @@ import json
 import sys
 from typing import Any
 
+from ingot.readers.architecture_forms import ARCHITECTURE
 from ingot.readers.forms import (
     Boolean,
     Choice,
@@ -26,7 +27,7 @@ from ingot.readers.forms import (
     Tagged,
     Text,
 )
-from ingot.readers.manifest_forms import ARCHITECTURE, MANIFEST
+from ingot.readers.manifest_forms import MANIFEST
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMS = {"manifest": MANIFEST, "architecture": ARCHITECTURE}

@@ -103,7 +103,9 @@ def _entry_point(graph: Graph, entry: EntryPoint) -> str:
         lines += [*_block_lines(graph, block, values, loaded), ""]
     results: Formals = [(port.name, port.type) for port in entry.outputs]
     returned = [values[port.value] for port in entry.outputs]
-    return function(entry.name, formals, results, lines, returned)
+    places = {port.updates: place for place, port in enumerate(entry.outputs)}
+    aliases = [places.get(port.name) for port in entry.inputs]
+    return function(entry.name, formals, results, lines, returned, aliases)
 
 
 def _block(graph: Graph, block: Block, name: str) -> str:
@@ -165,9 +167,18 @@ def _call(
                 f" : {mlir_type(formal.type)}"
             )
         operands.append(loaded[parameter])
-    for value, (name, kind) in zip(use.scalars, instance.scalars, strict=True):
+    scalars = zip(use.scalars, instance.scalars, strict=True)
+    for index, (value, (name, kind)) in enumerate(scalars):
         operands.append(f"%{symbol(block.name)}.{symbol(use.name)}.{symbol(name)}")
-        yield f"{operands[-1]} = arith.constant {literal(value, kind)}"
+        constant = f"{operands[-1]} = arith.constant {literal(value, kind)}"
+        if index not in use.layered:
+            yield constant
+            continue
+        # Known, every layer would have an executable of its own.
+        yield constant.replace(" =", ".known =", 1)
+        yield (
+            f"{operands[-1]} = util.optimization_barrier {operands[-1]}.known : {kind}"
+        )
     for result in use.results:
         local[result] = f"%{symbol(block.name)}.{symbol(result)}"
     yield from call(instance, operands, [local[result] for result in use.results])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ingot.graph import Instance, TensorType
 
@@ -75,11 +75,23 @@ def function(
     results: Formals,
     lines: list[str],
     returned: list[str],
+    aliases: Sequence[int | None] = (),
 ) -> str:
-    """Return a public function; one argument a line, with its dims as a comment."""
+    """Return a public function; one argument a line, with its dims as a comment.
+
+    `aliases` has, for each argument, the result that takes over its memory.
+    """
     last = len(formals) - 1
+    notes = [
+        "" if result is None else f" {{iree.abi.output = {result} : index}}"
+        for result in aliases or [None] * len(formals)
+    ]
     arguments = [
-        (f"      %{symbol(formal)}: {mlir_type(kind)}{',' if i < last else ''}", kind)
+        (
+            f"      %{symbol(formal)}: {mlir_type(kind)}{notes[i]}"
+            f"{',' if i < last else ''}",
+            kind,
+        )
         for i, (formal, kind) in enumerate(formals)
     ]
     kinds = [mlir_type(kind) for _, kind in results]

@@ -7,7 +7,7 @@ argument, and says at the argument where that contradicts what was found before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import Argument, Instance
@@ -21,6 +21,9 @@ from ingot.readers.shapes import Product, SymbolicType, parse_dim
 from ingot.readers.yaml import Node
 
 
+LAYER = "{layer}"
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What a model declares: the names that nodes may use."""
@@ -29,6 +32,14 @@ class Scope:
     numbers: Mapping[str, float | int]  # hyperparameters
     # By name with {layer}; None: the declaration is wrong and was reported.
     parameters: Mapping[str, SymbolicType | None]
+    # Parameters that another one serves for.
+    tied: Mapping[str, str] = field(default_factory=dict)
+    # Dims that are dynamic elsewhere and have one size in this entry point.
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    def fix(self, dims: Mapping[str, int]) -> Scope:
+        """Return the scope of an entry point in which these dims have a size."""
+        return replace(self, sizes={**self.sizes, **dims}, fixed=dims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class Bound:
 
     instance: Instance
     scalars: tuple[float | int, ...]
+    layered: tuple[int, ...]  # which of the scalars are the layer's number
     results: tuple[SymbolicType, ...]
 
 
@@ -65,6 +77,7 @@ def bind(
     _check_names(node, signature, tensors, attributes, errors)
     binding = _Binding(signature, scope, errors)
     scalars: list[float | int] = []
+    layered: list[int] = []
     for formal in signature.arguments:
         attribute = attributes.get(formal.name)
         if attribute is None:
@@ -72,6 +85,8 @@ def bind(
         if isinstance(formal, IndexFormal):
             binding.index(formal, attribute)
         elif isinstance(formal, ScalarFormal):
+            if attribute.value == LAYER:
+                layered.append(len(scalars))
             scalars.append(_number(attribute, formal, scope, errors))
     unbound = any(
         isinstance(formal, IndexFormal) and formal.dim not in binding.dims
@@ -86,7 +101,7 @@ def bind(
         return None
     instance = binding.instance()
     results = tuple(item.type.substitute(binding.dims) for item in signature.results)
-    return Bound(instance, tuple(scalars), results)
+    return Bound(instance, tuple(scalars), tuple(layered), results)
 
 
 def entries(node: Node, key: str) -> dict[str, Node]:
@@ -247,12 +262,16 @@ def _number(
 ) -> float | int:
     """Return the number that an attribute gives to a scalar argument."""
     value = node.value
+    if value == LAYER:
+        # The layers are numbered when the entry point is written out.
+        value = 0
     if isinstance(value, str):
-        if value not in scope.numbers:
+        size = scope.sizes.get(value)
+        if value not in scope.numbers and size is None:
             hint = did_you_mean(value, list(scope.numbers), "hyperparameters")
             errors.append(node.error(f"no hyperparameter named '{value}'", hint))
             return 0
-        value = scope.numbers[value]
+        value = scope.numbers[value] if size is None else size
     assert isinstance(value, int | float)
     if formal.type.startswith("f"):
         return float(value)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import Call, Instance, TensorType
-from ingot.readers.bind import Bound, Given, Scope, bind, entries
+from ingot.readers.bind import LAYER, Bound, Given, Scope, bind, entries
 from ingot.readers.component import ComponentSignature
 from ingot.readers.shapes import Product, SymbolicType, parse_type
 from ingot.readers.yaml import Node
@@ -35,6 +35,7 @@ class BlockPattern:
     calls: tuple[Call, ...]  # empty where anything is wrong
     types: tuple[tuple[str, TensorType], ...]  # of all values that are right
     parameters: tuple[str, ...]  # that the calls take, with {layer}
+    layered: bool  # whether anything in it depends on the layer
     instances: tuple[Instance, ...]
 
 
@@ -55,6 +56,12 @@ def resolve_block(
     }
     if len(errors) == before:
         _refuse_unused(node, errors)
+    parameters = tuple(
+        name.removeprefix(PARAMETER)
+        for call in calls
+        for name in call.operands
+        if name.startswith(PARAMETER)
+    )
     return BlockPattern(
         kind=kind,
         inputs=inputs,
@@ -65,12 +72,9 @@ def resolve_block(
             for name, found in reader.types.items()
             if found
         ),
-        parameters=tuple(
-            name.removeprefix(PARAMETER)
-            for call in calls
-            for name in call.operands
-            if name.startswith(PARAMETER)
-        ),
+        parameters=parameters,
+        layered=any(LAYER in name for name in parameters)
+        or any(call.layered for call in calls),
         instances=tuple(item.instance for item in reader.bound),
     )
 
@@ -82,7 +86,10 @@ def read_type(
     found, before = parse_type(node.text), len(errors)
     for dim in found.shape:
         known_dim(dim, node, scope, errors)
-    return found if len(errors) == before else None
+    if len(errors) > before:
+        return None
+    sizes = {name: Product.of(size) for name, size in scope.fixed.items()}
+    return found.substitute(sizes)
 
 
 def known_dim(
@@ -160,11 +167,12 @@ class _Nodes:
             operands=tuple(
                 tensors[item.name].node.text
                 if item.name in operands
-                else PARAMETER + tensors[item.name].node.text
+                else PARAMETER + self.served_by(tensors[item.name].node.text)
                 for item in bound.instance.arguments
             ),
             scalars=bound.scalars,
             results=result_names(node),
+            layered=bound.layered,
         )
         return call, bound.results
 
@@ -205,6 +213,10 @@ class _Nodes:
             if rest := self.way(entry.text, goal, (*seen, start)):
                 return (start, *rest)
         return ()
+
+    def served_by(self, parameter: str) -> str:
+        """Return the parameter that holds this one's values."""
+        return self.scope.tied.get(parameter, parameter)
 
     def parameter(self, entry: Node) -> SymbolicType | None:
         """Return the type of a parameter that is used; report an undeclared one."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import Block, Call, EntryPoint, Port
-from ingot.readers.bind import Scope
+from ingot.readers.bind import LAYER, Scope
 from ingot.readers.blocks import BlockPattern, Types, read_type
 from ingot.readers.shapes import SymbolicType
+from ingot.readers.variants import base
 from ingot.readers.yaml import Node
-
-LAYER = "{layer}"
 
 # Ten times the deepest published models; every layer is written out.
 _MAX_LAYERS = 1000
@@ -63,9 +62,9 @@ def expand(
     for key, entry in node["outputs"].entries.items():
         used.add(entry["value"].text)
         found = _value(entry["value"], types, errors)
-        outputs.append(
-            _port(key, found, entry["role"].text, entry["value"].text, scope)
-        )
+        port = _port(key, found, entry["role"].text, entry["value"].text, scope)
+        updates = _updated(node, entry, port, inputs, errors)
+        outputs.append(replace(port, updates=updates))
     if len(errors) == before:
         _refuse_unused(node, used, errors)
     entry_point = EntryPoint(name, inputs, tuple(blocks), tuple(outputs))
@@ -97,7 +96,7 @@ def _step(
     for pattern in dict.fromkeys(item.kind for item in kinds if item):
         if _check_operands(step, patterns[pattern], types, errors):
             results = _check_results(step, patterns[pattern], types, errors)
-        if layers is None and any(LAYER in n for n in patterns[pattern].parameters):
+        if layers is None and patterns[pattern].layered:
             message = f"block '{pattern}' takes parameters with {LAYER}"
             errors.append(step["block"].error(message, "give the step a 'repeat'"))
     types.update(results)
@@ -188,7 +187,7 @@ def _block(
     step: Node, pattern: BlockPattern, layer: int | None
 ) -> tuple[Block, list[tuple[str, int | None]]]:
     """Return a layer of a block, and the parameters that it takes."""
-    name = found.text if (found := step.get("name")) else pattern.kind
+    name = found.text if (found := step.get("name")) else base(pattern.kind)
     calls = pattern.calls
     if layer is not None:
         name = f"{name}.{layer}"
@@ -212,7 +211,11 @@ def _block(
 
 def _numbered(call: Call, layer: int) -> Call:
     operands = tuple(name.replace(LAYER, str(layer)) for name in call.operands)
-    return replace(call, operands=operands)
+    scalars = tuple(
+        layer if index in call.layered else value
+        for index, value in enumerate(call.scalars)
+    )
+    return replace(call, operands=operands, scalars=scalars)
 
 
 def _value(
@@ -230,6 +233,33 @@ def _port(
     # A wrong type was reported; the port is never seen.
     resolved = (found or SymbolicType((), "f32")).resolve(scope.sizes)
     return Port(name, resolved, role, value)
+
+
+def _updated(
+    node: Node,
+    entry: Node,
+    output: Port,
+    inputs: tuple[Port, ...],
+    errors: list[ManifestError],
+) -> str:
+    """Return the input that an output replaces, "" where it replaces none."""
+    found = entry.get("updates")
+    if found is None:
+        return ""
+    replaced = {port.name: port for port in inputs}.get(found.text)
+    others = [item for item in node["outputs"].entries.values() if item is not entry]
+    if replaced is None:
+        hint = did_you_mean(found.text, [port.name for port in inputs], "inputs")
+        errors.append(found.error(f"no input named '{found.text}'", hint))
+    elif replaced.type != output.type:
+        message = f"'{output.value}' does not fit the memory of '{found.text}'"
+        types = f"expected {replaced.type}, found {output.type}"
+        errors.append(found.error(f"{message}; {types}"))
+    elif any(
+        other.text == found.text for item in others if (other := item.get("updates"))
+    ):
+        errors.append(found.error(f"two outputs replace '{found.text}'"))
+    return found.text
 
 
 def _refuse_unused(node: Node, used: set[str], errors: list[ManifestError]) -> None:

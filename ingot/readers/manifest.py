@@ -13,9 +13,10 @@ from pathlib import Path
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import DynamicDim, Graph
 from ingot.readers import manifest_rules as rules
+from ingot.readers.architecture_forms import ARCHITECTURE
 from ingot.readers.bind import entries
 from ingot.readers.forms import check
-from ingot.readers.manifest_forms import ARCHITECTURE, MANIFEST
+from ingot.readers.manifest_forms import MANIFEST
 from ingot.readers.resolve import resolve
 from ingot.readers.sources import (
     FileSource,
@@ -78,7 +79,8 @@ class ToleranceOverride:
     """What a level of the check may differ by, whatever the target says."""
 
     level: str  # "golden"
-    max_abs_error: float
+    max_abs_error: float  # of values, or of their range's share
+    of_range: bool
     min_cosine: float | None
     reason: str
     source: str  # "models/toy.yaml:31"
@@ -144,7 +146,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         weights=weights,
         tokenizer=tokenizer,
         golden=golden,
-        tolerances=_tolerances(node),
+        tolerances=_tolerances(architecture, node),
         bench=_bench(node),
     )
 
@@ -194,6 +196,7 @@ def _graph(
             for name, entry in node["dynamic"].entries.items()
         ),
         names=node["weights"]["names"].text,
+        tied=rules.tied(node, architecture, errors),
         root=root,
         errors=errors,
     )
@@ -256,18 +259,23 @@ def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | Non
     return path
 
 
-def _tolerances(node: Node) -> tuple[ToleranceOverride, ...]:
-    if "check" not in node.entries:
-        return ()
-    return tuple(
-        ToleranceOverride(
-            level=level,
-            max_abs_error=item["max_abs_error"].number,
-            min_cosine=found.number if (found := item.get("min_cosine")) else None,
-            reason=item["reason"].text,
-            source=f"{item.position.path}:{item.position.line}",
-        )
-        for level, item in entries(node["check"], "tolerances").items()
+def _tolerances(architecture: Node, node: Node) -> tuple[ToleranceOverride, ...]:
+    """Return a tolerance a level; the manifest's stands above the architecture's."""
+    given = entries(architecture, "tolerances")
+    if "check" in node.entries:
+        given = given | entries(node["check"], "tolerances")
+    return tuple(_tolerance(level, item) for level, item in given.items())
+
+
+def _tolerance(level: str, item: Node) -> ToleranceOverride:
+    of_range = "max_range_error" in item.entries
+    return ToleranceOverride(
+        level=level,
+        max_abs_error=item["max_range_error" if of_range else "max_abs_error"].number,
+        of_range=of_range,
+        min_cosine=found.number if (found := item.get("min_cosine")) else None,
+        reason=item["reason"].text,
+        source=f"{item.position.path}:{item.position.line}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Every key of a manifest and an architecture: its form and its meaning, written once.
+"""Every key of a manifest: its form and its meaning, written once.
 
 The readers check files against these tables, `python -m ingot.schema` prints them as
 JSON Schema, and both therefore accept the same keys.
@@ -29,9 +29,22 @@ TYPE = Text(
     f"a type such as i32[batch, seq], of {', '.join(shapes.ELEMENTS)}",
     rf"({'|'.join(shapes.ELEMENTS)})\[{shapes.SHAPE}\]",
 )
+_PARAMETER_NAME = r"[A-Za-z0-9_]+(\.([A-Za-z0-9_]+|\{layer\}))*"
 PARAMETER = Text(
-    "a parameter's name such as blk.{layer}.attn_q.weight",
-    r"[A-Za-z0-9_]+(\.([A-Za-z0-9_]+|\{layer\}))*",
+    "a parameter's name such as blk.{layer}.attn_q.weight", _PARAMETER_NAME
+)
+# Inside a block: $name stands for what the block's variant gives.
+USED_PARAMETER = Text(
+    "a parameter's name such as blk.{layer}.attn_q.weight, or a variant's $name",
+    rf"\$[a-z][a-z0-9_]*|{_PARAMETER_NAME}",
+)
+ATTRIBUTE = Text(
+    "a hyperparameter, a dim, {layer}, or a variant's $name",
+    rf"\$[a-z][a-z0-9_]*|\{{layer\}}|{shapes.DIM}",
+)
+BLOCK = Text(
+    "a block's name, with its variant where it has variants: layer.local",
+    r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?",
 )
 COMPONENT = Text(
     "a component such as linear/linear_bias", "[a-z][a-z0-9_]*/[a-z][a-z0-9_]*"
@@ -42,8 +55,8 @@ LICENCE = Text(
     r"\(?[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*\)?",
 )
 
-INPUT_ROLES = ("tokens", "token_types", "mask")
-OUTPUT_ROLES = ("embedding", "hidden")
+INPUT_ROLES = ("tokens", "token_types", "mask", "start", "last", "cache")
+OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 # What the bake reads from safetensors, and what it writes for the components.
 SOURCE_ELEMENTS = ("f32", "f16", "bf16")
 STORED_ELEMENTS = ("f32",)
@@ -122,6 +135,13 @@ WEIGHTS = Record(
             optional=True,
         ),
         Key(
+            "tied",
+            Sequence(PARAMETER, min=1),
+            "parameters that this model does not have: the one that the architecture"
+            " says (tied_to) serves for both",
+            optional=True,
+        ),
+        Key(
             "policy",
             Sequence(POLICY, min=1),
             "types on the way from source to component; the first match holds",
@@ -136,17 +156,25 @@ _RANGE = Record(
 )
 _TOLERANCE = Record(
     (
-        Key("max_abs_error", Number(), "largest difference allowed"),
+        Key("max_abs_error", Number(), "largest difference allowed", optional=True),
+        Key(
+            "max_range_error",
+            Number(),
+            "largest difference allowed, as a share of the range (largest less smallest"
+            " value) of what is expected",
+            optional=True,
+        ),
         Key("min_cosine", Number(), "smallest cosine allowed", optional=True),
         Key("reason", Text(), "why the target's own tolerance does not hold"),
     )
 )
+TOLERANCES = Mapping(_TOLERANCE, Choice(CHECK_LEVELS))
 _CHECK = Record(
     (
         Key("golden", Text("a path"), "reference outputs (npz)", optional=True),
         Key(
             "tolerances",
-            Mapping(_TOLERANCE, Choice(CHECK_LEVELS)),
+            TOLERANCES,
             "where this model differs from the target's tolerances, by check level",
             optional=True,
         ),
@@ -174,117 +202,6 @@ MANIFEST = Record(
             Mapping(Sequence(Mapping(Integer(1), NAME), min=1), NAME),
             "sizes of the dynamic dims that each entry point is timed at",
             optional=True,
-        ),
-    )
-)
-
-_PARAMETER = Record(
-    (
-        Key("shape", Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"),
-        Key("hf", Text(), "its name in a Hugging Face checkpoint", optional=True),
-    )
-)
-_NODE = Record(
-    (
-        Key("name", NAME, "name of the node, and of its value"),
-        Key("uses", COMPONENT, "component: components/<name>.mlir"),
-        Key(
-            "operands",
-            Mapping(NAME, NAME),
-            "values of this block, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "parameters",
-            Mapping(PARAMETER, NAME),
-            "parameters, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "attributes",
-            Mapping(Either((DIM, Number())), NAME),
-            "hyperparameters, dims or numbers, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "results",
-            Sequence(NAME, min=2),
-            "names of the values of a component with several results",
-            optional=True,
-        ),
-    )
-)
-_BLOCK = Record(
-    (
-        Key("inputs", Mapping(TYPE, NAME, min=1), "values it takes, with their types"),
-        Key("nodes", Sequence(_NODE, min=1), "component calls, in order"),
-        Key("outputs", Mapping(NAME, NAME, min=1), "values it gives, by their name"),
-    )
-)
-_STEP = Record(
-    (
-        Key(
-            "block",
-            Either((NAME, Sequence(NAME, min=1))),
-            "block to call; a sequence is gone through layer by layer, over and over",
-        ),
-        Key(
-            "repeat",
-            Either((NAME, Integer(1))),
-            "number of layers, or the dim that holds it",
-            optional=True,
-        ),
-        Key(
-            "name",
-            NAME,
-            "name of the step where the block's is taken or there are several blocks",
-            optional=True,
-        ),
-        Key("operands", Mapping(NAME, NAME, min=1), "values, by the block's input"),
-        Key("results", Mapping(NAME, NAME, min=1), "values it defines, by output"),
-    )
-)
-_INPUT = Record(
-    (
-        Key("type", TYPE, "its tensor type"),
-        Key("role", Choice(INPUT_ROLES), "what it means to a caller"),
-    )
-)
-_OUTPUT = Record(
-    (
-        Key("value", NAME, "the value that is returned"),
-        Key("role", Choice(OUTPUT_ROLES), "what it means to a caller"),
-    )
-)
-_ENTRY_POINT = Record(
-    (
-        Key("inputs", Mapping(_INPUT, NAME, min=1), "arguments, in order"),
-        Key("steps", Sequence(_STEP, min=1), "block calls, in order"),
-        Key("outputs", Mapping(_OUTPUT, NAME, min=1), "results, in order"),
-    )
-)
-
-ARCHITECTURE = Record(
-    (
-        Key("architecture", KEBAB, "its name: this file's, without .yaml"),
-        Key("dims", Sequence(NAME, min=1), "dims that a manifest gives a size to"),
-        Key(
-            "hyperparameters",
-            Sequence(NAME),
-            "numbers that a manifest gives",
-            optional=True,
-        ),
-        Key("dynamic", Sequence(NAME), "dims that stay dynamic"),
-        Key(
-            "parameters",
-            Mapping(_PARAMETER, PARAMETER),
-            "weights under their GGUF names; {layer} stands for the layer's number",
-        ),
-        Key("blocks", Mapping(_BLOCK, NAME, min=1), "pieces that are checked alone"),
-        Key(
-            "entry_points",
-            Mapping(_ENTRY_POINT, NAME, min=1),
-            "functions that the model exports",
         ),
     )
 )

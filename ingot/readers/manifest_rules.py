@@ -41,11 +41,35 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
         yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
     if names.text == "hf":
         for name, parameter in architecture["parameters"].entries.items():
-            if "hf" not in parameter.entries:
+            if not {"hf", "rope_base"} & parameter.entries.keys():
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
                 hint = f"give it 'hf' at {parameter.position}"
                 yield node["weights"]["names"].error(message, hint)
     yield from _check_ranges(node)
+    yield from _check_tolerances(architecture, node)
+
+
+def tied(
+    node: Node, architecture: Node, errors: list[ManifestError]
+) -> dict[str, str]:
+    """Return the parameters that others serve for, as manifest and architecture say."""
+    listed, found = node["weights"].get("tied"), {}
+    parameters = architecture["parameters"].entries
+    free = [name for name, item in parameters.items() if "tied_to" in item.entries]
+    for item in listed.items if listed else ():
+        if item.text not in free:
+            hint = did_you_mean(item.text, free, "parameters that can be tied")
+            message = f"'{item.text}' cannot be tied"
+            errors.append(item.error(message, hint))
+            continue
+        found[item.text] = parameters[item.text]["tied_to"].text
+    for name in free:
+        target = parameters[name]["tied_to"]
+        if target.text not in parameters:
+            hint = did_you_mean(target.text, list(parameters), "parameters")
+            message = f"no parameter named '{target.text}'"
+            errors.append(target.error(message, hint))
+    return found
 
 
 def check_graph(node: Node, graph: Graph) -> Iterator[ManifestError]:
@@ -96,9 +120,20 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
         if least > most:
             yield entry.error(f"expected min <= max, found {least} > {most}")
         context = node["dims"].entries.get("n_ctx")
-        if name == "seq" and context and most > context.integer:
+        if name in ("seq", "ctx") and context and most > context.integer:
             message = f"longer than the context, n_ctx = {context.integer}"
             yield entry["max"].error(f"{message}, found {most}")
+
+
+def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:
+    """Yield where a tolerance does not say one largest difference."""
+    check = node.get("check")
+    for holder in (architecture, *((check,) if check else ())):
+        for item in entries(holder, "tolerances").values():
+            given = {"max_abs_error", "max_range_error"} & item.entries.keys()
+            if len(given) != 1:
+                message = "expected one of max_abs_error and max_range_error"
+                yield item.error(f"{message}, found {len(given)}")
 
 
 def _check_case(case: Node, entry: EntryPoint, graph: Graph) -> Iterator[ManifestError]:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import DynamicDim, Graph, Instance, Parameter
-from ingot.readers.bind import Scope, entries
+from ingot.readers.bind import LAYER, Scope, entries
 from ingot.readers.blocks import BlockPattern, known_dim, resolve_block
 from ingot.readers.component import ComponentSignature, read_component
-from ingot.readers.entry_points import LAYER, block_nodes, expand
+from ingot.readers.entry_points import block_nodes, expand
 from ingot.readers.shapes import SymbolicType, parse_dim
+from ingot.readers.variants import base, written_out
 from ingot.readers.yaml import Node
 
 _WORD = re.compile("[a-z][a-z0-9_]*")
@@ -30,25 +31,26 @@ def resolve(
     numbers: Mapping[str, float | int],
     dynamic: tuple[DynamicDim, ...],
     names: str,
+    tied: Mapping[str, str],
     root: Path,
     errors: list[ManifestError],
 ) -> Graph:
     """Return the graph of a checked architecture; it is of use only without errors.
 
     `sizes` has every dim, None for the dynamic ones; `names` is the naming scheme of
-    the weight source, "hf" or "gguf".
+    the weight source, "hf" or "gguf"; `tied` has the parameters that others serve for.
     """
     parameters = _parameter_types(architecture, sizes, errors)
-    scope = Scope(sizes, numbers, parameters)
-    components = Components(root, errors)
-    patterns = {
-        kind: resolve_block(kind, node, scope, components.find, errors)
-        for kind, node in architecture["blocks"].entries.items()
-    }
-    expanded = [
-        expand(name, node, patterns, scope, errors)
-        for name, node in architecture["entry_points"].entries.items()
-    ]
+    scope = Scope(sizes, numbers, parameters, tied)
+    blocks = _Blocks(architecture["blocks"], Components(root, errors), errors)
+    expanded = []
+    instances: list[Instance] = []
+    for name, node in architecture["entry_points"].entries.items():
+        fixed = scope.fix(_fixed(node, sizes, errors))
+        patterns = blocks.resolved(fixed)
+        expanded.append(expand(name, node, patterns, fixed, errors))
+        used = {block.kind for block in expanded[-1].entry_point.blocks}
+        instances += [item for kind in used for item in patterns[kind].instances]
     taken = [item for entry in expanded for item in entry.parameters]
     path = architecture.position.path
     # Behind another mistake most unused names are its consequences.
@@ -57,12 +59,48 @@ def resolve(
     return Graph(
         model=model,
         dynamic=dynamic,
-        instances=_instances(patterns.values(), architecture, errors),
+        instances=_instances(instances, architecture, errors),
         parameters=_unique(
             _parameters(architecture, scope, taken, names), architecture, errors
         ),
         entry_points=tuple(item.entry_point for item in expanded),
     )
+
+
+def _fixed(
+    entry_point: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
+) -> dict[str, int]:
+    """Return the dynamic dims that have one size in an entry point."""
+    given = entries(entry_point, "dims")
+    dynamic = [name for name, size in sizes.items() if size is None]
+    for name in given:
+        if name not in dynamic:
+            hint = did_you_mean(name, dynamic, "dynamic dims")
+            message = f"no dynamic dim named '{name}'"
+            errors.append(entry_point["dims"].key_error(name, message, hint))
+    return {name: size.integer for name, size in given.items() if name in dynamic}
+
+
+class _Blocks:
+    """The blocks of an architecture, resolved for each entry point's dims."""
+
+    def __init__(
+        self, node: Node, components: Components, errors: list[ManifestError]
+    ) -> None:
+        self.nodes = written_out(node, errors)
+        self.components = components
+        self.errors = errors
+
+    def resolved(self, scope: Scope) -> dict[str, BlockPattern]:
+        """Return the blocks by name; what is wrong is told once, not once a scope."""
+        found: list[ManifestError] = []
+        patterns = {
+            kind: resolve_block(kind, node, scope, self.components.find, found)
+            for kind, node in self.nodes.items()
+        }
+        told = {str(error) for error in self.errors}
+        self.errors.extend(error for error in found if str(error) not in told)
+        return patterns
 
 
 class Components:
@@ -171,33 +209,36 @@ def _parameter(
     source = found.text if found else name
     declared = scope.parameters[name]
     assert declared, name
+    offset, heads = node.get("hf_offset"), node.get("gguf_interleaved")
+    rope = node.get("rope_base")
+    resolved = parse_dim(heads.text).resolve(scope.sizes) if heads else None
     return Parameter(
         name=name.replace(LAYER, number),
         type=declared.resolve(scope.sizes),
         source_name=source.replace(LAYER, number),
+        offset=offset.number if offset and names == "hf" else 0.0,
+        interleaved_heads=int(resolved) if resolved and names == "gguf" else None,
+        table=("rope", float(scope.numbers[rope.text])) if rope else None,
     )
 
 
 def _instances(
-    patterns: Iterable[BlockPattern], architecture: Node, errors: list[ManifestError]
+    instances: Iterable[Instance], architecture: Node, errors: list[ManifestError]
 ) -> tuple[Instance, ...]:
     """Return the instances by name; two components may not share a file's stem."""
     found: dict[str, Instance] = {}
-    for pattern in patterns:
-        for instance in pattern.instances:
-            other = found.setdefault(instance.name, instance)
-            if other.component != instance.component:
-                message = f"'{other.component}' and '{instance.component}'"
-                errors.append(
-                    architecture["blocks"].error(f"{message} share a file name")
-                )
+    for instance in instances:
+        other = found.setdefault(instance.name, instance)
+        if other.component != instance.component:
+            message = f"'{other.component}' and '{instance.component}'"
+            errors.append(architecture["blocks"].error(f"{message} share a file name"))
     return tuple(found[name] for name in sorted(found))
 
 
 def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
     """Add an error for each block and parameter that nothing takes."""
     called = {
-        node.text
+        base(node.text)
         for entry in architecture["entry_points"].entries.values()
         for step in entry["steps"].items
         for node in block_nodes(step)
@@ -210,6 +251,11 @@ def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
     nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
     written = {
         entry.text for node in nodes for entry in entries(node, "parameters").values()
+    } | {
+        str(value.value)
+        for block in blocks.entries.values()
+        for variant in entries(block, "variants").values()
+        for value in variant.entries.values()
     }
     parameters = architecture["parameters"]
     for name in parameters.entries:
@@ -230,8 +276,11 @@ def _mentioned(architecture: Node) -> set[str]:
     words = ["n_ctx"]
     for parameter in architecture["parameters"].entries.values():
         words += [str(item.value) for item in parameter["shape"].items]
+        words += [found.text] if (found := parameter.get("rope_base")) else []
     for block in architecture["blocks"].entries.values():
         words += [entry.text for entry in block["inputs"].entries.values()]
+        for variant in entries(block, "variants").values():
+            words += [str(value.value) for value in variant.entries.values()]
         for node in block["nodes"].items:
             words += [str(e.value) for e in entries(node, "attributes").values()]
     for point in architecture["entry_points"].entries.values():
