@@ -20,3 +20,28 @@ def gelu_erf(x: Floats) -> NDArray[np.float64]:
     # erfc keeps the digits of the lower tail, where 1 + erf cancels.
     probability = [math.erfc(-value / math.sqrt(2.0)) / 2.0 for value in exact.flat]
     return exact * np.array(probability, dtype=np.float64).reshape(exact.shape)
+
+
+def geglu_tanh(gate: Floats, up: Floats) -> NDArray[np.float64]:
+    """Return up, times the tanh approximation of gelu of gate.
+
+    Shapes: gate, up [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Shazeer 2020, arXiv:2002.05202, eq. 5; Hendrycks & Gimpel 2016,
+        arXiv:1606.08415, section 2.
+    """
+    g = gate.astype(np.float64)
+    bent = np.sqrt(2.0 / np.pi) * (g + 0.044715 * g**3)
+    gelu: NDArray[np.float64] = 0.5 * g * (1.0 + np.tanh(bent))
+    return gelu * up
+
+
+def swiglu(gate: Floats, up: Floats) -> NDArray[np.float64]:
+    """Return up, times the sigmoid linear unit of gate.
+
+    Shapes: gate, up [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Shazeer 2020, arXiv:2002.05202, eq. 5 and 6 (Swish_1).
+    """
+    g = gate.astype(np.float64)
+    # By tanh: exp(-g) overflows below -709.
+    sigmoid: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * g))
+    return g * sigmoid * up

@@ -18,3 +18,14 @@ def add(a: Floats, b: Floats) -> NDArray[np.float64]:
     if a.shape != b.shape:
         raise ValueError(f"shapes differ; expected {a.shape}, found {b.shape}")
     return a.astype(np.float64) + b.astype(np.float64)
+
+
+def soft_cap(x: Floats, cap: float) -> NDArray[np.float64]:
+    """Squeeze all numbers into (-cap, cap); small ones hardly change.
+
+    Shapes: x [batch, seq, n_vocab] -> [batch, seq, n_vocab].
+    Units: cap has the unit of x.
+    Source: Gemma Team 2024, arXiv:2408.00118, section 2 (logit soft-capping).
+    """
+    capped: NDArray[np.float64] = cap * np.tanh(x.astype(np.float64) / cap)
+    return capped

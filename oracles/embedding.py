@@ -31,3 +31,15 @@ def add_position(x: Floats, weight: Floats) -> NDArray[np.float64]:
     """
     positions = np.arange(x.shape[1])
     return x.astype(np.float64) + weight.astype(np.float64)[positions]
+
+
+def embedding_lookup_scaled(
+    weight: Floats, ids: Ids, scale: float
+) -> NDArray[np.float64]:
+    """Return the row of the table for every id, times scale.
+
+    Shapes: weight [n_vocab, n_embd], ids [batch, seq] -> [batch, seq, n_embd].
+    Raises: IndexError if an id is not in [0, n_vocab).
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4.
+    """
+    return embedding_lookup(weight, ids) * scale

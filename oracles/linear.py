@@ -16,3 +16,12 @@ def linear_bias(x: Floats, weight: Floats, bias: Floats) -> NDArray[np.float64]:
     Source: torch.nn.Linear.
     """
     return x.astype(np.float64) @ weight.astype(np.float64).T + bias
+
+
+def linear(x: Floats, weight: Floats) -> NDArray[np.float64]:
+    """Map each row of x by the weight, stored [out, in].
+
+    Shapes: x [batch, seq, n_in], weight [n_out, n_in] -> [batch, seq, n_out].
+    Source: torch.nn.Linear without bias.
+    """
+    return x.astype(np.float64) @ weight.astype(np.float64).T

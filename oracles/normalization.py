@@ -37,3 +37,47 @@ def l2_normalize(x: Floats, eps: float) -> NDArray[np.float64]:
     length = np.sqrt(np.square(exact).sum(axis=-1, keepdims=True))
     unit: NDArray[np.float64] = exact / np.maximum(length, eps)
     return unit
+
+
+def rms_norm(x: Floats, weight: Floats, eps: float) -> NDArray[np.float64]:
+    """Scale each row of x to unit root mean square, then by weight.
+
+    Shapes: x [batch, seq, n_embd], weight [n_embd] -> [batch, seq, n_embd].
+    Units: eps is added to the mean square.
+    Source: Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
+    """
+    exact = x.astype(np.float64)
+    mean_square = np.square(exact).mean(axis=-1, keepdims=True)
+    normal: NDArray[np.float64] = exact / np.sqrt(mean_square + eps)
+    return normal * weight
+
+
+def rms_norm_plus_one(x: Floats, weight: Floats, eps: float) -> NDArray[np.float64]:
+    """Scale each row of x to unit root mean square, then by 1 + weight.
+
+    Shapes: x [batch, seq, n_embd], weight [n_embd] -> [batch, seq, n_embd].
+    Units: eps is added to the mean square.
+    Source: Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4; 1 + weight: the published
+        code of Gemma Team 2024, arXiv:2403.08295.
+    """
+    return rms_norm(x, 1.0 + weight.astype(np.float64), eps)
+
+
+def rms_norm_heads(
+    x: Floats, weight: Floats, eps: float, n_head: int
+) -> NDArray[np.float64]:
+    """Scale each head of x to unit root mean square, then by weight.
+
+    Shapes: x [batch, seq, n_head*head_dim], weight [head_dim]
+        -> [batch, seq, n_head*head_dim]; head h is columns h*head_dim to
+        (h+1)*head_dim - 1.
+    Units: eps is added to the mean square.
+    Raises: ValueError if the weight is not as long as a head.
+    Source: Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4, on the heads as in Gemma
+        Team 2025, arXiv:2503.19786, section 2.
+    """
+    if weight.size * n_head != x.shape[-1]:
+        found = f"{x.shape[-1]} columns"
+        raise ValueError(f"expected {n_head} heads of {weight.size}, found {found}")
+    heads = x.reshape(*x.shape[:-1], n_head, weight.size)
+    return rms_norm(heads, weight, eps).reshape(x.shape)
