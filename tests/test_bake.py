@@ -88,6 +88,17 @@ def test_baking_twice_gives_the_same_bytes(
     assert first == again
 
 
+def test_a_copy_of_the_embedding_as_head_of_a_tied_model_is_left_out(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.bake(monkeypatch)
+    without = toy.archived()
+    toy.tensors["lm_head.weight"] = toy.tensors["emb"]
+    report = toy.bake(monkeypatch)
+    assert toy.archived() == without
+    assert report["ignored"] == ["lm_head.weight"]
+
+
 # Types.
 
 
@@ -106,6 +117,9 @@ def test_types_are_converted_as_ml_dtypes_converts_them(
     assert toy.archived()["token_embd.weight"] == expected
     assert report["parameters"][2]["type"] == stored
     assert report["parameters"][2]["size_bytes"] == len(expected)
+    # Where the policy does not say it, the file does.
+    toy.specification["parameters"][0]["source"] = None
+    assert toy.bake(monkeypatch) == report
 
 
 def test_rounding_to_bf16_is_to_nearest_even_for_every_kind_of_float() -> None:

@@ -47,6 +47,10 @@ def tie(toy: Toy) -> None:
     )
 
 
+def untie_checkpoint(toy: Toy) -> None:
+    toy.tensors["lm_head.weight"] = ("F32", toy.tensors["emb"][1] + 1)
+
+
 def transpose(toy: Toy) -> None:
     toy.tensors["emb"] = ("F32", toy.tensors["emb"][1].T)
 
@@ -110,7 +114,8 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
         [
             "file model.safetensors: tensor 'lm_head' is missing; expected F32[6, 4]"
             " for parameter 'output.weight', found none\n"
-            "  where it is tied, the architecture uses 'token_embd.weight' instead"
+            "  the checkpoint is tied: 'token_embd.weight' serves for both; write"
+            " 'tied: [output.weight]' in weights"
         ],
     ),
     "tied": (
@@ -120,6 +125,15 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
             " 'token_embd.weight'; expected one\n"
             "  tied weights are one parameter: let the architecture use"
             " 'output.weight' in both places"
+        ],
+    ),
+    "untied_checkpoint_of_a_tied_model": (
+        untie_checkpoint,
+        [
+            f"{LABEL}: tensor 'lm_head.weight' (F32[6, 4]) is read by no parameter, and"
+            " its values are not those of 'emb': the checkpoint is not tied\n"
+            "  take 'output.weight' out of weights.tied, or take another architecture;"
+            " where the model is tied all the same, add the tensor to weights.ignore"
         ],
     ),
     "transposed": (
@@ -149,9 +163,9 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
     "unsupported_type": (
         integers,
         [
-            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': wrong type;"
-            " expected F32, found I64\n"
-            "  a policy's source can be f32, f16, bf16: convert the file"
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': a type that is"
+            " not read; expected one of F32, F16, BF16, found I64\n"
+            "  convert the checkpoint to one of these"
         ],
     ),
     "nan": (

@@ -90,6 +90,9 @@ class Toy:
             "tensor": tensor,
             "source": "f32",
             "stored": "f32",
+            "offset": 0.0,
+            "interleaved_heads": None,
+            "table": None,
         }
 
     def save(self) -> Path:

@@ -58,7 +58,7 @@ class StoredTensor:
     """A tensor in a file: what it is and where its bytes are."""
 
     name: str
-    element: str  # safetensors' spelling: "F32", "BF16"
+    element: str  # as the file spells it: "F32", "BF16", "Q8_0"
     shape: tuple[int, ...]
     file: str  # as messages name it
     offset: int  # bytes from the start of the file
@@ -146,8 +146,8 @@ def _header_length(prefix: bytes, size_bytes: int, shown: str) -> int:
 def _guess_format(prefix: bytes) -> str:
     known = {
         b"PK\x03\x04": "this is a zip file, perhaps a PyTorch checkpoint: convert it",
-        b"GGUF": "this is a GGUF file",
-        b"IRPA": "this is an IREE parameter archive",
+        b"GGUF": "this is a GGUF file: kind: gguf",
+        b"IRPA": "this is an IREE parameter archive: kind: irpa",
         b"version ": "this is a Git LFS pointer: run `git lfs pull`",
         b"<!DOCTYP": "this is a web page: the download needs another address",
     }

@@ -40,11 +40,12 @@ class LocalFile:
     name: str  # as the manifest writes it
     path: Path  # absolute
     sha256: str | None
+    kind: str = "file"  # as the manifest writes it: "file", "gguf", "irpa"
 
     @property
     def origin(self) -> str:
         """Return where it comes from, without a word about this machine."""
-        return f"file {PurePosixPath(self.name).name}"
+        return f"{self.kind} {PurePosixPath(self.name).name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,8 @@ def read_weight_source(
             return Synthetic(seed=node["seed"].integer)
         case "hf-directory":
             return _directory(node["path"], folder, errors)
+        case "gguf" | "irpa" as kind:
+            return read_file_source(node, folder, errors, f".{kind}")
     return read_file_source(node, folder, errors, ".safetensors")
 
 
@@ -109,19 +112,20 @@ def read_file_source(
 ) -> FileSource | None:
     """Return the source of one file, as `read_weight_source` does."""
     sha256 = found.text if (found := node.get("sha256")) else None
-    if node["kind"].text == "url":
+    kind = node["kind"].text
+    if kind == "url":
         return _url(node["url"], node["sha256"].text, errors)
     place = node["path"]
     if not place.text.endswith(suffix):
         errors.append(place.error(f"expected a {suffix} file, found '{place.text}'"))
         return None
-    if node["kind"].text == "file":
-        path = folder / place.text
-        if not path.is_file():
-            message = f"no file '{place.text}' in the manifest's folder"
-            errors.append(place.error(message))
-        return LocalFile(name=place.text, path=path, sha256=sha256)
-    return _package(node, sha256, errors)
+    if kind == "python-package":
+        return _package(node, sha256, errors)
+    path = folder / place.text
+    if not path.is_file():
+        message = f"no file '{place.text}' in the manifest's folder"
+        errors.append(place.error(message))
+    return LocalFile(name=place.text, path=path, sha256=sha256, kind=kind)
 
 
 def _url(node: Node, sha256: str, errors: list[ManifestError]) -> Url:
@@ -156,6 +160,7 @@ def _directory(
     node: Node, folder: Path, errors: list[ManifestError]
 ) -> HfDirectory | None:
     directory = folder / node.text
+    hint = f"expected {_SINGLE} or {_INDEX}"
     if (directory / _INDEX).is_file():
         try:
             index = read_index(directory / _INDEX, _INDEX)
@@ -163,10 +168,11 @@ def _directory(
             errors.append(node.error(error.message, error.hint))
             return None
         names = tuple(sorted(set(index.values())))
+        hint = f"{_INDEX} names it: fetch all files of that revision of the model"
     else:
         names = (_SINGLE,)
     for name in names:
         if not (directory / name).is_file():
             message = f"no file '{name}' in '{node.text}'"
-            errors.append(node.error(message, f"expected {_SINGLE} or {_INDEX}"))
+            errors.append(node.error(message, hint))
     return HfDirectory(name=node.text, files=tuple(directory / name for name in names))

@@ -1,19 +1,26 @@
-"""Parameters ready to be stored in, a parameter archive that was read back out."""
+"""Parameters ready to be stored in, a parameter archive that was read back out.
+
+An archive that holds weights to be baked is read here too.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from ingot.errors import IngotError
-from ingot.weights.completeness import Wanted
+from ingot.readers.safetensors import DOWNLOAD_AGAIN, StoredTensor
 from ingot.weights.convert import Content
-from ingot.weights.elements import NUMPY_NAMES
+from ingot.weights.elements import BLOCKS, NUMPY_NAMES, SAFETENSORS
+from ingot.weights.wanted import Wanted
 
 _BLOCK_BYTES = 1 << 20
+_METADATA = "TENSORv0:"
+_ELEMENTS = {name: SAFETENSORS[element] for element, name in NUMPY_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Baked:
     content: Content
     file: str  # as messages name it
     tensor: str
+    element: str  # of the tensor: "bf16", "Q8_0"
 
 
 def write(archive: Path, baked: list[Baked]) -> None:
@@ -57,6 +65,62 @@ def write(archive: Path, baked: list[Baked]) -> None:
                 )
 
 
+def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
+    """Return the tensors of an archive, in its order; `shown` names it.
+
+    Raises: IngotError for a file that is no whole archive, and for a parameter whose
+    shape and type it does not say.
+    """
+    from ingot.edges.runtime import read_archive
+
+    size_bytes = path.stat().st_size
+    try:
+        entries = read_archive(path)
+    except IngotError as error:
+        # The archive is not the user's own: bake it again is no advice.
+        message = error.message.replace(str(path), shown)
+        raise IngotError(message, DOWNLOAD_AGAIN) from error
+    tensors = []
+    for entry in entries:
+        element, shape = _described(entry.key, entry.metadata, shown)
+        end = entry.offset + entry.size_bytes
+        if end > size_bytes:
+            raise IngotError(
+                f"{shown}: parameter '{entry.key}': reaches past the end of the file;"
+                f" expected {end} bytes or more, found {size_bytes}",
+                DOWNLOAD_AGAIN,
+            )
+        tensor = StoredTensor(
+            entry.key, element, shape, shown, entry.offset, entry.size_bytes
+        )
+        _, item_bytes = BLOCKS.get(element, (1, None))
+        if item_bytes and math.prod(shape) * item_bytes != entry.size_bytes:
+            raise IngotError(
+                f"{shown}: parameter '{entry.key}': its size is not that of its shape;"
+                f" expected {math.prod(shape) * item_bytes} bytes for {tensor}, found"
+                f" {entry.size_bytes}",
+                "the program that wrote the archive is at fault",
+            )
+        tensors.append(tensor)
+    return tuple(tensors)
+
+
+def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...]]:
+    """Return element type and shape, which an archive need not say."""
+    try:
+        described = json.loads(metadata.removeprefix(_METADATA))
+        shape = tuple(int(size) for size in described["shape"])
+        return _ELEMENTS.get(described["dtype"], described["dtype"]), shape
+    except (ValueError, KeyError, TypeError) as error:
+        raise IngotError(
+            f"{shown}: parameter '{key}': no type and shape; expected metadata such as"
+            f' {_METADATA}{{"type": "Tensor", "dtype": "float32", "shape": [2, 3]}},'
+            f" found {metadata!r}",
+            "write it with iree.runtime.parameter_index_add_numpy_ndarray, or bake"
+            " another source",
+        ) from error
+
+
 def _metadata(wanted: Wanted) -> str:
     # The form that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
     described = {
@@ -64,7 +128,7 @@ def _metadata(wanted: Wanted) -> str:
         "dtype": NUMPY_NAMES[wanted.stored],
         "shape": list(wanted.shape),
     }
-    return f"TENSORv0:{json.dumps(described)}"
+    return f"{_METADATA}{json.dumps(described)}"
 
 
 def _hash_range(file: IO[bytes], offset: int, size_bytes: int) -> str:

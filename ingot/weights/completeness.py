@@ -10,30 +10,20 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ingot.errors import IngotError
 from ingot.readers.safetensors import StoredTensor
-from ingot.weights.elements import SAFETENSORS
+from ingot.weights.elements import BLOCKS, SAFETENSORS
+from ingot.weights.wanted import Wanted, container
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A parameter of the model: what it must be, and the tensor it is made of."""
-
-    name: str  # "blk.0.attn_q.weight"
-    shape: tuple[int, ...]
-    tensor: str  # "encoder.layer.0.attention.self.query.weight"
-    source: str  # element type in the source: "f32"
-    stored: str  # element type in the archive
-
-    def __str__(self) -> str:
-        """Return the parameter as messages name it, with the type its tensor has."""
-        return f"{SAFETENSORS[self.source]}[{', '.join(map(str, self.shape))}]"
+OUTPUT = "output.weight"
+EMBEDDING = "token_embd.weight"
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What the comparison found: pairs to bake, what is left over, and errors."""
+    """What the comparison found: pairs that fit, what is left over, and errors."""
 
     pairs: tuple[tuple[Wanted, StoredTensor], ...]
     ignored: tuple[str, ...]
@@ -59,10 +49,13 @@ def match(
     for item in wanted:
         tensor = tensors.get(item.tensor)
         if tensor is None:
-            errors.append(_missing(item, unread, len(tensors), label))
+            left = {name: tensors[name] for name in unread}
+            errors.append(_missing(item, left, len(tensors), label))
             continue
-        pairs.append((item, tensor))
-        errors += _differences(item, tensor)
+        differences = list(_differences(item, tensor))
+        if not differences:
+            pairs.append((item, tensor))
+        errors += differences
         if item.tensor in readers:
             errors.append(_tied(item, readers[item.tensor], tensor))
         readers[item.tensor] = item.name
@@ -90,12 +83,42 @@ def unused(tensor: StoredTensor, twin: str | None) -> IngotError:
     )
 
 
-def _missing(item: Wanted, unread: set[str], count: int, label: str) -> IngotError:
-    close = difflib.get_close_matches(item.tensor, unread, n=1, cutoff=0.6)
+def untied(tensor: StoredTensor, embedding: str) -> IngotError:
+    """Return the error of a head of its own, in the checkpoint of a tied model."""
+    return IngotError(
+        f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is read by no parameter, and"
+        f" its values are not those of '{embedding}': the checkpoint is not tied",
+        f"take '{OUTPUT}' out of weights.tied, or take another architecture; where the"
+        " model is tied all the same, add the tensor to weights.ignore",
+    )
+
+
+def other_table(tensor: StoredTensor, item: Wanted) -> IngotError:
+    """Return the error of a table in an archive that is not the one computed."""
+    assert item.table
+    return IngotError(
+        f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is not the table that the"
+        f" manifest describes; expected {item} with base {item.table[1]:g}",
+        "the archive was baked of a manifest with other dims or hyperparameters",
+    )
+
+
+def _missing(
+    item: Wanted, unread: dict[str, StoredTensor], count: int, label: str
+) -> IngotError:
+    names = [
+        name
+        for name, tensor in unread.items()
+        if item.name != OUTPUT or tensor.shape == item.shape
+    ]
+    close = difflib.get_close_matches(item.tensor, names, n=1, cutoff=0.6)
     if close:
         hint = f"did you mean '{close[0]}'? No parameter reads it"
-    elif item.name == "output.weight":
-        hint = "where it is tied, the architecture uses 'token_embd.weight' instead"
+    elif item.name == OUTPUT:
+        hint = (
+            f"the checkpoint is tied: '{EMBEDDING}' serves for both; write 'tied:"
+            f" [{OUTPUT}]' in weights"
+        )
     else:
         hint = f"the source has {count} tensors, and none unread has such a name"
     return IngotError(
@@ -116,10 +139,18 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
             f" found {list(tensor.shape)}",
             hint,
         )
-    if tensor.element != SAFETENSORS[item.source]:
-        known = ", ".join(SAFETENSORS)
+    elif item.interleaved_heads and item.shape[0] % (2 * item.interleaved_heads):
+        yield IngotError(
+            f"{place}: its rows are not those of {item.interleaved_heads} heads;"
+            f" expected a multiple of {2 * item.interleaved_heads}, found"
+            f" {item.shape[0]}",
+            "the architecture's number of heads is that of another parameter",
+        )
+    if tensor.element not in BLOCKS:
+        yield _unsupported(place, tensor)
+    elif item.source and tensor.element != SAFETENSORS[item.source]:
         found = tensor.element.lower()
-        hint = f"a policy's source can be {known}: convert the file"
+        hint = "leave 'source' out of the rule of weights.policy: it is converted"
         if found in SAFETENSORS:
             hint = f"write 'source: {found}' in the rule of weights.policy"
         yield IngotError(
@@ -127,6 +158,18 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
             f" found {tensor.element}",
             hint,
         )
+
+
+def _unsupported(place: str, tensor: StoredTensor) -> IngotError:
+    known, hint = tuple(SAFETENSORS.values()), "convert the checkpoint to one of these"
+    if container(Path(tensor.file)) == "gguf":
+        known = tuple(BLOCKS)
+        hint = "convert it: llama-quantize --allow-requantize FILE NEW_FILE Q8_0"
+    return IngotError(
+        f"{place}: a type that is not read; expected one of {', '.join(known)},"
+        f" found {tensor.element}",
+        hint,
+    )
 
 
 def _tied(item: Wanted, other: str, tensor: StoredTensor) -> IngotError:

@@ -1,28 +1,38 @@
 """A parameter's values in its source in, a range of a file with them as stored out.
 
-Chunk by chunk, so that memory grows neither with the model nor with its largest tensor.
-A tensor that is stored as it is in its source is not copied: its range there is
-returned.
+By blocks of whole rows, so that memory grows neither with the model nor with its
+largest tensor, and so that what is packed or given scales row by row can be. A tensor
+that is stored as it is in its source is not copied: its range there is returned.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from ingot.errors import IngotError
 from ingot.readers.safetensors import StoredTensor, read_chunks
-from ingot.weights.completeness import Wanted
-from ingot.weights.elements import ITEM_BYTES, decode, encode, first_not_finite
+from ingot.weights.elements import (
+    BLOCKS,
+    ITEM_BYTES,
+    SAFETENSORS,
+    decode,
+    encode,
+    first_not_finite,
+    rows_of_blocks,
+)
 from ingot.weights.synthetic import synthetic_chunks
+from ingot.weights.tables import rope_blocks
+from ingot.weights.wanted import Wanted
 
 Array: TypeAlias = Any
 
-# A multiple of every element's size; larger chunks were not faster.
+# Values at a time, 4 MiB as float32; larger blocks were not faster.
+BLOCK_VALUES = 1 << 20
 CHUNK_BYTES = 4 << 20
 
 
@@ -39,34 +49,52 @@ class Content:
 def from_tensor(
     wanted: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
 ) -> Content:
-    """Return the tensor's content, appended to `scratch` where its type changes.
+    """Return the tensor's content, appended to `scratch` where it changes.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
-    if wanted.source == wanted.stored:
+    if wanted.convention(path).changes_nothing and (
+        tensor.element == SAFETENSORS[wanted.stored]
+    ):
         hasher = hashlib.sha256()
-        start = 0
-        for chunk in read_chunks(path, tensor, CHUNK_BYTES):
-            _refuse_not_finite(decode(chunk, wanted.source), start, tensor)
-            start += len(chunk) // ITEM_BYTES[wanted.source]
+        for chunk, _ in _checked_chunks(tensor, path, 1):
             hasher.update(chunk)
         return Content(path, tensor.offset, tensor.size_bytes, hasher.hexdigest())
-
-    def values() -> Iterator[Array]:
-        start = 0
-        for chunk in read_chunks(path, tensor, CHUNK_BYTES):
-            decoded = decode(chunk, wanted.source)
-            _refuse_not_finite(decoded, start, tensor)
-            start += len(decoded)
-            yield decoded
-
-    return _append(values(), wanted, tensor.file, scratch)
+    return _append(row_blocks(wanted, tensor, path), wanted, tensor.file, scratch)
 
 
 def from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> Content:
     """Return random content for the parameter, appended to `scratch`."""
     values = synthetic_chunks(wanted.name, wanted.shape, seed, CHUNK_BYTES)
     return _append(values, wanted, f"synthetic, seed {seed}", scratch)
+
+
+def from_table(wanted: Wanted, scratch: IO[bytes]) -> Content:
+    """Return the content of a computed parameter, appended to `scratch`."""
+    assert wanted.table
+    values = rope_blocks(wanted.shape, wanted.table[1], BLOCK_VALUES)
+    return _append(values, wanted, wanted.name, scratch)
+
+
+def row_blocks(wanted: Wanted, tensor: StoredTensor, path: Path) -> Iterator[Array]:
+    """Yield the rows of a tensor in order, as the archive's conventions have them.
+
+    Shapes: -> [rows, width], float32; width is the last dim, 1 of a vector.
+
+    Raises: IngotError for a value that is NaN or infinite.
+    """
+    convention = wanted.convention(path)
+    rows, width = _rows(tensor.shape)
+    head_rows = rows // convention.heads if convention.heads else 1
+    for _, values in _checked_chunks(tensor, path, head_rows):
+        block = values.reshape(-1, width)
+        if convention.offset:
+            block = block + block.dtype.type(convention.offset)
+        if convention.heads:
+            # Rows 2i and 2i + 1 of a head were rows i and i + head_rows / 2.
+            pairs = block.reshape(-1, head_rows // 2, 2, width)
+            block = pairs.swapaxes(1, 2).reshape(-1, width)
+        yield block
 
 
 def hash_tensor(tensor: StoredTensor, path: Path) -> str:
@@ -77,24 +105,52 @@ def hash_tensor(tensor: StoredTensor, path: Path) -> str:
     return hasher.hexdigest()
 
 
+def _checked_chunks(
+    tensor: StoredTensor, path: Path, multiple: int
+) -> Iterator[tuple[memoryview, Array]]:
+    """Yield the source's bytes and finite values, a multiple of rows at a time.
+
+    Shapes: -> [rows * width], float32.
+    """
+    _, width = _rows(tensor.shape)
+    step = math.lcm(multiple, rows_of_blocks(tensor.element, width))
+    step *= max(1, BLOCK_VALUES // (step * width))
+    block_values, block_bytes = BLOCKS[tensor.element]
+    chunk_bytes = step * width // block_values * block_bytes
+    start = 0
+    for chunk in read_chunks(path, tensor, chunk_bytes):
+        values = decode(chunk, tensor.element)
+        _refuse_not_finite(values, start, tensor)
+        start += len(values)
+        yield chunk, values
+
+
+def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return number and width of the rows: a vector has as many as values."""
+    if len(shape) < 2:
+        return math.prod(shape), 1
+    return math.prod(shape[:-1]), shape[-1]
+
+
 def _append(
-    values: Iterator[Array], wanted: Wanted, label: str, scratch: IO[bytes]
+    blocks: Iterable[Array], wanted: Wanted, label: str, scratch: IO[bytes]
 ) -> Content:
     offset = scratch.tell()
     hasher = hashlib.sha256()
     start = 0
-    for chunk in values:
-        data = encode(chunk, wanted.stored)
+    for block in blocks:
+        values = block.reshape(-1)
+        data = encode(values, wanted.stored)
         beyond = first_not_finite(decode(memoryview(data), wanted.stored))
         if beyond is not None:
             place = _place(start + beyond, wanted.shape)
             raise IngotError(
                 f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
-                f" expected a {wanted.stored}, found {chunk[beyond]:g} at {place}",
+                f" expected a {wanted.stored}, found {values[beyond]:g} at {place}",
                 "store it as bf16 or f32: change 'stored' in the rule of"
                 " weights.policy",
             )
-        start += len(chunk)
+        start += len(values)
         hasher.update(data)
         scratch.write(data)
     size_bytes = math.prod(wanted.shape) * ITEM_BYTES[wanted.stored]

@@ -1,34 +1,57 @@
 """A chunk of a tensor in one element type in, the same numbers in another type out.
 
 NumPy has no bfloat16; here it is the upper half of a float32, which is its definition.
+The block formats of GGUF are the `gguf` package's to decode.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
 """A one-dimensional NumPy array; NumPy is imported where it is used."""
 
-# The project's spelling (MLIR's), and that of safetensors.
+# The project's spelling (MLIR's), and that of safetensors and GGUF.
 SAFETENSORS = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 PROJECT = {theirs: ours for ours, theirs in SAFETENSORS.items()}
 
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+
+# What is read: as files spell it, values of a block and its bytes.
+BLOCKS = {
+    "F32": (1, 4),
+    "F16": (1, 2),
+    "BF16": (1, 2),
+    "Q8_0": (32, 34),
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+}
 
 # As iree.runtime writes them into an archive's metadata.
 NUMPY_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def decode(data: memoryview, element: str) -> Array:
-    """Return little-endian bytes of an element type as float32, exactly."""
+    """Return little-endian bytes of an element type as float32.
+
+    Exact, but for what the definition of a block format rounds itself.
+    """
     import numpy as np
 
+    element = PROJECT.get(element, element)
     if element == "bf16":
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     if element == "f16":
         return np.frombuffer(data, "<f2").astype("<f4")
-    return np.frombuffer(data, "<f4")
+    if element == "f32":
+        return np.frombuffer(data, "<f4")
+    return _dequantize(data, element)
 
 
 def encode(values: Array, element: str) -> bytes:
@@ -50,9 +73,27 @@ def encode(values: Array, element: str) -> bytes:
     return bytes(values.astype("<f4", copy=False).data)
 
 
+def rows_of_blocks(element: str, width: int) -> int:
+    """Return the least number of rows of `width` values that are whole blocks."""
+    values, _ = BLOCKS[element]
+    return values // math.gcd(values, width)
+
+
 def first_not_finite(values: Array) -> int | None:
     """Return the place of the first NaN or infinity."""
     import numpy as np
 
     finite = np.isfinite(values)
     return None if finite.all() else int(np.argmin(finite))
+
+
+def _dequantize(data: memoryview, element: str) -> Array:
+    import numpy as np
+    from gguf import GGMLQuantizationType, dequantize
+
+    # A damaged scale is found by the caller, who can say where it is.
+    with np.errstate(all="ignore"):
+        values = dequantize(
+            np.frombuffer(data, np.uint8), GGMLQuantizationType[element]
+        )
+    return values.astype("<f4", copy=False)

@@ -1,0 +1,176 @@
+"""Files of weights in, every parameter's content out.
+
+All that is wrong with the weights is told at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ingot.errors import IngotError
+from ingot.readers.gguf import read_header as read_gguf
+from ingot.readers.safetensors import StoredTensor, read_header
+from ingot.readers.shards import check_index, read_index
+from ingot.weights.archive import Baked, read_tensors
+from ingot.weights.completeness import (
+    EMBEDDING,
+    OUTPUT,
+    Matched,
+    match,
+    other_table,
+    untied,
+    unused,
+)
+from ingot.weights.convert import from_seed, from_table, from_tensor, hash_tensor
+from ingot.weights.elements import PROJECT
+from ingot.weights.wanted import Wanted, container
+
+INDEX = Path("weights/model.safetensors.index.json")
+
+# A head, as Hugging Face and GGUF name it.
+HEADS = ("lm_head.weight", OUTPUT)
+
+_READERS = {"safetensors": read_header, "gguf": read_gguf, "irpa": read_tensors}
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Parameters ready for the archive, and the tensors that none is made of."""
+
+    baked: list[Baked]
+    ignored: tuple[str, ...]
+
+
+def from_files(
+    wanted: tuple[Wanted, ...],
+    paths: dict[str, Path],
+    ignore: tuple[str, ...],
+    origin: str,
+    scratch: IO[bytes],
+) -> Collected:
+    """Return the parameters with their content from files, in the given order.
+
+    `paths` is where the files are, by what messages call them.
+
+    Raises: ExceptionGroup of IngotError, every defect of the weights.
+    """
+    read = tuple(item for item in wanted if item.table is None)
+    matched = match(read, _tensors(paths), ignore, origin)
+    errors = list(matched.errors)
+    baked = {item.name: _computed(item, scratch) for item in wanted if item.table}
+    for item, tensor in matched.pairs:
+        try:
+            content = from_tensor(item, tensor, paths[tensor.file], scratch)
+        except IngotError as error:
+            errors.append(error)
+        else:
+            element = PROJECT.get(tensor.element, tensor.element)
+            baked[item.name] = Baked(item, content, tensor.file, tensor.name, element)
+    tied = _tied(wanted, matched)
+    found, harmless = _leftovers(matched.unused, baked, tied, _Twins(matched, paths))
+    errors += found
+    if errors:
+        raise ExceptionGroup(f"{origin}: the weights do not fit", errors)
+    ignored = sorted((*matched.ignored, *harmless))
+    return Collected([baked[item.name] for item in wanted], tuple(ignored))
+
+
+def synthetic(
+    wanted: tuple[Wanted, ...], seed: int, origin: str, scratch: IO[bytes]
+) -> Collected:
+    """Return the parameters with random content, in the given order."""
+    return Collected(
+        [
+            _computed(item, scratch)
+            if item.table
+            else Baked(
+                item, from_seed(item, seed, scratch), origin, item.name, item.stored
+            )
+            for item in wanted
+        ],
+        (),
+    )
+
+
+def _computed(item: Wanted, scratch: IO[bytes]) -> Baked:
+    assert item.table
+    kind, base = item.table
+    content = from_table(item, scratch)
+    return Baked(item, content, "computed", f"{kind}, base {base:g}", item.stored)
+
+
+def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:
+    tensors = tuple(
+        tensor
+        for label, path in paths.items()
+        for tensor in _READERS[container(path)](path, label)
+    )
+    if INDEX.exists():
+        check_index(read_index(INDEX, INDEX.name), tensors, INDEX.name)
+    return tensors
+
+
+def _tied(wanted: tuple[Wanted, ...], matched: Matched) -> StoredTensor | None:
+    """Return the embedding's tensor, where the model has no head of its own."""
+    if any(item.name == OUTPUT for item in wanted):
+        return None
+    return next((t for item, t in matched.pairs if item.name == EMBEDDING), None)
+
+
+def _leftovers(
+    tensors: tuple[StoredTensor, ...],
+    baked: dict[str, Baked],
+    tied: StoredTensor | None,
+    twins: _Twins,
+) -> tuple[list[IngotError], list[str]]:
+    """Return errors of tensors that no parameter reads, and the names of harmless ones.
+
+    `tied` is the embedding that serves as head.
+    """
+    errors, harmless = [], []
+    for tensor in tensors:
+        table = baked.get(tensor.name)
+        if table and table.wanted.table:
+            # An archive has it, and it must be what was computed.
+            if twins.digest(tensor) != table.content.sha256:
+                errors.append(other_table(tensor, table.wanted))
+                continue
+        elif tied is None or tensor.name not in HEADS:
+            errors.append(unused(tensor, twins.find(tensor)))
+            continue
+        elif not twins.same(tensor, tied):
+            errors.append(untied(tensor, tied.name))
+            continue
+        harmless.append(tensor.name)
+    return errors, harmless
+
+
+class _Twins:
+    """Which tensors have the same bytes; each is hashed once, and only if need be."""
+
+    def __init__(self, matched: Matched, paths: dict[str, Path]) -> None:
+        self.tensors = [tensor for _, tensor in matched.pairs]
+        self.paths = paths
+        self.digests: dict[str, str] = {}
+
+    def digest(self, tensor: StoredTensor) -> str:
+        """Return the sha256 of the tensor's bytes."""
+        if tensor.name not in self.digests:
+            path = self.paths[tensor.file]
+            self.digests[tensor.name] = hash_tensor(tensor, path)
+        return self.digests[tensor.name]
+
+    def same(self, one: StoredTensor, other: StoredTensor) -> bool:
+        """Return whether two tensors have the same type, shape and bytes."""
+        return (one.element, one.shape) == (
+            other.element,
+            other.shape,
+        ) and self.digest(one) == self.digest(other)
+
+    def find(self, tensor: StoredTensor) -> str | None:
+        """Return a tensor that a parameter reads, and that is the same as this one."""
+        return next(
+            (other.name for other in self.tensors if self.same(tensor, other)), None
+        )

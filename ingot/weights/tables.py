@@ -1,0 +1,102 @@
+"""The sizes of a computed parameter in, its values out: the angles of rope.
+
+The same bits on every machine: a processor's or a C library's own sine may differ in
+the last bit of a float64, and where that is rounded to float32 so would the archive.
+Powers are taken in decimal arithmetic; sine and cosine are made of additions and
+multiplications alone, which IEEE 754 defines to the last bit.
+
+Source: Su et al. 2021, arXiv:2104.09864, eq. 15; sine and cosine: Sun's fdlibm,
+k_sin.c, k_cos.c and e_rem_pio2.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from typing import Any, TypeAlias
+
+Array: TypeAlias = Any
+
+# More digits than a float64 has, so that rounding to one is right.
+_DIGITS = 40
+
+# Pi / 2 in three parts of 33 bits: the product with a count of quarter turns below 2^20
+# is exact.
+_QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11)
+_QUARTER_REST = 2.02226624879595063154e-21
+
+_SIN = (
+    -1.66666666666666324348e-01,
+    8.33333333332248946124e-03,
+    -1.98412698298579493134e-04,
+    2.75573137070700676789e-06,
+    -2.50507602534068634195e-08,
+    1.58969099521155010221e-10,
+)
+_COS = (
+    4.16666666666666019037e-02,
+    -1.38888888888741095749e-03,
+    2.48015872894767294178e-05,
+    -2.75573143513906633035e-07,
+    2.08757232129817482790e-09,
+    -1.13596475577881948265e-11,
+)
+
+
+def rope_blocks(shape: tuple[int, ...], base: float, count: int) -> Iterator[Array]:
+    """Yield the rows of a table of angles: of each position, cosines and then sines.
+
+    Angle i of position p is p * base^(-2i / n_rot).
+
+    Shapes: shape is [n_ctx, n_rot] -> [up to count / n_rot, n_rot], float32.
+    """
+    import numpy as np
+
+    n_ctx, n_rot = shape
+    frequencies = np.array(_frequencies(n_rot, base))
+    step = max(1, count // n_rot)
+    for start in range(0, n_ctx, step):
+        positions = np.arange(start, min(start + step, n_ctx), dtype=np.float64)
+        cosines, sines = _cos_sin(positions[:, None] * frequencies)
+        yield np.concatenate([cosines, sines], axis=1).astype("<f4")
+
+
+def _frequencies(n_rot: int, base: float) -> list[float]:
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return [
+            float(Decimal(base) ** (Decimal(-2 * i) / n_rot)) for i in range(n_rot // 2)
+        ]
+
+
+def _cos_sin(angles: Array) -> tuple[Array, Array]:
+    """Return cosine and sine of angles from 0 to 2^20 quarter turns."""
+    import numpy as np
+
+    turns = np.rint(angles * (2 / np.pi))
+    near = angles - turns * _QUARTER[0]
+    rest = near - turns * _QUARTER[1]
+    # What the subtraction rounded off, less the part of pi / 2 that is left.
+    tail = (near - rest) - turns * _QUARTER[1] - turns * _QUARTER_REST
+    x = rest + tail
+    y = (rest - x) + tail
+    z = x * x
+    sine = x + (x * z * _polynomial(_SIN, z) + y * (1 - 0.5 * z))
+    half = 0.5 * z
+    top = 1 - half
+    cosine = top + (((1 - top) - half) + (z * z * _polynomial(_COS, z) - x * y))
+    quarter = turns.astype(np.int64) & 3
+    swapped = quarter & 1 == 1
+    cosines = np.where(swapped, sine, cosine)
+    sines = np.where(swapped, cosine, sine)
+    return (
+        np.where((quarter == 1) | (quarter == 2), -cosines, cosines),
+        np.where(quarter >= 2, -sines, sines),
+    )
+
+
+def _polynomial(coefficients: tuple[float, ...], z: Array) -> Array:
+    value = 0.0 * z
+    for coefficient in reversed(coefficients):
+        value = value * z + coefficient
+    return value

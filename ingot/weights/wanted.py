@@ -1,0 +1,60 @@
+"""What the archive is to hold in, what a source's numbers lack to be that out.
+
+Checkpoints of one model differ by convention: Gemma's norms are stored less one by
+Hugging Face, and the rows of Llama's queries and keys are stored in pairs by GGUF. The
+archive has one convention, so that both make the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.weights.elements import SAFETENSORS
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """What is to be done to a tensor's values, in the order of the fields."""
+
+    offset: float = 0.0  # added, in float32
+    heads: int | None = None  # whose rows are stored in pairs, to be put in halves
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether the values are as the archive has them."""
+        return self == Convention()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A parameter of the model: what it must be, and the tensor it is made of."""
+
+    name: str  # "blk.0.attn_q.weight"
+    shape: tuple[int, ...]
+    tensor: str  # "encoder.layer.0.attention.self.query.weight"
+    source: str | None  # element type in the source: "f32"; None: any that is read
+    stored: str  # element type in the archive
+    offset: float = 0.0  # that Hugging Face leaves out
+    interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
+    table: tuple[str, float] | None = None  # computed: ("rope", base)
+
+    def __str__(self) -> str:
+        """Return the parameter as messages name it, with the type its tensor has."""
+        element = SAFETENSORS[self.source] if self.source else ""
+        return f"{element}[{', '.join(map(str, self.shape))}]"
+
+    def convention(self, path: Path) -> Convention:
+        """Return what the values of a tensor of that file lack."""
+        match container(path):
+            case "gguf":
+                return Convention(heads=self.interleaved_heads)
+            case "irpa":
+                return Convention()
+        return Convention(offset=self.offset)
+
+
+def container(path: Path) -> str:
+    """Return the format of a file of weights: "safetensors", "gguf" or "irpa"."""
+    suffix = path.suffix.removeprefix(".")
+    return suffix if suffix in ("gguf", "irpa") else "safetensors"
