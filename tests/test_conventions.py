@@ -25,7 +25,16 @@ LAYERS: tuple[tuple[str, frozenset[str]], ...] = (
     ("plan", frozenset()),
 )
 # Slow to import: only inside functions, so that `doit list` answers at once.
-HEAVY = ("iree", "ml_dtypes", "numpy", "onnxruntime", "rich", "torch", "transformers")
+HEAVY = (
+    "gguf",
+    "iree",
+    "ml_dtypes",
+    "numpy",
+    "onnxruntime",
+    "rich",
+    "torch",
+    "transformers",
+)
 HEADER = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 COMPONENTS = [name for name in tree.files() if re.match(r"components/.*\.mlir$", name)]
