@@ -109,6 +109,14 @@ class EntryPoint:
     blocks: tuple[Block, ...]
     outputs: tuple[Port, ...]
 
+    def traced(self, block: Block) -> tuple[str, ...]:
+        """Return the values of a block that say how far an error has grown.
+
+        All but those that replace an input: a cache is seen in what is read from it.
+        """
+        kept = {port.value for port in self.outputs if port.updates}
+        return tuple(value for value, _ in block.outputs if value not in kept)
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

@@ -13,10 +13,12 @@ from ingot.oracle import PARAMETER, Oracle, Parameters, run_entry_point, token_l
 
 Array: TypeAlias = Any
 
-# Longer sequences than these teach nothing about a kernel.
-LONGEST = 512
+# Longer sequences than these teach nothing about a kernel, sliding windows included.
+LONGEST = 640
 # A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
 LONGEST_EMULATED = 64
+# Positions that a cache holds besides the sequence.
+CACHED = 5
 
 ELEMENTS = {
     "f64": "float64",
@@ -37,29 +39,37 @@ class Case:
     batch: int
     seq: int
     valid: tuple[int, ...]
+    ctx: int = 0  # positions in the cache, 0 where there is none
 
     def inputs(self) -> tuple[tuple[str, int], ...]:
         """Return the sizes as a report shows them; `padded` is the longest padding."""
         padding = self.seq - min(self.valid)
-        sizes = (("batch", self.batch), ("seq", self.seq))
-        return (*sizes, ("padded", padding)) if padding else sizes
+        sizes = [("batch", self.batch), ("seq", self.seq)]
+        sizes += [("ctx", self.ctx)] if self.ctx else []
+        return (*sizes, ("padded", padding)) if padding else tuple(sizes)
 
 
-def make_case(graph: Graph, batch: int, seq: int) -> Case:
+def make_case(graph: Graph, entry: EntryPoint, batch: int, seq: int) -> Case:
     """Return a case within the graph's ranges; all rows but the first are padded.
 
-    A single row is padded too when it is long enough to lose a quarter.
+    A single row is padded too when it is long enough to lose a quarter. Where the entry
+    point fixes the sequence, its cache is as long as the sequence asked for.
     """
     ranges = {dim.name: dim for dim in graph.dynamic}
+    taken = {dim for port in entry.inputs for dim in port.type.shape}
     batch, seq = _clip(ranges.get("batch"), batch), _clip(ranges.get("seq"), seq)
+    ctx = _clip(ranges["ctx"], seq + CACHED) if "ctx" in taken else 0
+    seq = seq if "seq" in taken else 1
     if batch == 1:
-        return Case(1, seq, (seq - seq // 4,))
+        return Case(1, seq, (seq - seq // 4,), ctx)
     rng = np_rng("case", batch, seq)
     padded = (int(rng.integers(1, seq + 1)) for _ in range(batch - 1))
-    return Case(batch, seq, (seq, *padded))
+    return Case(batch, seq, (seq, *padded), ctx)
 
 
-def component_cases(graph: Graph, emulated: bool) -> tuple[Case, ...]:
+def component_cases(
+    graph: Graph, entry: EntryPoint, emulated: bool
+) -> tuple[Case, ...]:
     """Return one token, odd sizes, a padded batch, and the longest sequence."""
     longest = _longest(graph, emulated)
     shapes: tuple[tuple[int, int], ...]
@@ -67,18 +77,19 @@ def component_cases(graph: Graph, emulated: bool) -> tuple[Case, ...]:
     if emulated:
         # Every call starts the emulator or compiles shaders: a second and more.
         shapes = ((1, 1), (3, 7), (1, longest))
-    return _unique(make_case(graph, batch, seq) for batch, seq in shapes)
+    return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
-def block_cases(graph: Graph) -> tuple[Case, ...]:
+def block_cases(graph: Graph, entry: EntryPoint) -> tuple[Case, ...]:
     """Return an odd single sequence and a padded batch."""
-    return _unique(make_case(graph, batch, seq) for batch, seq in ((1, 9), (3, 14)))
+    shapes = ((1, 9), (3, 14))
+    return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
-def model_cases(graph: Graph, emulated: bool) -> tuple[Case, ...]:
+def model_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
     """Return one token, a padded batch, and the longest sequence."""
     shapes = ((1, 1), (3, 14), (1, _longest(graph, emulated)))
-    return _unique(make_case(graph, batch, seq) for batch, seq in shapes)
+    return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
 def _longest(graph: Graph, emulated: bool) -> int:
@@ -126,12 +137,16 @@ def traced_calls(
 ) -> tuple[tuple[Call, tuple[Array, ...]], ...]:
     """Return the first call of each instance in a run of the oracle, with its operands.
 
-    One for each set of scalars that an instance is called with, sorted by instance.
+    One for each set of scalars that an instance is called with, sorted by instance; of
+    calls that differ in the layer's number alone the last.
     """
     found: dict[tuple[str, str], tuple[Call, tuple[Array, ...]]] = {}
 
     def keep(call: Call, operands: tuple[Array, ...]) -> None:
-        found.setdefault((call.instance, repr(call.scalars)), (call, operands))
+        scalars = [v for i, v in enumerate(call.scalars) if i not in call.layered]
+        key = (call.instance, repr(scalars))
+        if call.layered or key not in found:
+            found[key] = (call, operands)
 
     inputs = entry_inputs(graph, entry, case)
     run_entry_point(graph, oracles, entry, inputs, parameters, keep)
@@ -164,12 +179,19 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
     if port.role == "mask":
         real = np.arange(case.seq)[None, :] < np.asarray(case.valid)[:, None]
         return as_element(real, port.type.element)
+    if port.role == "last":
+        return as_element(np.asarray(case.valid) - 1, port.type.element)
+    if port.role == "start":
+        # The first row reaches the cache's end.
+        free = case.ctx - case.seq
+        starts = [free, *rng.integers(0, free + 1, case.batch - 1)]
+        return as_element(starts, port.type.element)
     if port.type.element.startswith("i"):
         limit = token_limit(graph, entry, port.value)
         if limit is None:
             raise IngotError(
                 f"{entry.name}.{port.name}: no rule for integers of role '{port.role}'",
-                "known roles: mask, and whatever indexes n_vocab rows",
+                "known roles: mask, start, last, and whatever indexes n_vocab rows",
             )
         return as_element(rng.integers(0, limit, shape), port.type.element)
     return as_element(rng.normal(size=shape), port.type.element)
@@ -177,7 +199,7 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
 
 def _shape(graph: Graph, type_: TensorType, case: Case) -> tuple[int, ...]:
     sizes = {dim.name: _clip(dim, 16) for dim in graph.dynamic}
-    sizes |= {"batch": case.batch, "seq": case.seq}
+    sizes |= {"batch": case.batch, "seq": case.seq, "ctx": case.ctx}
     return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in type_.shape)
 
 

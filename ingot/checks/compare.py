@@ -23,6 +23,17 @@ class Tolerance:
     max_abs_error: float
     min_cosine: float | None
     source: str  # "targets/aarch64.yaml:12"
+    # Whether the largest error is a share of the range of what is expected.
+    of_range: bool = False
+
+    def limit(self, expected: Array) -> float:
+        """Return the largest difference from these values."""
+        if not self.of_range:
+            return self.max_abs_error
+        # Of a single value the range says nothing; nor do zeros.
+        return self.max_abs_error * max(
+            float(expected.max() - expected.min()), float(abs(expected).max()), 1e-6
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     least = tolerance.min_cosine
     cosine = None if least is None else smallest_cosine(exact, given)
-    close = bool(error[worst] <= tolerance.max_abs_error)
+    limit = tolerance.limit(exact)
+    close = bool(error[worst] <= limit)
     alike = cosine is None or least is None or cosine >= least
     return Row(
         place=place,
@@ -87,7 +99,7 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
         expected=float(exact[worst]),
         got=float(given[worst]),
         cosine=cosine,
-        tolerance=tolerance.max_abs_error,
+        tolerance=limit,
         tolerance_source=tolerance.source,
         passed=close and alike,
     )
@@ -123,7 +135,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "expected": number(row.expected, 7),
         "got": number(row.got, 7),
         "cosine": _cosine(row.cosine),
-        "tolerance": row.tolerance,
+        "tolerance": number(row.tolerance, 3),
         "tolerance_source": row.tolerance_source,
         "passed": row.passed,
     }
@@ -149,7 +161,7 @@ def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
             "max_abs_error": number(worst.max_abs_error, 3),
             "worst_row": str(worst.place),
             "min_cosine": _cosine(min(cosines, default=None)),
-            "tolerance": worst.tolerance,
+            "tolerance": number(worst.tolerance, 3),
             "tolerance_source": worst.tolerance_source,
         }
     return found

@@ -2,9 +2,10 @@
 
 `main_module` exports the model's entry points. `probe_module` exports the pieces of the
 same model, for the check: `@component.<instance>` with every tensor and scalar as an
-argument, and `@block.<entry point>.<block>` with the block's inputs as arguments and
-its parameters from the irpa. Both call the specialised instances, which `iree-link`
-brings in, so both run the same code.
+argument, `@block.<entry point>.<block>` with the block's inputs as arguments and its
+parameters from the irpa, and `@trace.<entry point>`, which returns what every block of
+an entry point made. All call the specialised instances, which `iree-link`
+brings in, so all run the same code.
 
 The text is laid out like written MLIR and names its values after the manifest.
 """
@@ -57,6 +58,8 @@ def probe_module(graph: Graph) -> str:
         for block in entry.blocks:
             exports.append(block_probe(entry.name, block.name))
             functions.append(_block(graph, block, exports[-1]))
+        exports.append(trace_probe(entry.name))
+        functions.append(_trace(graph, entry, exports[-1]))
     name = f"{symbol(graph.model)}_probe"
     return _module(graph, name, "checkable pieces", exports, functions)
 
@@ -69,6 +72,11 @@ def component_probe(instance: str) -> str:
 def block_probe(entry: str, block: str) -> str:
     """Return the name of the probe's function that runs one block."""
     return f"block.{entry}.{block}"
+
+
+def trace_probe(entry: str) -> str:
+    """Return the name of the probe's function that returns every block's values."""
+    return f"trace.{entry}"
 
 
 def _module(
@@ -116,6 +124,22 @@ def _block(graph: Graph, block: Block, name: str) -> str:
     lines += _block_lines(graph, block, values, {})
     results: Formals = [(value, types[inner]) for value, inner in block.outputs]
     returned = [values[value] for value, _ in block.outputs]
+    return function(name, formals, results, lines, returned)
+
+
+def _trace(graph: Graph, entry: EntryPoint, name: str) -> str:
+    formals: Formals = [(port.name, port.type) for port in entry.inputs]
+    lines, guarded = guard(formals, graph.dynamic)
+    values = {port.value: guarded[port.name] for port in entry.inputs}
+    loaded: dict[str, str] = {}
+    results: Formals = []
+    returned: list[str] = []
+    for block in entry.blocks:
+        lines += _block_lines(graph, block, values, loaded)
+        types, inner = dict(block.types), dict(block.outputs)
+        for value in entry.traced(block):
+            results.append((f"{block.name}.{value}", types[inner[value]]))
+            returned.append(values[value])
     return function(name, formals, results, lines, returned)
 
 

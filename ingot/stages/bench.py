@@ -242,8 +242,9 @@ def _inputs(graph: Graph, case: dict[str, Any], folder: Path) -> list[str]:
 
     entry = next(e for e in graph.entry_points if e.name == case["entry_point"])
     batch, seq = case["sizes"].get("batch", 1), case["sizes"].get("seq", 1)
+    ctx = case["sizes"].get("ctx", 0)
     flags = []
-    tensors = entry_inputs(graph, entry, Case(batch, seq, (seq,) * batch))
+    tensors = entry_inputs(graph, entry, Case(batch, seq, (seq,) * batch, ctx))
     for index, tensor in enumerate(tensors):
         np.save(folder / f"in{index}.npy", tensor)
         flags.append(f"--input=@{folder}/in{index}.npy")

@@ -112,6 +112,7 @@ def _specification(manifest: Manifest, target: Target) -> dict[str, Any]:
         item = overrides.get(level) or target.tolerance(level)
         tolerances[level] = {
             "max_abs_error": item.max_abs_error,
+            "of_range": getattr(item, "of_range", False),
             "min_cosine": item.min_cosine,
             "source": item.source,
         }
