@@ -10,8 +10,8 @@
 // The angles are read from a table: Vulkan's sine is only good to 2^-11. Positions must
 // be in [0, n_ctx): they are used as addresses and not checked here.
 //
-// Source:  Su et al. 2021, arXiv:2104.09864, eq. 34; n_rot < head_dim: Black et al. 2022,
-//          arXiv:2204.06745, section 2.1.
+// Source:  Su et al. 2021, arXiv:2104.09864, eq. 34; n_rot < head_dim:
+//          Black et al. 2022, arXiv:2204.06745, section 2.1.
 // Exports: @rope_interleaved.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_ctx, n_rot, n_head, head_dim (fixed by specialize)
