@@ -102,3 +102,29 @@ def test_a_local_file_is_named_as_the_manifest_names_it(
         "label": "weights/toy.safetensors",
         "sha256": None,
     }
+
+
+def test_the_gguf_package_is_a_tool_of_gguf_files_alone(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    for kind, tools in (("gguf", ("gguf",)), ("irpa", ())):
+        path = tmp_path / f"toy.{kind}"
+        source = LocalFile(name=path.name, path=path, sha256="a" * 64, kind=kind)
+        action = planned(manifest, source)
+        assert action.tools == ("python", "iree-base-runtime", "numpy", *tools)
+        assert specification(action)["origin"] == f"{kind} toy.{kind}"
+
+
+def test_what_a_parameter_is_made_of_is_in_the_specification(
+    manifest: Manifest,
+) -> None:
+    first, second, *rest = manifest.graph.parameters
+    parameters = (
+        replace(first, offset=1.0, interleaved_heads=2),
+        replace(second, table=("rope", 10000.0)),
+        *rest,
+    )
+    changed = replace(manifest, graph=replace(manifest.graph, parameters=parameters))
+    found = specification(planned(changed, Synthetic(seed=1)))["parameters"]
+    assert (found[0]["offset"], found[0]["interleaved_heads"]) == (1.0, 2)
+    assert found[1]["table"] == ["rope", 10000.0]

@@ -57,9 +57,37 @@ def test_a_checkpoint_has_the_files_of_its_index(tmp_path: Path) -> None:
     assert isinstance(source, HfDirectory)
     assert source.files == tuple(folder / shard for shard in shards)
     (folder / shards[0]).unlink()
-    assert f"no file '{shards[0]}' in 'checkpoint'" in message(path, tmp_path)
+    assert message(path, tmp_path).endswith(
+        f"no file '{shards[0]}' in 'checkpoint'\n"
+        "  model.safetensors.index.json names it: fetch all files of that revision of"
+        " the model\n"
+    )
     index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
     assert "expected the name of a file in the same folder" in message(path, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gguf", "irpa"])
+def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
+    kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / f"models/small.{kind}").write_bytes(b"")
+    path = place_again(tmp_path, f"{{kind: {kind}, path: small.{kind}}}")
+    found = path.read_text("utf-8")
+    assert "names: hf" in found
+    assert message(path, tmp_path) == (
+        "models/small.yaml:11:10: weights.names: kind: "
+        f"{kind} has the names that the parameters have; expected 'gguf', found 'hf'\n"
+    )
+    path.write_text(found.replace("names: hf", "names: gguf"), "utf-8")
+    source = read_manifest(path, tmp_path).weights.source
+    assert isinstance(source, LocalFile)
+    assert source.path == tmp_path / f"models/small.{kind}"
+    assert (source.kind, source.origin) == (kind, f"{kind} small.{kind}")
+    path.write_text(
+        path.read_text("utf-8").replace(f"small.{kind}", "small.bin"), "utf-8"
+    )
+    assert f"expected a .{kind} file, found 'small.bin'" in message(path, tmp_path)
 
 
 def test_a_package_is_found_without_importing_it(
