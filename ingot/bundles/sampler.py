@@ -1,0 +1,119 @@
+"""Logits in, the next token out: the most likely one, or one drawn at random.
+
+What narrows the draw is applied in the order of its words: temperature, the `top_k`
+most likely tokens, the most likely tokens that have `top_p` of the probability. All
+sums are in float64, and of equally likely tokens the lower id comes first, so that a
+seed gives the same tokens again.
+
+Source: Holtzman et al. 2020, arXiv:1904.09751 (top_p); Fan et al. 2018,
+arXiv:1805.04833 (top_k).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.errors import IngotError
+
+Array: TypeAlias = Any
+
+# Enough of the most likely tokens to hold `top_p`, mostly; sorting a whole vocabulary
+# for every token would take as long as a small model.
+FIRST_SORTED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen; as it stands, always the most likely one."""
+
+    temperature: float = 0.0  # logits are divided by it; 0: no draw
+    top_k: int | None = None  # None: all
+    top_p: float = 1.0
+    seed: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        """Return whether the most likely token is taken, without a draw."""
+        return self.temperature == 0
+
+
+class Sampler:
+    """Draws one token after the other."""
+
+    def __init__(self, sampling: Sampling, known: Array) -> None:
+        """Start the draw from its seed; only the ids `known` are ever drawn.
+
+        Shapes: known [token], i64, rising.
+        """
+        import numpy as np
+
+        self._sampling = sampling
+        self._known = known
+        self._random = np.random.default_rng(sampling.seed)
+
+    def pick(self, logits: Array) -> int:
+        """Return the next token's id.
+
+        Shapes: logits [n_vocab].
+        Raises: IngotError where a logit is no finite number.
+        """
+        import numpy as np
+
+        candidates = np.asarray(logits)[self._known]
+        if not np.isfinite(candidates).all():
+            raise IngotError(
+                "the model's logits are not finite numbers",
+                "its weights, or its target's code, are broken: see `doit check`",
+            )
+        if self._sampling.greedy:
+            return int(self._known[candidates.argmax()])
+        scaled = candidates.astype(np.float64) - candidates.max()
+        kept, weights = narrow(scaled / self._sampling.temperature, self._sampling)
+        ends = weights.cumsum()
+        # `right`: a weight of 0 is never drawn, not even by a 0.
+        place = np.searchsorted(ends, self._random.random() * ends[-1], side="right")
+        return int(self._known[kept[min(int(place), len(kept) - 1)]])
+
+
+def narrow(scaled: Array, sampling: Sampling) -> tuple[Array, Array]:
+    """Return the places of the tokens that may be drawn, and their weights.
+
+    Shapes: scaled [token], the largest 0 -> [kept], [kept]. Units: weights are
+    probabilities up to one factor.
+    """
+    import numpy as np
+
+    weights = np.exp(scaled)
+    count = len(weights) if sampling.top_k is None else sampling.top_k
+    narrowed = count < len(weights)
+    kept = largest(scaled, count) if narrowed else np.arange(len(weights))
+    if sampling.top_p == 1:
+        return kept, weights[kept]
+    wanted = sampling.top_p * weights[kept].sum()
+    size = count if narrowed else FIRST_SORTED
+    while True:
+        kept = largest(scaled, size)
+        sums = weights[kept].cumsum()
+        enough = int(np.searchsorted(sums, wanted)) + 1
+        if enough <= len(kept) or len(kept) == min(count, len(weights)):
+            return kept[:enough], weights[kept[:enough]]
+        size = min(8 * size, count)
+
+
+def largest(values: Array, count: int) -> Array:
+    """Return the places of the largest values, the largest first.
+
+    Of equal values the lower place comes first.
+
+    Shapes: values [n] -> [min(count, n)].
+    """
+    import numpy as np
+
+    if count >= len(values):
+        return np.argsort(-values, kind="stable")
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: count - len(above)]
+    places = np.sort(np.concatenate([above, equal]))
+    return places[np.argsort(-values[places], kind="stable")]
