@@ -27,26 +27,28 @@ from ingot.stages.check import plan_check
 from ingot.values import Output
 from tests.tiny_model import GRAPH, PROBE, ROOT, Tiny, lay_out, run_stage
 
+ENCODE = GRAPH.entry_points[0]
+
 
 def test_cases_have_one_token_odd_sizes_padding_and_the_longest() -> None:
-    cases = component_cases(GRAPH, emulated=False)
+    cases = component_cases(GRAPH, ENCODE, emulated=False)
     assert Case(1, 1, (1,)) in cases
     assert any(case.seq % 2 for case in cases[1:])
     assert any(case.batch > 1 and min(case.valid) < case.seq for case in cases)
     assert max(case.seq for case in cases) == 32
-    for case in (*cases, *block_cases(GRAPH)):
+    for case in (*cases, *block_cases(GRAPH, ENCODE)):
         assert all(1 <= valid <= case.seq for valid in case.valid)
 
 
 def test_cases_stay_in_the_ranges_of_the_model() -> None:
-    assert make_case(GRAPH, 9, 99).seq == 32
-    assert make_case(GRAPH, 9, 99).batch == 4
+    assert make_case(GRAPH, ENCODE, 9, 99).seq == 32
+    assert make_case(GRAPH, ENCODE, 9, 99).batch == 4
 
 
 def test_inputs_are_the_same_every_time_and_of_the_declared_types() -> None:
-    case = make_case(GRAPH, 3, 14)
-    first = entry_inputs(GRAPH, GRAPH.entry_points[0], case)
-    again = entry_inputs(GRAPH, GRAPH.entry_points[0], case)
+    case = make_case(GRAPH, ENCODE, 3, 14)
+    first = entry_inputs(GRAPH, ENCODE, case)
+    again = entry_inputs(GRAPH, ENCODE, case)
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
     tokens, mask = first

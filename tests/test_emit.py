@@ -94,9 +94,9 @@ def test_the_main_module_reads_like_written_mlir() -> None:
     assert main_module(GRAPH) == MAIN
 
 
-def test_the_probe_exports_every_instance_and_every_block() -> None:
+def test_the_probe_exports_every_instance_every_block_and_every_trace() -> None:
     text = probe_module(GRAPH)
-    names = ["component.layer_norm__n_embd_4", "block.run.layer.0"]
+    names = ["component.layer_norm__n_embd_4", "block.run.layer.0", "trace.run"]
     assert exported(text) == names
     assert re.findall(r"// Exports: @(.+)", text) == names
 
@@ -182,15 +182,15 @@ def test_a_name_becomes_an_identifier() -> None:
 
 def test_link_plans_are_values() -> None:
     action = plan_link(GRAPH)
-    assert action.task == "link:two-norms"
+    assert action.task == "link:two-norms@plain"
     assert action.argv == (
         *("iree-link", "main.mlir"),
         *("--link-module", "layer_norm__n_embd_4.mlir"),
         *("-o", "linked.mlir"),
     )
-    assert action.shown == ("build/two-norms/linked.mlir",)
+    assert action.shown == ("build/two-norms/linked/plain/linked.mlir",)
     assert action.tools == ("iree-base-compiler",)
     probe = plan_link_probe(GRAPH)
-    assert probe.task == "link-probe:two-norms"
+    assert probe.task == "link-probe:two-norms@plain"
     assert probe.outputs == ("probe.linked.mlir",)
-    assert probe.shown == ("build/two-norms/probe.linked.mlir",)
+    assert probe.shown == ("build/two-norms/linked/plain/probe.linked.mlir",)

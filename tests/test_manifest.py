@@ -173,6 +173,7 @@ bench:"""
         ToleranceOverride(
             level="golden",
             max_abs_error=1e-3,
+            of_range=False,
             min_cosine=None,
             reason="made in half precision",
             source="models/small.yaml:16",

@@ -45,6 +45,7 @@ SCALE = TensorType((2,), "f32")
 
 GRAPH = Graph(
     model="tiny",
+    layout="plain",
     dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 32)),
     instances=(
         Instance(

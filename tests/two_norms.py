@@ -43,6 +43,7 @@ BLOCK = Block(
 )
 GRAPH = Graph(
     model="two-norms",
+    layout="plain",
     dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 8)),
     instances=(NORM,),
     parameters=(Parameter("w", W, "w"), Parameter("b", W, "b")),

@@ -1,4 +1,4 @@
-  // What the check calls: each instance and each block.
+  // What the check calls: each instance, each block, and all blocks.
   util.func public @component.count__n_vocab_30522(
       %tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>, %unit: f32)
       -> tensor<?x2xf32> {
@@ -24,4 +24,14 @@
     %y = util.call @scale(%x, %w)
         : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
     util.return %y : tensor<?x2xf32>
+  }
+  util.func public @trace.encode(%tokens: tensor<?x?xi32>, %mask: tensor<?x?xi32>)
+      -> (tensor<?x2xf32>, tensor<?x2xf32>) {
+    %unit = arith.constant 0.001 : f32
+    %w = flow.tensor.constant PARAMETER
+    %x = util.call @count(%tokens, %mask, %unit)
+        : (tensor<?x?xi32>, tensor<?x?xi32>, f32) -> tensor<?x2xf32>
+    %y = util.call @scale(%x, %w)
+        : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    util.return %x, %y : tensor<?x2xf32>, tensor<?x2xf32>
   }
