@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.sources import HfDirectory
+from ingot.readers.sources import HfDirectory, LocalFile
 from ingot.stages import bake
 from ingot.values import Action, SourceFile, Text
-from tests.gguf_cases import random_blocks, write_gguf
+from tests.gguf_cases import Twins, random_blocks, write_gguf
 from tests.weights_cases import LABEL, ROOT, Toy, planned, save, specification
 
 
@@ -100,6 +100,23 @@ def test_a_sharded_model_is_baked_from_its_declared_inputs_alone(
     assert done.stderr.startswith(
         "model.safetensors.index.json: tensor 'extra': not where the index says;"
     )
+
+
+def test_a_gguf_file_is_baked_from_its_declared_inputs_alone(
+    tmp_path: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twins, work = Twins(tmp_path), tmp_path / "work"
+    twins.bake("model.safetensors", monkeypatch)
+    path = twins.write("model.gguf")
+    source = LocalFile(name="model.gguf", path=path, sha256=None, kind="gguf")
+    action = planned(manifest, source)
+    lay_out(action, work)
+    parameters = [{**item, "tensor": item["name"]} for item in twins.parameters]
+    spec = {**specification(action), "parameters": parameters, "ignore": []}
+    (work / "spec.json").write_text(json.dumps(spec))
+    done = run_bake(work, {"PYTHONPATH": "."})
+    assert done.stdout + done.stderr == ""
+    assert (work / "model.irpa").read_bytes() == twins.archive()
 
 
 @pytest.mark.slow
