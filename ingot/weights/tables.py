@@ -12,7 +12,6 @@ k_sin.c, k_cos.c and e_rem_pio2.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal, localcontext
 from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
@@ -62,6 +61,9 @@ def rope_blocks(shape: tuple[int, ...], base: float, count: int) -> Iterator[Arr
 
 
 def _frequencies(n_rot: int, base: float) -> list[float]:
+    # Imported late: planning, which imports the bake, does without.
+    from decimal import Decimal, localcontext
+
     with localcontext() as context:
         context.prec = _DIGITS
         return [
