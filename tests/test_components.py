@@ -209,6 +209,29 @@ def test_gelu_erf_is_right_to_3e_7_everywhere(tmp_path: Path) -> None:
     assert np.isnan(forward(np.full((1, 1, 1), np.nan, np.float32))).all()
 
 
+@pytest.mark.parametrize(
+    ("component", "operand_count", "scalars"),
+    [
+        ("activation/geglu_tanh", 2, ()),
+        ("activation/swiglu", 2, ()),
+        ("elementwise/soft_cap", 1, (1.0,)),
+        ("elementwise/soft_cap", 1, (30.0,)),
+    ],
+)
+def test_curve_is_right_to_6_digits_everywhere(
+    component: str, operand_count: int, scalars: tuple[float, ...], tmp_path: Path
+) -> None:
+    forward = compiled(ROOT / f"components/{component}.mlir", tmp_path, FLAGS)
+    far = np.geomspace(1e-8, 1e4, 20_000)
+    points = np.concatenate([-far, np.linspace(-10, 10, 20_000), far])
+    x = points.astype(np.float32)[None, None]
+    tensors = (x, np.ones_like(x))[:operand_count]
+    expected = oracle_of(read_component(component, ROOT))(*tensors, *scalars)
+    # Of each result, but where it is next to nothing: a step of exp's argument, 11 at
+    # -4.7 and 23 where this ends, is 2e-6 of exp.
+    np.testing.assert_allclose(forward(*tensors, *scalars), expected, 3e-6, 1e-9)
+
+
 def test_layer_norm_keeps_its_digits_where_the_mean_is_large(tmp_path: Path) -> None:
     source = ROOT / "components/normalization/layer_norm.mlir"
     forward = compiled(source, tmp_path, FLAGS)
