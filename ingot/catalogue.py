@@ -36,6 +36,12 @@ VARIABLES = {
     "target": "target names, separated by commas, or 'all'",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
+    "prompt": "what the text of `doit generate` follows",
+    "tokens": "how many tokens `doit generate` writes at most; 128",
+    "temperature": "0: the most likely token; above, drawn, the flatter the higher",
+    "top_k": "draw among that many of the most likely tokens",
+    "top_p": "draw among the most likely tokens with that share of the probability",
+    "seed": "whole number that makes a draw repeatable",
 }
 """Words that a command line may set; anything else is refused."""
 

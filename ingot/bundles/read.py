@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,13 @@ class Bundle:
         return int(self.contract["dynamic_dims"][dim]["max"])
 
 
-def read_bundle(folder: Path) -> Bundle:
+def read_bundle(
+    folder: Path, digest: Callable[[Path], tuple[str, int]] = file_digest
+) -> Bundle:
     """Return the bundle in a folder, its files compared with their digests.
+
+    `digest` returns sha256 and size of a file; the checkout's own bundles have theirs
+    remembered.
 
     Raises: IngotError that names the first file that is missing, changed or not listed.
     """
@@ -48,7 +54,7 @@ def read_bundle(folder: Path) -> Bundle:
         path = folder / name
         if "/" in name or not path.is_file():
             raise IngotError(f"{name}: bundle.json lists it, and it is not there")
-        sha256, size_bytes = file_digest(path)
+        sha256, size_bytes = digest(path)
         if (sha256, size_bytes) != (expected["sha256"], expected["size_bytes"]):
             raise IngotError(
                 f"{name}: changed since it was packed; "
@@ -77,14 +83,17 @@ def _contract(folder: Path) -> dict[str, Any]:
 
 
 def _entry_point(value: dict[str, Any]) -> EntryPoint:
+    updates = {pair["output"]: pair["input"] for pair in value["in_place"]}
     return EntryPoint(
         name=value["name"],
-        inputs=tuple(map(_port, value["inputs"])),
+        inputs=tuple(_port(port, "") for port in value["inputs"]),
         blocks=(),
-        outputs=tuple(map(_port, value["outputs"])),
+        outputs=tuple(
+            _port(port, updates.get(port["name"], "")) for port in value["outputs"]
+        ),
     )
 
 
-def _port(value: dict[str, Any]) -> Port:
+def _port(value: dict[str, Any], updates: str) -> Port:
     type_ = TensorType(tuple(value["shape"]), value["element"])
-    return Port(value["name"], type_, value["role"], value["name"])
+    return Port(value["name"], type_, value["role"], value["name"], updates)

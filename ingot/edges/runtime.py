@@ -1,7 +1,8 @@
-"""The only module that imports iree.runtime: parameter archives and tokenizers.
+"""What stages need of iree.runtime: parameter archives and tokenizers.
 
-Arrays of numbers do not pass through here: models are run by `ingot.edges.invoke`. The
-import takes 0.2 s, so it waits until something is read or written.
+Arrays of numbers do not pass through here: models are run by `ingot.edges.invoke` and
+`ingot.edges.session`. The import takes 0.2 s, so it waits until something is read or
+written.
 """
 
 from __future__ import annotations

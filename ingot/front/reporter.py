@@ -153,3 +153,14 @@ class QuietReporter(Reporter):
 
     desc = "failures only"
     quiet = True
+
+
+class NeededReporter(Reporter):
+    """Says nothing where nothing had to be done: a build before something else."""
+
+    desc = "what had to be done"
+
+    def complete_run(self) -> None:
+        """Print the summary of a build that did anything."""
+        if any(n for word, n in self._counts.items() if word != "up to date"):
+            super().complete_run()

@@ -1,0 +1,158 @@
+"""A decoder's bundle and a prompt in, text out, token by token, and its times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ingot.bundles.decoder import Decoder, decoder_entries
+from ingot.bundles.read import Bundle
+from ingot.bundles.sampler import Sampler, Sampling
+from ingot.bundles.vocabulary import Vocabulary, prompt_tokens, read_vocabulary
+from ingot.edges.invoke import Module
+from ingot.edges.session import open_session
+from ingot.errors import IngotError
+from ingot.values import Runner
+
+# Caches are allocated in steps: a length that is no odd number suits vectors.
+CTX_STEP = 32
+
+
+class End(Enum):
+    """Why a text ended."""
+
+    TOKENS = "tokens= is reached"
+    SEQUENCE = "the model ended it"
+    CONTEXT = "the context is full"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to write after, how much, and how tokens are chosen."""
+
+    prompt: str
+    tokens: int = 128
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """How a text came about.
+
+    Units: seconds. `first_token_s` is from before the tokenizer and the module were
+    read to when the first token was known, `load_s` is its part before prefill.
+    """
+
+    prompt_tokens: int
+    tokens: int  # without one that ends the text
+    end: End
+    load_s: float
+    prefill_s: float
+    first_token_s: float
+    decodes: int
+    decode_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What happens outside of the model while it writes."""
+
+    write: Callable[[str], None]
+    stopped: Callable[[], bool]  # asked after each token
+
+
+def generate(
+    bundle: Bundle, runner: Runner, request: Request, outside: Outside
+) -> Generated:
+    """Write what the model says after the prompt.
+
+    Raises: IngotError where the bundle is no decoder, the prompt is too long, or the
+    module does not run.
+    """
+    start = time.monotonic()
+    try:
+        decoder_entries(bundle.entry_points)
+    except IngotError as error:
+        raise IngotError(f"{bundle.name}: {error.message}") from error
+    vocabulary = read_vocabulary(bundle)
+    ids = prompt_tokens(bundle, vocabulary, request.prompt)
+    session = open_session(
+        runner,
+        Module(
+            bundle.folder / "model.vmfb",
+            bundle.folder / bundle.contract["parameters"]["archive"],
+            bundle.contract["parameters"]["scope"],
+        ),
+    )
+    ctx = ctx_for(len(ids) + request.tokens, bundle)
+    decoder = Decoder(session, bundle.entry_points, ctx)
+    loaded = time.monotonic()
+    logits: Any = None
+    longest = bundle.limit("seq")
+    for place in range(0, len(ids), longest):
+        logits = decoder.prefill(tuple(ids[place : place + longest]))
+    prefilled = time.monotonic()
+    text = Text(decoder, vocabulary, Sampler(request.sampling, vocabulary.known))
+    first = text.sampler.pick(logits)
+    known = time.monotonic()
+    # The last token needs no place in the caches: nothing is computed from it.
+    room = bundle.limit("ctx") - len(ids) + 1
+    end = text.follow(first, min(request.tokens, room), outside)
+    if end is End.TOKENS and room < request.tokens:
+        end = End.CONTEXT
+    return Generated(
+        prompt_tokens=len(ids),
+        tokens=text.tokens,
+        end=end,
+        load_s=loaded - start,
+        prefill_s=prefilled - loaded,
+        first_token_s=known - start,
+        decodes=text.decodes,
+        decode_s=time.monotonic() - known,
+    )
+
+
+def ctx_for(tokens: int, bundle: Bundle) -> int:
+    """Return how many tokens the caches are to hold, for a text of so many."""
+    limits = bundle.contract["dynamic_dims"]["ctx"]
+    rounded = -(-tokens // CTX_STEP) * CTX_STEP
+    return int(min(max(rounded, limits["min"]), limits["max"]))
+
+
+class Text:
+    """The text after a prompt, while it is written."""
+
+    def __init__(
+        self, decoder: Decoder, vocabulary: Vocabulary, sampler: Sampler
+    ) -> None:
+        """Start behind the prompt."""
+        self.tokens = 0
+        self.decodes = 0
+        self.sampler = sampler
+        self._decoder = decoder
+        self._vocabulary = vocabulary
+
+    def follow(self, token: int, limit: int, outside: Outside) -> End:
+        """Write this token and at most `limit` - 1 after it; return why it ended."""
+        stream = self._vocabulary.tokenizer.decode_stream(skip_special_tokens=True)
+        end = End.TOKENS
+        while True:
+            if token in self._vocabulary.ends:
+                end = End.SEQUENCE
+                break
+            # Whole characters only: the stream keeps the bytes of an unfinished one.
+            outside.write(stream.feed_one(token))
+            self.tokens += 1
+            if self.tokens == limit:
+                break
+            if outside.stopped():
+                end = End.STOPPED
+                break
+            token = self.sampler.pick(self._decoder.decode(token))
+            self.decodes += 1
+        outside.write(stream.finalize())
+        return end

@@ -1,0 +1,90 @@
+"""A bundle's tokenizer in, prompts as token ids and what may follow them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.bundles.read import Bundle
+from ingot.errors import IngotError
+
+Array: TypeAlias = Any
+
+# A `tokenizer.json` says which tokens are special, not what for. These end a text or a
+# turn: Gemma, Llama, Qwen and SmolLM, Mistral.
+ENDS = (
+    "<eos>",
+    "<end_of_turn>",
+    "</s>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|im_end|>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A tokenizer and its ids.
+
+    Shapes: known [token], i64, rising: the ids that stand for something.
+    """
+
+    tokenizer: Any  # iree.runtime.Tokenizer
+    known: Array
+    ends: frozenset[int]
+
+
+def read_vocabulary(bundle: Bundle) -> Vocabulary:
+    """Return the bundle's vocabulary.
+
+    Raises: IngotError where it has no tokenizer, or one for another model.
+    """
+    import numpy as np
+
+    from ingot.edges.runtime import load_tokenizer
+
+    refuse_no_tokenizer(bundle.name, bundle.contract["files"])
+    n_vocab = bundle.contract["dims"]["n_vocab"]
+    tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
+    # Ids may have gaps, and a model more rows than the tokenizer has tokens.
+    known = [i for i in range(n_vocab) if tokenizer.id_to_token(i) is not None]
+    found = {tokenizer.token_to_id(name) for name in ENDS}
+    found.add(tokenizer.special_ids["eos"])
+    ends = frozenset(token for token in found if token is not None)
+    return Vocabulary(tokenizer, np.array(known, np.int64), ends)
+
+
+def refuse_no_tokenizer(name: str, files: Any) -> None:
+    """Refuse a bundle of these files that text cannot go into.
+
+    Raises: IngotError that names the manifest's key.
+    """
+    if "tokenizer.json" not in files:
+        raise IngotError(
+            f"{name}: the bundle has no tokenizer",
+            "name its tokenizer.json in the manifest: tokenizer",
+        )
+
+
+def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[int]:
+    """Return the prompt's token ids, with what the tokenizer puts before a text.
+
+    Raises: IngotError where there are none, or more than the model's context holds.
+    """
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise IngotError("the prompt is not UTF-8 text") from error
+    ids = list(vocabulary.tokenizer.encode(prompt, add_special_tokens=True))
+    n_ctx = bundle.limit("ctx")
+    if len(ids) > n_ctx:
+        raise IngotError(
+            f"the prompt is too long; expected at most n_ctx = {n_ctx} tokens, "
+            f"found {len(ids)}",
+            "shorten it: nothing is cut off silently",
+        )
+    if not ids:
+        raise IngotError("the prompt makes no tokens; expected at least 1, found 0")
+    return ids

@@ -1,0 +1,315 @@
+"""`doit generate`: what it writes, when it ends, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingot.bundles import generator
+from ingot.bundles.generator import End, Outside, Request, ctx_for, generate
+from ingot.bundles.read import read_bundle
+from ingot.bundles.sampler import Sampling
+from ingot.bundles.seal import unseal
+from ingot.edges.tarball import file_digest
+from ingot.errors import IngotError
+from ingot.front.generate import first_interrupt_noted
+from ingot.generate import read_request, run, summary
+from ingot.values import Runner
+from tests.scripted import script
+from tests.tiny_decoder import N_CTX, following, lay_out, sealed, text_of
+
+HERE = Runner("local-sync")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("decoder") / "bundle")
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    """A bundle's folder that a test may change, where a checkout has it."""
+    place = tmp_path / "build/tiny/here/bundle"
+    shutil.copytree(made, place)
+    return place
+
+
+def never() -> bool:
+    return False
+
+
+def written(
+    folder: Path, request: Request, stopped: Callable[[], bool] = never
+) -> tuple[str, generator.Generated]:
+    """The text that a bundle writes, and how it came about."""
+    pieces: list[str] = []
+    outside = Outside(pieces.append, stopped)
+    made = generate(read_bundle(folder), HERE, request, outside)
+    return "".join(pieces), made
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change what bundle.json says."""
+    content = unseal((folder / "bundle.json").read_text())
+    change(content)
+    return sealed(folder, content)
+
+
+def test_greedy_text_is_what_the_model_says(made: Path) -> None:
+    text, told = written(made, Request("hello", 12))
+    assert text == text_of(following("hello", 12))
+    assert (told.prompt_tokens, told.tokens, told.decodes) == (6, 12, 11)
+    assert told.end is End.TOKENS
+
+
+def test_a_prompt_longer_than_one_call_takes_goes_in_by_parts(made: Path) -> None:
+    prompt = "a prompt of more than 16 tokens"
+    text, told = written(made, Request(prompt, 8))
+    assert text == text_of(following(prompt, 8))
+    assert told.prompt_tokens == 1 + len(prompt)
+
+
+def test_the_restarted_module_writes_the_same(made: Path) -> None:
+    pieces: list[str] = []
+    # An emulator that is none: the same program, started for every token.
+    runner = Runner("local-sync", prefix=("env",))
+    bundle = read_bundle(made)
+    generate(bundle, runner, Request("hey", 3), Outside(pieces.append, never))
+    assert "".join(pieces) == text_of(following("hey", 3))
+
+
+def test_the_end_token_ends_the_text_and_is_not_written(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, [104, 105, 257, 106])
+    text, told = written(made, Request("x"))
+    assert text == "hi"
+    assert (told.tokens, told.decodes, told.end) == (2, 2, End.SEQUENCE)
+
+
+def test_a_text_may_end_before_it_begins(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, [257])
+    text, told = written(made, Request("x"))
+    assert (text, told.tokens, told.decodes) == ("", 0, 0)
+    assert "decode of no token" in summary("tiny@here", Request("x"), told)
+
+
+def test_characters_are_written_whole(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "äß日\U0001f600."
+    script(monkeypatch, [*said.encode(), 257])
+    pieces: list[str] = []
+    generate(read_bundle(made), HERE, Request("x"), Outside(pieces.append, never))
+    assert [piece for piece in pieces if piece] == list(said)
+
+
+def test_a_character_that_the_limit_cut_is_shown_as_broken(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, list("a日".encode()))
+    text, _ = written(made, Request("x", 2))
+    assert text == "a\ufffd"
+
+
+def test_ids_that_no_token_has_are_never_chosen(made: Path) -> None:
+    # The model gives them the largest logits: at this temperature nothing else is
+    # drawn where they are not left out, and the next by far is the model's own token.
+    cold = Sampling(temperature=0.01, seed=1)
+    text, _ = written(made, Request("x", 20, cold))
+    assert text == text_of(following("x", 20))
+
+
+def test_a_draw_is_made_again_by_its_seed(made: Path) -> None:
+    def drawn(seed: int) -> str:
+        return written(made, Request("x", 20, Sampling(100, seed=seed)))[0]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_ctrl_c_ends_after_the_current_token(made: Path) -> None:
+    asked: list[int] = []
+
+    def third() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    text, told = written(made, Request("hello", 12), third)
+    assert text == text_of(following("hello", 3))
+    assert (told.tokens, told.decodes, told.end) == (3, 2, End.STOPPED)
+
+
+def test_the_first_ctrl_c_is_noted_and_the_second_raises() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with first_interrupt_noted() as stopped:
+        assert not stopped()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_full_context_ends_the_text(made: Path) -> None:
+    prompt = "p" * (N_CTX - 3)  # and <bos>: 2 places are left
+    text, told = written(made, Request(prompt, 9))
+    assert text == text_of(following(prompt, 3))
+    assert (told.tokens, told.end) == (3, End.CONTEXT)
+
+
+def test_a_prompt_that_fills_the_context_is_followed_by_one_token(made: Path) -> None:
+    prompt = "p" * (N_CTX - 1)
+    text, told = written(made, Request(prompt, 2))
+    assert text == text_of(following(prompt, 1))
+    assert told.end is End.CONTEXT
+
+
+def test_the_caches_hold_what_is_needed_in_steps_of_32(made: Path) -> None:
+    bundle = read_bundle(made)
+    found = [ctx_for(tokens, bundle) for tokens in (1, 32, 33, 64, 65)]
+    assert found == [32, 32, 64, 64, 64]
+
+
+def refused(folder: Path, prompt: str = "x") -> str:
+    """What the error of generating says; nothing may be written."""
+    pieces: list[str] = []
+    with pytest.raises(IngotError) as caught:
+        generate(
+            read_bundle(folder), HERE, Request(prompt), Outside(pieces.append, never)
+        )
+    assert pieces == []
+    return str(caught.value)
+
+
+def test_a_prompt_that_is_too_long_is_an_error_before_anything_runs(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: Any) -> None:
+        pytest.fail("the module was loaded")
+
+    monkeypatch.setattr(generator, "open_session", opened)
+    assert refused(made, "p" * N_CTX) == (
+        "the prompt is too long; expected at most n_ctx = 64 tokens, found 65\n"
+        "  shorten it: nothing is cut off silently"
+    )
+
+
+def test_a_prompt_without_tokens_is_an_error(bundle: Path) -> None:
+    value = json.loads((bundle / "tokenizer.json").read_text())
+    value["post_processor"] = None
+    (bundle / "tokenizer.json").write_text(json.dumps(value))
+    changed(bundle, lambda _: None)
+    assert refused(bundle, "") == (
+        "the prompt makes no tokens; expected at least 1, found 0"
+    )
+
+
+def test_a_prompt_that_is_no_text_is_an_error(made: Path) -> None:
+    # What Python makes of a byte on the command line that is no UTF-8.
+    assert refused(made, "a\udcffb") == "the prompt is not UTF-8 text"
+
+
+def test_a_bundle_without_tokenizer_is_an_error(bundle: Path) -> None:
+    (bundle / "tokenizer.json").unlink()
+    changed(bundle, lambda _: None)
+    assert refused(bundle) == (
+        "tiny@here: the bundle has no tokenizer\n"
+        "  name its tokenizer.json in the manifest: tokenizer"
+    )
+
+
+def test_a_tokenizer_of_another_vocabulary_is_an_error(bundle: Path) -> None:
+    changed(bundle, lambda content: content["dims"].update(n_vocab=257))
+    assert refused(bundle) == (
+        f"{bundle}/tokenizer.json: token ids that the model has no row for; "
+        "expected ids below n_vocab = 257, found 257\n"
+        "  take tokenizer and weights from one revision of the model"
+    )
+
+
+def test_a_model_that_is_no_decoder_is_an_error(bundle: Path) -> None:
+    def rename(content: dict[str, Any]) -> None:
+        content["entry_points"][1]["name"] = "encode"
+
+    assert refused(changed(bundle, rename)) == (
+        "tiny@here: no decoder; expected the entry points prefill and decode, "
+        "found prefill, encode"
+    )
+
+
+def test_a_cache_that_no_output_updates_is_an_error(bundle: Path) -> None:
+    def forget(content: dict[str, Any]) -> None:
+        content["entry_points"][1]["in_place"] = []
+
+    assert refused(changed(bundle, forget)) == (
+        "tiny@here: decode: no output updates the cache 'cache'"
+    )
+
+
+def test_an_input_that_no_decoder_has_is_an_error(bundle: Path) -> None:
+    def mask(content: dict[str, Any]) -> None:
+        content["entry_points"][0]["inputs"][1]["role"] = "mask"
+
+    assert refused(changed(bundle, mask)) == (
+        "tiny@here: prefill: input 'start' has a role that no decoder has; "
+        "expected cache, last, start, tokens, found mask"
+    )
+
+
+def test_caches_that_differ_between_the_entry_points_are_an_error(bundle: Path) -> None:
+    def widen(content: dict[str, Any]) -> None:
+        content["entry_points"][1]["inputs"][-1]["shape"][-1] = 3
+
+    assert refused(changed(bundle, widen)) == (
+        "tiny@here: decode: expected the caches of prefill, cache "
+        "f32[1, batch, ctx, 2], found cache f32[1, batch, ctx, 3]"
+    )
+
+
+def test_text_goes_to_standard_output_and_the_rest_to_standard_error(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request("hello", 12)
+    assert run(tmp_path, "tiny@here", request, file_digest, never) == 0
+    out, err = capsys.readouterr()
+    assert out == text_of(following("hello", 12)) + "\n"
+    first, second, third = err.splitlines()
+    assert first == "tiny@here: 12 tokens after 6 of the prompt; tokens= is reached"
+    assert second.startswith("  first token after 0.")
+    assert third.count("tokens/s") == 2
+
+
+def test_a_full_context_is_noted(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request("p" * 60, 9)
+    assert run(tmp_path, "tiny@here", request, file_digest, never) == 0
+    note = capsys.readouterr().err.splitlines()[0]
+    assert note == "note: the context is full: it holds 64 tokens"
+
+
+def test_ctrl_c_gives_the_summary_and_130(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(tmp_path, "tiny@here", Request("hello"), file_digest, lambda: True)
+    assert code == 130
+    assert "1 token after 6 of the prompt; stopped" in capsys.readouterr().err
+
+
+def test_a_draw_shows_its_seed(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = read_request({"prompt": "a", "tokens": "2", "temperature": "1"})
+    run(tmp_path, "tiny@here", request, file_digest, never)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"  again: seed={request.sampling.seed}"

@@ -1,0 +1,114 @@
+"""The words of `doit generate`: defaults, wrong values, what cannot be generated."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingot.catalogue import VARIABLES, read, select
+from ingot.errors import IngotError
+from ingot.generate import WORDS, choose, read_request
+from tests.project import ROOT
+
+
+def test_without_words_it_is_greedy_and_writes_128_tokens() -> None:
+    request = read_request({"prompt": "once"})
+    assert (request.prompt, request.tokens) == ("once", 128)
+    assert request.sampling.greedy
+
+
+@pytest.mark.parametrize("word", ["top_k=5", "top_p=0.5", "seed=3"])
+def test_a_word_that_only_a_draw_needs_asks_for_one(word: str) -> None:
+    name, _, value = word.partition("=")
+    sampling = read_request({"prompt": "once", name: value}).sampling
+    assert sampling.temperature == 1
+
+
+def test_temperature_0_stays_greedy() -> None:
+    words = {"prompt": "once", "temperature": "0", "top_k": "5", "seed": "1"}
+    assert read_request(words).sampling.greedy
+
+
+def test_all_words_together() -> None:
+    words = {"temperature": "0.7", "top_k": "40", "top_p": "0.9", "seed": "0"}
+    sampling = read_request({"prompt": "", "tokens": "3", **words}).sampling
+    assert (sampling.temperature, sampling.top_k) == (0.7, 40)
+    assert (sampling.top_p, sampling.seed) == (0.9, 0)
+
+
+def test_a_draw_without_seed_differs_each_time() -> None:
+    words = {"prompt": "once", "temperature": "1"}
+    assert len({read_request(words).sampling.seed for _ in range(4)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("tokens=0", "tokens=0: expected a whole number, 1 or more"),
+        ("tokens=-5", "tokens=-5: expected a whole number, 1 or more"),
+        ("tokens=many", "tokens=many: expected a whole number, 1 or more"),
+        ("tokens=", "tokens=: expected a whole number, 1 or more"),
+        ("top_k=0", "top_k=0: expected a whole number, 1 or more"),
+        ("top_k=1.5", "top_k=1.5: expected a whole number, 1 or more"),
+        ("seed=-1", "seed=-1: expected a whole number, 0 or more"),
+        ("temperature=-1", "temperature=-1: expected a number, 0 or more"),
+        ("temperature=hot", "temperature=hot: expected a number, 0 or more"),
+        ("temperature=nan", "temperature=nan: expected a number, 0 or more"),
+        ("temperature=inf", "temperature=inf: expected a number, 0 or more"),
+        ("top_p=2", "top_p=2: expected a number, above 0 and at most 1"),
+        ("top_p=0", "top_p=0: expected a number, above 0 and at most 1"),
+        (
+            "input=a",
+            "input=a: generate reads no variable named 'input'\n"
+            "  variables: model, target, prompt, tokens, temperature, top_k, top_p, "
+            "seed",
+        ),
+    ],
+)
+def test_a_wrong_word_is_an_error(word: str, says: str) -> None:
+    name, _, value = word.partition("=")
+    with pytest.raises(IngotError) as caught:
+        read_request({"prompt": "once", name: value})
+    assert str(caught.value) == says
+
+
+def test_a_prompt_is_needed() -> None:
+    with pytest.raises(IngotError) as caught:
+        read_request({"tokens": "3"})
+    assert str(caught.value) == 'generate needs prompt="..."'
+
+
+def test_every_word_is_a_variable_of_the_command_line() -> None:
+    assert set(WORDS) <= set(VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            {"model": "all-minilm-l6-v2", "target": "aarch64"},
+            "all-minilm-l6-v2@aarch64: no decoder; expected the entry points prefill "
+            "and decode, found encode",
+        ),
+        (
+            {"model": "clm-60m,gemma3-270m", "target": "aarch64"},
+            "generate needs one model, found clm-60m, gemma3-270m",
+        ),
+        (
+            {"model": "clm-60m", "target": "aarch64,vulkan"},
+            "generate needs one target, found aarch64, vulkan",
+        ),
+    ],
+)
+def test_what_cannot_be_generated_is_an_error_before_a_build(
+    words: dict[str, str], says: str
+) -> None:
+    catalogue = read(ROOT)
+    with pytest.raises(IngotError) as caught:
+        choose(catalogue, select(catalogue, words))
+    assert str(caught.value) == says
+
+
+def test_one_decoder_on_one_target_is_chosen() -> None:
+    catalogue = read(ROOT)
+    words = {"model": "clm-60m", "target": "aarch64"}
+    assert choose(catalogue, select(catalogue, words)) == ("clm-60m", "aarch64")

@@ -1,0 +1,101 @@
+"""A loaded module: its caches stay where they are, its errors say what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.bundles.decoder import Decoder
+from ingot.bundles.read import read_bundle
+from ingot.edges.invoke import Module
+from ingot.edges.session import Loaded, Restarted, Session, open_session
+from ingot.errors import IngotError
+from ingot.values import Runner
+from tests.tiny_decoder import N_VOCAB, W, lay_out
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("decoder") / "bundle")
+
+
+def module(bundle: Path) -> Module:
+    return Module(bundle / "model.vmfb", bundle / "model.irpa")
+
+
+def address(tensor: Any) -> int:
+    return int(tensor.to_host().__array_interface__["data"][0])
+
+
+def test_what_runs_here_is_loaded_and_the_rest_is_restarted(bundle: Path) -> None:
+    sessions = [
+        open_session(runner, module(bundle))
+        for runner in (
+            Runner("local-task"),
+            Runner("local-sync"),
+            Runner("vulkan"),
+            Runner("local-sync", prefix=("qemu-aarch64",)),
+        )
+    ]
+    assert [type(item) for item in sessions] == [Loaded, Loaded, Restarted, Restarted]
+
+
+def test_a_cache_is_one_piece_of_memory_from_call_to_call(bundle: Path) -> None:
+    session = Loaded("local-task", module(bundle))
+    first = cache = session.zeros((1, 1, 32, 2))
+    for position in range(20):
+        token, start = np.array([[5]], np.int32), np.array([position], np.int32)
+        logits, cache = session.call("decode", (token, start, cache), 2)
+        assert address(cache) == address(first)
+        # Written there, and nowhere else.
+        written = session.array(first)[0, 0]
+        assert (written[: position + 1] == 5).all()
+        assert (written[position + 1 :] == 0).all()
+        assert session.array(logits)[0, 0, :258].argmax() == W + 5 * (position + 1)
+
+
+@pytest.mark.parametrize("kind", ["loaded", "restarted"])
+def test_both_sessions_say_the_same(bundle: Path, kind: str) -> None:
+    session: Session = Restarted(Runner("local-sync"), module(bundle))
+    if kind == "loaded":
+        session = Loaded("local-sync", module(bundle))
+    decoder = Decoder(session, read_bundle(bundle).entry_points, ctx=32)
+    logits = [decoder.prefill((1, 2, 3)), decoder.decode(4), decoder.decode(5)]
+    assert [item.shape for item in logits] == [(N_VOCAB,)] * 3
+    assert [int(item[:258].argmax()) for item in logits] == [W + 6, W + 10, W + 15]
+
+
+def test_a_sequence_in_two_parts_is_the_sequence(bundle: Path) -> None:
+    entries = read_bundle(bundle).entry_points
+    whole = Decoder(Loaded("local-sync", module(bundle)), entries, ctx=32)
+    parts = Decoder(Loaded("local-sync", module(bundle)), entries, ctx=32)
+    parts.prefill((1, 2))
+    assert (parts.prefill((3, 4)) == whole.prefill((1, 2, 3, 4))).all()
+
+
+def test_a_damaged_module_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "model.vmfb").write_bytes(b"no module")
+    with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
+        Loaded("local-sync", Module(tmp_path / "model.vmfb"))
+
+
+def test_missing_parameters_are_an_error(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
+        Loaded("local-sync", Module(bundle / "model.vmfb", tmp_path / "none.irpa"))
+
+
+def test_a_function_that_is_not_there_is_an_error(bundle: Path) -> None:
+    session = Loaded("local-sync", module(bundle))
+    with pytest.raises(IngotError, match=r"^@encode of model.vmfb does not run\n"):
+        session.call("encode", (), 1)
+
+
+def test_another_number_of_results_is_an_error(bundle: Path) -> None:
+    session = Loaded("local-sync", module(bundle))
+    token, start = np.array([[5]], np.int32), np.array([0], np.int32)
+    with pytest.raises(IngotError) as caught:
+        session.call("decode", (token, start, session.zeros((1, 1, 8, 2))), 1)
+    assert str(caught.value) == "@decode of model.vmfb: expected 1 results, found 2"

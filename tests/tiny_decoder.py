@@ -1,0 +1,110 @@
+"""A decoder whose next token is arithmetic, as a bundle: see data/tiny/decoder.mlir."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingot.bundles.seal import seal
+from tests.tiny_model import DATA, ROOT, compiled
+
+BYTES = ROOT / "models/tokenizers/bytes.json"
+N_VOCAB, N_KNOWN, N_CTX, N_SEQ = 300, 258, 64, 16
+W = 7
+BOS, EOS = 256, 257
+CACHE = {"name": "cache", "role": "cache", "element": "f32"}
+SHAPE = [1, "batch", "ctx", 2]
+
+
+def following(prompt: str, count: int) -> list[int]:
+    """The tokens that the model says after a prompt, the end among them."""
+    tokens = [BOS, *prompt.encode()]
+    made: list[int] = []
+    while len(made) < count and EOS not in made:
+        made.append((W + sum(tokens) + sum(made)) % N_KNOWN)
+    return made
+
+
+def text_of(tokens: list[int]) -> str:
+    """The text of tokens, as Unicode says that broken UTF-8 is to be shown."""
+    return bytes(t for t in tokens if t < 256).decode(errors="replace")
+
+
+def contract(name: str, device_flags: list[str] | None = None) -> dict[str, Any]:
+    """What bundle.json says, without files."""
+    logits = {"name": "logits", "role": "logits", "element": "f32"}
+    return {
+        "schema": "ingot.bundle.v1",
+        "model": "tiny",
+        "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
+        "dynamic_dims": {
+            "batch": {"min": 1, "max": 1},
+            "seq": {"min": 1, "max": N_SEQ},
+            "ctx": {"min": 1, "max": N_CTX},
+        },
+        "entry_points": [
+            {
+                "name": entry,
+                "inputs": [
+                    {
+                        "name": role,
+                        "role": role,
+                        "element": "i32",
+                        "shape": ["batch", "seq"] if role == "tokens" else ["batch"],
+                    }
+                    for role in roles
+                ]
+                + [{**CACHE, "shape": SHAPE}],
+                "outputs": [
+                    {**logits, "shape": ["batch", 1, N_VOCAB]},
+                    {**CACHE, "shape": SHAPE},
+                ],
+                "in_place": [{"input": "cache", "output": "cache"}],
+            }
+            for entry, roles in (
+                ("prefill", ("tokens", "start", "last")),
+                ("decode", ("tokens", "start")),
+            )
+        ],
+        "parameters": {"archive": "model.irpa", "scope": "model"},
+        "target": {
+            "name": name,
+            "machine": None,
+            "cpu_features": [],
+            "compile_flags": device_flags or [],
+        },
+    }
+
+
+def lay_out(folder: Path) -> Path:
+    """Write the bundle's files; return the folder, for `sealed`."""
+    from iree.runtime import ParameterIndex
+
+    folder.mkdir(parents=True)
+    text = (DATA / "decoder.mlir").read_text(encoding="utf-8")
+    (folder / "model.vmfb").write_bytes(compiled(text))
+    index = ParameterIndex()
+    described = 'TENSORv0:{"type": "Tensor", "dtype": "float32", "shape": [1]}'
+    value = np.array([W], np.float32).tobytes()
+    index.add_buffer("w", value, metadata=described)
+    index.create_archive_file(str(folder / "model.irpa"))
+    shutil.copy(BYTES, folder / "tokenizer.json")
+    return sealed(folder, contract("here"))
+
+
+def sealed(folder: Path, content: dict[str, Any]) -> Path:
+    """Write bundle.json for the files that are there; return the folder."""
+    files = {
+        path.name: {
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "size_bytes": path.stat().st_size,
+        }
+        for path in folder.iterdir()
+        if path.name != "bundle.json"
+    }
+    (folder / "bundle.json").write_text(seal({**content, "files": files}))
+    return folder
