@@ -27,6 +27,7 @@ def of_tree(name: str) -> Target:
 
 ODD = Graph(
     model="odd",
+    layout="plain",
     dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 64)),
     instances=(),
     parameters=(),
@@ -81,6 +82,21 @@ ODD_INSTANCES = (
         ),
         f32("batch", "seq", 13),
         scalars=(("eps", "f32"),),
+    ),
+    instance(
+        "normalization/rms_norm_heads",
+        (Argument("x", f32("batch", "seq", 15)), Argument("weight", f32(5))),
+        f32("batch", "seq", 15),
+        indices=(("n_head", 3),),
+        scalars=(("eps", "f32"),),
+    ),
+    instance(
+        "activation/geglu_tanh",
+        (
+            Argument("gate", f32("batch", "seq", 13)),
+            Argument("up", f32("batch", "seq", 13)),
+        ),
+        f32("batch", "seq", 13),
     ),
     instance(
         "attention/attention_bidirectional",

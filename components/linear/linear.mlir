@@ -23,7 +23,8 @@ module @linear {
     %n_out = tensor.dim %weight, %c0 : tensor<?x?xf32>
 
     // Step 1: one matrix of all rows, [batch*seq, n_in]. The barrier keeps what makes x
-    // out of the kernel that packs x for the product: there, an activation is slow.
+    // out of the kernel that packs x for the product: there, swiglu made the two of them
+    // 1.4 times as slow at 512 positions, and no faster at one.
     %x_ready = iree_tensor_ext.compute_barrier.start %x
         : tensor<?x?x?xf32>{%batch, %seq, %n_in} -> tensor<?x?x?xf32>
     %x_rows = tensor.collapse_shape %x_ready [[0, 1], [2]]
