@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -13,26 +14,34 @@ from ingot.readers.yaml import format_errors
 ROOT = Path(__file__).resolve().parent.parent
 CASES = Path(__file__).parent / "bad_manifests"
 GOOD = "small"
+GOOD_DECODER = "small-decoder"
 
 
 def defects(kind: str) -> list[str]:
-    """The names of the bad "manifests" or "architectures"."""
-    return sorted(p.stem for p in (CASES / kind).glob("*.yaml") if p.stem != GOOD)
+    """The names of the bad "manifests", "architectures" or "decoders"."""
+    stems = (path.stem for path in (CASES / kind).glob("*.yaml"))
+    return sorted(stem for stem in stems if stem not in (GOOD, GOOD_DECODER))
 
 
-def place(root: Path, manifest: str, architecture: str = GOOD) -> Path:
-    """Copy what a manifest needs below `root`; return the manifest's path."""
+def place(root: Path, manifest: str, architecture: str = "") -> Path:
+    """Copy what a manifest needs below `root`; return the manifest's path.
+
+    An architecture that is named takes the place of the manifest's own.
+    """
     shutil.copytree(CASES / "components", root / "components")
     (root / "models/architectures").mkdir(parents=True)
-    shutil.copy(
-        CASES / f"architectures/{architecture}.yaml", root / "models/architectures"
-    )
     path = root / f"models/{manifest}.yaml"
     shutil.copy(CASES / f"manifests/{manifest}.yaml", path)
-    if architecture != GOOD:
-        text = path.read_text("utf-8")
-        old = f"architecture: {GOOD}"
-        path.write_text(text.replace(old, f"architecture: {architecture}"), "utf-8")
+    text = path.read_text("utf-8", errors="replace")
+    found = re.search(r"^architecture: (\S+)$", text, re.MULTILINE)
+    own = found[1] if found else GOOD
+    if architecture:
+        text = text.replace(f"architecture: {own}", f"architecture: {architecture}")
+        path.write_text(text, "utf-8")
+    folders = (CASES / "architectures", CASES / "decoders")
+    files = [folder / f"{architecture or own}.yaml" for folder in folders]
+    named = [file for file in files if file.is_file()]
+    shutil.copy(*named or [folders[0] / f"{GOOD}.yaml"], root / "models/architectures")
     return path
 
 
@@ -48,11 +57,11 @@ def expected(defect: str) -> str:
     return (CASES / f"expected/{defect}.txt").read_text("utf-8")
 
 
-def good(root: Path, *edits: tuple[str, str, str]) -> Manifest:
-    """Read the good manifest with texts replaced: (folder, old, new)."""
-    path = place(root, GOOD)
-    files = {"manifests": path, "architectures": root / "models/architectures"}
-    files["architectures"] /= f"{GOOD}.yaml"
+def good(root: Path, *edits: tuple[str, str, str], name: str = GOOD) -> Manifest:
+    """Read a good manifest with texts replaced: (folder, old, new)."""
+    path = place(root, name)
+    architecture = root / f"models/architectures/{name}.yaml"
+    files = {"manifests": path, "architectures": architecture}
     for folder, old, new in edits:
         text = files[folder].read_text("utf-8")
         assert old in text, old

@@ -1,7 +1,8 @@
 """Manifests, good and bad: `bad_manifests` has one defect per file, named for it.
 
-`manifests/<defect>.yaml` goes with the good architecture; `architectures/<defect>.yaml`
-goes with the good manifest. `expected/<defect>.txt` is what the user reads.
+`manifests/<defect>.yaml` goes with the good architecture that it names;
+`architectures/<defect>.yaml` and `decoders/<defect>.yaml` go with the good manifest of
+their family. `expected/<defect>.txt` is what the user reads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from ingot.readers.manifest import (
     ToleranceOverride,
     read_manifest,
 )
-from tests.manifest_cases import GOOD, ROOT, defects, expected, good, message, place
+from tests.manifest_cases import (
+    GOOD,
+    GOOD_DECODER,
+    ROOT,
+    defects,
+    expected,
+    good,
+    message,
+    place,
+)
 
 
 @pytest.mark.parametrize("defect", defects("manifests"))
@@ -35,6 +45,14 @@ def test_a_bad_architecture_is_refused_with_this_message(
     defect: str, tmp_path: Path
 ) -> None:
     assert message(place(tmp_path, GOOD, defect), tmp_path) == expected(defect)
+
+
+@pytest.mark.parametrize("defect", defects("decoders"))
+def test_a_bad_decoder_is_refused_with_this_message(
+    defect: str, tmp_path: Path
+) -> None:
+    path = place(tmp_path, GOOD_DECODER, defect)
+    assert message(path, tmp_path) == expected(defect)
 
 
 @pytest.mark.parametrize(

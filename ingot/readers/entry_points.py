@@ -42,6 +42,7 @@ def expand(
         key: read_type(entry["type"], scope, errors)
         for key, entry in node["inputs"].entries.items()
     }
+    types_of_inputs = dict(types)
     inputs = tuple(
         _port(key, types.get(key), entry["role"].text, key, scope)
         for key, entry in node["inputs"].entries.items()
@@ -63,7 +64,7 @@ def expand(
         used.add(entry["value"].text)
         found = _value(entry["value"], types, errors)
         port = _port(key, found, entry["role"].text, entry["value"].text, scope)
-        updates = _updated(node, entry, port, inputs, errors)
+        updates = _updated(node, entry, found, types_of_inputs, errors)
         outputs.append(replace(port, updates=updates))
     if len(errors) == before:
         _refuse_unused(node, used, errors)
@@ -97,7 +98,7 @@ def _step(
         if _check_operands(step, patterns[pattern], types, errors):
             results = _check_results(step, patterns[pattern], types, errors)
         if layers is None and patterns[pattern].layered:
-            message = f"block '{pattern}' takes parameters with {LAYER}"
+            message = f"block '{pattern}' depends on {LAYER}"
             errors.append(step["block"].error(message, "give the step a 'repeat'"))
     types.update(results)
     if len(errors) > before:
@@ -238,23 +239,22 @@ def _port(
 def _updated(
     node: Node,
     entry: Node,
-    output: Port,
-    inputs: tuple[Port, ...],
+    output: SymbolicType | None,
+    inputs: Types,
     errors: list[ManifestError],
 ) -> str:
     """Return the input that an output replaces, "" where it replaces none."""
     found = entry.get("updates")
     if found is None:
         return ""
-    replaced = {port.name: port for port in inputs}.get(found.text)
+    replaced = inputs.get(found.text)
     others = [item for item in node["outputs"].entries.values() if item is not entry]
-    if replaced is None:
-        hint = did_you_mean(found.text, [port.name for port in inputs], "inputs")
+    if found.text not in inputs:
+        hint = did_you_mean(found.text, list(inputs), "inputs")
         errors.append(found.error(f"no input named '{found.text}'", hint))
-    elif replaced.type != output.type:
-        message = f"'{output.value}' does not fit the memory of '{found.text}'"
-        types = f"expected {replaced.type}, found {output.type}"
-        errors.append(found.error(f"{message}; {types}"))
+    elif replaced and output and replaced != output:
+        message = f"'{entry['value'].text}' does not fit the memory of '{found.text}'"
+        errors.append(found.error(f"{message}; expected {replaced}, found {output}"))
     elif any(
         other.text == found.text for item in others if (other := item.get("updates"))
     ):

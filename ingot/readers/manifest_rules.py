@@ -5,7 +5,7 @@ The forms have been checked before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from ingot.errors import ManifestError, did_you_mean
@@ -49,9 +49,7 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
     yield from _check_tolerances(architecture, node)
 
 
-def tied(
-    node: Node, architecture: Node, errors: list[ManifestError]
-) -> dict[str, str]:
+def tied(node: Node, architecture: Node, errors: list[ManifestError]) -> dict[str, str]:
     """Return the parameters that others serve for, as manifest and architecture say."""
     listed, found = node["weights"].get("tied"), {}
     parameters = architecture["parameters"].entries
@@ -64,12 +62,30 @@ def tied(
             continue
         found[item.text] = parameters[item.text]["tied_to"].text
     for name in free:
-        target = parameters[name]["tied_to"]
-        if target.text not in parameters:
-            hint = did_you_mean(target.text, list(parameters), "parameters")
-            message = f"no parameter named '{target.text}'"
-            errors.append(target.error(message, hint))
+        errors.extend(_check_tie(parameters[name], parameters))
     return found
+
+
+def _check_tie(
+    parameter: Node, parameters: Mapping[str, Node]
+) -> Iterator[ManifestError]:
+    """Yield where the parameter that is to serve for another cannot."""
+    target = parameter["tied_to"]
+    if target.text not in parameters:
+        hint = did_you_mean(target.text, list(parameters), "parameters")
+        yield target.error(f"no parameter named '{target.text}'", hint)
+        return
+    other = parameters[target.text]
+    if "tied_to" in other.entries:
+        message = f"'{target.text}' may be tied itself"
+        yield target.error(message, f"see {other['tied_to'].position}")
+    wanted, found = (
+        ", ".join(str(item.value) for item in node["shape"].items)
+        for node in (parameter, other)
+    )
+    if wanted != found:
+        message = f"'{target.text}' has another shape"
+        yield target.error(f"{message}; expected [{wanted}], found [{found}]")
 
 
 def check_graph(node: Node, graph: Graph) -> Iterator[ManifestError]:

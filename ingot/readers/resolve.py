@@ -7,20 +7,21 @@ their own lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.graph import DynamicDim, Graph, Instance, Parameter
-from ingot.readers.bind import LAYER, Scope, entries
-from ingot.readers.blocks import BlockPattern, known_dim, resolve_block
+from ingot.graph import DynamicDim, Graph, Instance
+from ingot.readers.bind import Scope, entries
+from ingot.readers.blocks import BlockPattern, resolve_block
 from ingot.readers.component import ComponentSignature, read_component
 from ingot.readers.entry_points import block_nodes, expand
-from ingot.readers.shapes import SymbolicType, parse_dim
+from ingot.readers.parameters import parameter_types, written_parameters
 from ingot.readers.variants import base, written_out
 from ingot.readers.yaml import Node
 
+# No matrix is packed before a target asks for it.
+PLAIN = "plain"
 _WORD = re.compile("[a-z][a-z0-9_]*")
 
 
@@ -40,7 +41,7 @@ def resolve(
     `sizes` has every dim, None for the dynamic ones; `names` is the naming scheme of
     the weight source, "hf" or "gguf"; `tied` has the parameters that others serve for.
     """
-    parameters = _parameter_types(architecture, sizes, errors)
+    parameters = parameter_types(architecture, sizes, numbers, errors)
     scope = Scope(sizes, numbers, parameters, tied)
     blocks = _Blocks(architecture["blocks"], Components(root, errors), errors)
     expanded = []
@@ -58,11 +59,10 @@ def resolve(
         _refuse_unused(architecture, errors)
     return Graph(
         model=model,
+        layout=PLAIN,
         dynamic=dynamic,
         instances=_instances(instances, architecture, errors),
-        parameters=_unique(
-            _parameters(architecture, scope, taken, names), architecture, errors
-        ),
+        parameters=written_parameters(architecture, scope, taken, names, errors),
         entry_points=tuple(item.entry_point for item in expanded),
     )
 
@@ -98,8 +98,10 @@ class _Blocks:
             kind: resolve_block(kind, node, scope, self.components.find, found)
             for kind, node in self.nodes.items()
         }
-        told = {str(error) for error in self.errors}
-        self.errors.extend(error for error in found if str(error) not in told)
+        told = {error.position for error in self.errors}
+        # Variants of a block have their nodes, and so their mistakes, in common.
+        fresh = {str(error): error for error in found if error.position not in told}
+        self.errors.extend(fresh.values())
         return patterns
 
 
@@ -140,86 +142,6 @@ class Components:
             path.relative_to(folder).with_suffix("").as_posix()
             for path in folder.glob("*/*.mlir")
         )
-
-
-def _parameter_types(
-    architecture: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
-) -> dict[str, SymbolicType | None]:
-    """Return the type of each declared parameter: f32 is what components take."""
-    scope = Scope(sizes, {}, {})
-    types: dict[str, SymbolicType | None] = {}
-    for name, node in architecture["parameters"].entries.items():
-        shape = tuple(parse_dim(str(item.value)) for item in node["shape"].items)
-        declared = SymbolicType(shape, "f32")
-        before = len(errors)
-        for item, dim in zip(node["shape"].items, shape, strict=True):
-            known_dim(dim, item, scope, errors)
-            if sizes.get(str(dim), 1) is None:
-                message = f"'{dim}' stays dynamic; a parameter has a fixed shape"
-                errors.append(item.error(message))
-        types[name] = declared if len(errors) == before else None
-        if (hf := node.get("hf")) and LAYER in hf.text and LAYER not in name:
-            message = f"{LAYER} in 'hf', and not in the parameter's name"
-            errors.append(hf.error(message))
-    return types
-
-
-def _parameters(
-    architecture: Node,
-    scope: Scope,
-    taken: Iterable[tuple[str, int | None]],
-    names: str,
-) -> Iterator[Parameter]:
-    """Yield the parameters in the architecture's order, a run with {layer} by layer."""
-    layers: dict[str, dict[int | None, None]] = {}
-    for name, layer in taken:
-        layers.setdefault(name, {})[layer] = None
-    declared = architecture["parameters"].entries.items()
-    for layered, run in groupby(declared, lambda item: LAYER in item[0]):
-        group = list(run)
-        numbers: list[int | None] = [None]
-        if layered:
-            found = {number for name, _ in group for number in layers.get(name, ())}
-            numbers = [*sorted(number for number in found if number is not None)]
-        for number in numbers:
-            for name, node in group:
-                if number in layers.get(name, ()) and scope.parameters[name]:
-                    yield _parameter(name, node, number, scope, names)
-
-
-def _unique(
-    parameters: Iterable[Parameter], architecture: Node, errors: list[ManifestError]
-) -> tuple[Parameter, ...]:
-    """Return the parameters; `blk.0.x` and layer 0 of `blk.{layer}.x` are an error."""
-    found: dict[str, Parameter] = {}
-    for item in parameters:
-        if item.name in found:
-            message = f"'{item.name}' is declared twice, with and without {LAYER}"
-            parameters_node = architecture["parameters"]
-            errors.append(parameters_node.key_error(item.name, message))
-        found[item.name] = item
-    return tuple(found.values())
-
-
-def _parameter(
-    name: str, node: Node, layer: int | None, scope: Scope, names: str
-) -> Parameter:
-    number = "" if layer is None else str(layer)
-    found = node.get("hf") if names == "hf" else None
-    source = found.text if found else name
-    declared = scope.parameters[name]
-    assert declared, name
-    offset, heads = node.get("hf_offset"), node.get("gguf_interleaved")
-    rope = node.get("rope_base")
-    resolved = parse_dim(heads.text).resolve(scope.sizes) if heads else None
-    return Parameter(
-        name=name.replace(LAYER, number),
-        type=declared.resolve(scope.sizes),
-        source_name=source.replace(LAYER, number),
-        offset=offset.number if offset and names == "hf" else 0.0,
-        interleaved_heads=int(resolved) if resolved and names == "gguf" else None,
-        table=("rope", float(scope.numbers[rope.text])) if rope else None,
-    )
 
 
 def _instances(
@@ -276,7 +198,8 @@ def _mentioned(architecture: Node) -> set[str]:
     words = ["n_ctx"]
     for parameter in architecture["parameters"].entries.values():
         words += [str(item.value) for item in parameter["shape"].items]
-        words += [found.text] if (found := parameter.get("rope_base")) else []
+        for key in ("rope_base", "gguf_interleaved"):
+            words += [found.text] if (found := parameter.get(key)) else []
     for block in architecture["blocks"].entries.values():
         words += [entry.text for entry in block["inputs"].entries.values()]
         for variant in entries(block, "variants").values():

@@ -26,7 +26,10 @@ def written_out(blocks: Node, errors: list[ManifestError]) -> dict[str, Node]:
             continue
         for variant, given in variants.entries.items():
             name = f"{kind}.{variant}"
+            before = len(errors)
             found[name] = _filled(block, given.entries, name, errors)
+            if len(errors) > before:
+                continue
             used = {node.text[1:] for node in _marks(block["nodes"])}
             for unused in [item for item in given.entries if item not in used]:
                 message = f"no node of block '{kind}' uses '{MARK}{unused}'"
