@@ -80,6 +80,7 @@ class Plan:
             f"bundle:{model}@{target}"
             for model in selection.models
             for target in selection.targets
+            if f"bundle:{model}@{target}" in self.by_task
         ]
         needed = self.needed(bundles)
         return tuple(
@@ -97,6 +98,8 @@ class Catalogue:
     broken: dict[str, str]  # name: every defect of its manifest
     targets: dict[str, str]  # name: what it is
     unrunnable: dict[str, str]  # target: why this processor cannot run it
+    # (model, target): why the target cannot have it, such as a stored type.
+    unbuildable: dict[tuple[str, str], str]
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
@@ -181,6 +184,12 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     resolved = [
         catalogue.aliases.get(name, name) for name in targets if name not in skipped
     ]
+    skipped = dict(skipped)
+    for (model, target), reason in catalogue.unbuildable.items():
+        if model in models and target in resolved:
+            if len(models) == len(resolved) == 1:
+                raise IngotError(reason)
+            skipped[f"{model}@{target}"] = reason
     return Selection(
         tuple(models), tuple(dict.fromkeys(resolved)), tuple(skipped.items())
     )

@@ -119,6 +119,22 @@ class EntryPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How a matrix of the model is stored as one or several parameters.
+
+    Rows are taken in groups of `lane`, and a group is stored column by column: element
+    (row, column) is at [row / lane, column, row % lane].
+    """
+
+    matrix: str  # "blk.0.attn_q.weight"
+    rows: int
+    columns: int
+    scheme: str  # element type and quantisation: "f32", "bf16", "i8", "i4_block32"
+    lane: int
+    part: str  # the kernel's argument: "weight", "weight_scale"
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A weight the model needs, under its GGUF name, and where it is in the source."""
 
@@ -131,6 +147,8 @@ class Parameter:
     interleaved_heads: int | None = None
     # Computed, and in no source: ("rope", base).
     table: tuple[str, float] | None = None
+    # Set where a target's layout packs it.
+    packing: Packing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +156,7 @@ class Graph:
     """A model's graph, resolved."""
 
     model: str
+    layout: str  # how its matrices are stored: "plain", or what a target asks for
     dynamic: tuple[DynamicDim, ...]
     instances: tuple[Instance, ...]  # sorted by name
     parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
@@ -152,6 +171,7 @@ def from_json(value: Any) -> Graph:
     """Return the graph that `json.loads(to_json(graph))` holds."""
     return Graph(
         model=value["model"],
+        layout=value["layout"],
         dynamic=tuple(DynamicDim(**item) for item in value["dynamic"]),
         instances=tuple(
             Instance(
@@ -179,6 +199,7 @@ def from_json(value: Any) -> Graph:
                     "table": (item["table"][0], item["table"][1])
                     if item["table"]
                     else None,
+                    "packing": Packing(**item["packing"]) if item["packing"] else None,
                 }
             )
             for item in value["parameters"]

@@ -6,10 +6,13 @@ The plan is a value: it starts nothing and reads nothing beyond what was read al
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ingot.catalogue import Catalogue, Plan
 from ingot.errors import IngotError
+from ingot.readers.lower import lower
+from ingot.readers.manifest import Manifest
 from ingot.readers.sources import Url
 from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
@@ -34,6 +37,7 @@ def catalogue(root: Path) -> Catalogue:
         workspace = load(root)
     except ExceptionGroup as group:
         raise IngotError(format_errors(group)) from None
+    found, unbuildable = plan(workspace)
     unrunnable = {
         name: target.unrunnable_reason() for name, target in workspace.targets.items()
     }
@@ -54,39 +58,72 @@ def catalogue(root: Path) -> Catalogue:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
-        plan=plan(workspace),
+        unbuildable=unbuildable,
+        plan=found,
     )
 
 
-def plan(workspace: Workspace) -> Plan:
-    """Return the plan of every readable model for every target."""
+def plan(workspace: Workspace) -> tuple[Plan, dict[tuple[str, str], str]]:
+    """Return the plan of every readable model for every target that can have it.
+
+    And for the other targets, by (model, target), why they cannot.
+    """
     actions: dict[str, Action] = {}
-    for model in workspace.models:
-        for action in plan_model(workspace, model):
+    unbuildable: dict[tuple[str, str], str] = {}
+    for model, manifest in workspace.models.items():
+        lowered, refused = _lowered(workspace, manifest)
+        unbuildable |= {
+            (model, target.name): refused[target.layout.name]
+            for target in workspace.targets.values()
+            if target.layout.name in refused
+        }
+        for action in plan_model(workspace, manifest, lowered):
             # Models share specialised modules: one task, one action.
             actions.setdefault(action.task, action)
-    return Plan(tuple(actions.values()))
+    return Plan(tuple(actions.values())), unbuildable
 
 
-def plan_model(workspace: Workspace, model: str) -> Iterator[Action]:
-    """Yield the model's actions, stage by stage."""
-    manifest = workspace.models[model]
-    graph = manifest.graph
-    for instance in graph.instances:
-        yield plan_specialize(
-            instance, workspace.root / f"components/{instance.component}.mlir"
-        )
+def _lowered(
+    workspace: Workspace, manifest: Manifest
+) -> tuple[dict[str, Manifest], dict[str, str]]:
+    """Return the manifest by layout, and by layout why it cannot be had."""
+    lowered: dict[str, Manifest] = {}
+    refused: dict[str, str] = {}
+    layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
+    for name, layout in layouts.items():
+        try:
+            graph = lower(
+                manifest.graph, manifest.weights.stored, layout, workspace.root
+            )
+        except IngotError as error:
+            refused[name] = str(error)
+        else:
+            lowered[name] = replace(manifest, graph=graph)
+    return lowered, refused
+
+
+def plan_model(
+    workspace: Workspace, manifest: Manifest, lowered: dict[str, Manifest]
+) -> Iterator[Action]:
+    """Yield the model's actions, stage by stage; `lowered` has it by layout."""
     for source in (manifest.weights.source, manifest.tokenizer):
         if isinstance(source, Url) and is_fetched(source):
             yield plan_fetch(source, workspace.root)
-    yield plan_link(graph)
-    yield plan_link_probe(graph)
-    for layout in sorted({target.layout for target in workspace.targets.values()}):
-        yield plan_bake(manifest, layout, workspace.root)
+    for item in lowered.values():
+        for instance in item.graph.instances:
+            yield plan_specialize(
+                instance, workspace.root / f"components/{instance.component}.mlir"
+            )
+        yield plan_link(item.graph)
+        yield plan_link_probe(item.graph)
+        yield plan_bake(item, workspace.root)
     for target in workspace.targets.values():
-        compiled = plan_compile(graph, target)
+        if target.layout.name not in lowered:
+            continue
+        manifest = lowered[target.layout.name]
+        compiled = plan_compile(manifest.graph, target)
         yield compiled
-        yield plan_compile_probe(graph, target)
+        yield plan_compile_probe(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)
         yield plan_bundle(manifest, target, compiled, workspace.root)

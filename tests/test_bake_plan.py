@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ingot.errors import IngotError
 from ingot.readers.manifest import Manifest, read_manifest
 from ingot.readers.sources import HfDirectory, LocalFile, Synthetic, Url
 from ingot.stages import bake, fetch
@@ -23,7 +22,7 @@ def manifest() -> Manifest:
 
 
 def test_the_plan_declares_weights_program_and_tools(manifest: Manifest) -> None:
-    action = bake.plan_bake(manifest, "plain", ROOT)
+    action = bake.plan_bake(manifest, ROOT)
     assert action.task == "bake:all-minilm-l6-v2@plain"
     assert action.argv == ("python", "-m", "ingot.stages.bake", "spec.json")
     assert action.outputs == ("model.irpa", "bake.json")
@@ -41,18 +40,7 @@ def test_the_compute_type_changes_nothing_of_the_bake(manifest: Manifest) -> Non
         replace(item, compute="bf16") for item in manifest.weights.policies
     )
     other = replace(manifest, weights=replace(manifest.weights, policies=policies))
-    assert bake.plan_bake(other, "plain", ROOT) == bake.plan_bake(
-        manifest, "plain", ROOT
-    )
-
-
-def test_an_unknown_layout_is_an_error(manifest: Manifest) -> None:
-    with pytest.raises(IngotError) as caught:
-        bake.plan_bake(manifest, "plane", ROOT)
-    assert str(caught.value) == (
-        "bake:all-minilm-l6-v2@plane: no weight layout named 'plane'\n"
-        "  did you mean 'plain'?"
-    )
+    assert bake.plan_bake(other, ROOT) == bake.plan_bake(manifest, ROOT)
 
 
 def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_gguf_file_is_baked_from_its_declared_inputs_alone(
 def test_the_real_model_is_baked_from_its_declared_inputs_alone(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    lay_out(bake.plan_bake(manifest, "plain", ROOT), tmp_path)
+    lay_out(bake.plan_bake(manifest, ROOT), tmp_path)
     done = run_bake(tmp_path, {"PYTHONPATH": "."})
     assert done.stdout + done.stderr == ""
     report = json.loads((tmp_path / "bake.json").read_text())

@@ -70,6 +70,9 @@ def bake_shapes(shapes: dict[str, list[int]], folder: Path) -> dict[str, Any]:
                 "tensor": name,
                 "source": "f32",
                 "stored": "f32",
+                "offset": 0.0,
+                "interleaved_heads": None,
+                "table": None,
             }
             for name, shape in shapes.items()
         ],

@@ -48,9 +48,13 @@ def of_tree(name: str) -> Target:
     return read_target(ROOT / f"targets/{name}.yaml", ROOT)
 
 
+PLAIN = "layout: plain\nsummary: row by row\nlane: 1\n"
+
+
 def toy(folder: Path, text: str) -> Target:
     path = folder / "targets/toy.yaml"
-    path.parent.mkdir(exist_ok=True)
+    (path.parent / "layouts").mkdir(parents=True, exist_ok=True)
+    (path.parent / "layouts/plain.yaml").write_text(PLAIN, encoding="utf-8")
     path.write_text(text, encoding="utf-8")
     return read_target(path, folder)
 
@@ -142,7 +146,7 @@ def test_arm_code_is_emulated_only_elsewhere(machine: pytest.MonkeyPatch) -> Non
         (
             "layout: plain",
             "layout: plan",
-            "targets/toy.yaml:5:9: layout: expected plain, found 'plan'\n"
+            "targets/toy.yaml:5:9: layout: no layout named 'plan'\n"
             "  did you mean 'plain'?",
         ),
         (
@@ -195,7 +199,7 @@ def test_a_list_of_targets_names_only_targets(tmp_path: Path) -> None:
     )
 
 
-ODD = Graph("odd", (), (), (), ())
+ODD = Graph("odd", "plain", (), (), (), ())
 
 
 def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
@@ -203,7 +207,7 @@ def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
     kernels = "targets/vulkan.kernels.mlir"
     assert plan.task == "compile:odd@vulkan"
     assert plan.inputs == (
-        ("linked.mlir", Output("link:odd", "linked.mlir")),
+        ("linked.mlir", Output("link:odd@plain", "linked.mlir")),
         (kernels, SourceFile(ROOT / kernels)),
     )
     assert plan.argv[:4] == (
@@ -216,7 +220,7 @@ def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
     assert plan.shown == ("build/odd/vulkan/model.vmfb",)
     probe = plan_compile_probe(ODD, of_tree("vulkan"))
     assert probe.task == "compile-probe:odd@vulkan"
-    assert probe.inputs[0][1] == Output("link-probe:odd", "probe.linked.mlir")
+    assert probe.inputs[0][1] == Output("link-probe:odd@plain", "probe.linked.mlir")
     assert probe.shown == ("build/odd/vulkan/probe.vmfb",)
 
 

@@ -123,7 +123,7 @@ class Toy:
 
 def planned(manifest: Manifest, source: WeightSource) -> Action:
     weights = replace(manifest.weights, source=source)
-    return bake.plan_bake(replace(manifest, weights=weights), "plain", ROOT)
+    return bake.plan_bake(replace(manifest, weights=weights), ROOT)
 
 
 def specification(action: Action) -> dict[str, Any]:

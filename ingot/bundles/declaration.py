@@ -35,7 +35,7 @@ def declaration(
             "summary": target.summary,
             "machine": target.machine,
             "cpu_features": target.cpu_features,
-            "layout": target.layout,
+            "layout": target.layout.name,
             "compile_flags": target.compile_flags,
         },
         "compiler": {
@@ -56,9 +56,12 @@ def _entry_point(entry: EntryPoint) -> dict[str, Any]:
         "name": entry.name,
         "inputs": [_port(port) for port in entry.inputs],
         "outputs": [_port(port) for port in entry.outputs],
-        # Pairs of an input and the output that overwrites it. A graph has no values
-        # that outlive a call, so nothing is updated in place.
-        "in_place": [],
+        # The caller's buffer of the input is the output's, overwritten.
+        "in_place": [
+            {"input": port.updates, "output": port.name}
+            for port in entry.outputs
+            if port.updates
+        ],
     }
 
 

@@ -75,7 +75,7 @@ def bind(
     before = len(errors)
     attributes = entries(node, "attributes")
     _check_names(node, signature, tensors, attributes, errors)
-    binding = _Binding(signature, scope, errors)
+    binding = Binding(signature, scope, errors)
     scalars: list[float | int] = []
     layered: list[int] = []
     for formal in signature.arguments:
@@ -111,7 +111,7 @@ def entries(node: Node, key: str) -> dict[str, Node]:
 
 
 @dataclass(slots=True)
-class _Binding:
+class Binding:
     """What each of the component's dims stands for, as far as it is known."""
 
     signature: ComponentSignature

@@ -73,6 +73,10 @@ class Weights:
             item for item in self.policies if fnmatchcase(parameter, item.match)
         )
 
+    def stored(self, parameter: str) -> str:
+        """Return how a matrix of the graph is to be stored."""
+        return self.policy(parameter).stored
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceOverride:

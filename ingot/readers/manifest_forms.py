@@ -59,7 +59,8 @@ INPUT_ROLES = ("tokens", "token_types", "mask", "start", "last", "cache")
 OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 # What the bake reads from safetensors, and what it writes for the components.
 SOURCE_ELEMENTS = ("f32", "f16", "bf16")
-STORED_ELEMENTS = ("f32",)
+STORED_ELEMENTS = ("f32", "bf16", "f16", "i8", "i8_block32", "i4_block32")
+COMPUTE_ELEMENTS = ("f32",)
 CHECK_LEVELS = ("component", "block", "propagated", "model", "golden")
 
 _PATH = Text("a path")
@@ -116,8 +117,8 @@ POLICY = Record(
             "type in the weight source; left out, whatever it has is converted",
             optional=True,
         ),
-        Key("stored", Choice(STORED_ELEMENTS), "type in the archive"),
-        Key("compute", Choice(STORED_ELEMENTS), "type the components take"),
+        Key("stored", Choice(STORED_ELEMENTS), "how matrices are stored; vectors stay f32"),
+        Key("compute", Choice(COMPUTE_ELEMENTS), "type the components take"),
     )
 )
 WEIGHTS = Record(

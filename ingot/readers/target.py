@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.readers.forms import check
+from ingot.readers.layout import FOLDER, Layout, read_layout
 from ingot.readers.manifest_forms import CHECK_LEVELS
 from ingot.readers.target_forms import ALIAS, TARGET
 from ingot.readers.yaml import Node, load, raise_all
@@ -45,7 +46,7 @@ class Target:
     cpu_features: tuple[str, ...]  # that the processor must have
     compile_flags: tuple[str, ...]
     compile_inputs: tuple[tuple[str, Path], ...]  # files that the flags name, and where
-    layout: str
+    layout: Layout
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
@@ -131,12 +132,27 @@ def _target(node: Node, root: Path, errors: list[ManifestError]) -> Target:
         cpu_features=_texts(node, "cpu_features"),
         compile_flags=_texts(node, "compile_flags"),
         compile_inputs=_compile_inputs(node, root, errors),
-        layout=node["layout"].text,
+        layout=_layout(node["layout"], root, errors),
         runner=_emulator(emulator) if emulator and emulated else _runner(run),
         tools=_texts(chosen, "tools"),
         packages=_texts(chosen, "packages"),
         tolerances=_tolerances(node, errors),
     )
+
+
+def _layout(node: Node, root: Path, errors: list[ManifestError]) -> Layout:
+    """Return the layout that a target names; an empty one, errors added."""
+    folder = root / FOLDER
+    if (folder / f"{node.text}.yaml").is_file():
+        try:
+            return read_layout(folder / f"{node.text}.yaml", root)
+        except ExceptionGroup as group:
+            errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
+    else:
+        known = sorted(path.stem for path in folder.glob("*.yaml"))
+        hint = did_you_mean(node.text, known, "layouts")
+        errors.append(node.error(f"no layout named '{node.text}'", hint))
+    return Layout(node.text, "", 1, {})
 
 
 def _compile_inputs(

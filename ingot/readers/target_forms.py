@@ -16,7 +16,6 @@ from ingot.readers.manifest_forms import CHECK_LEVELS
 
 NAME = Text("a target's name", "[a-z0-9_]+(-[a-z0-9_]+)*")
 FLAG = Text("a flag such as --iree-opt-level=O2", "--[a-z0-9-]+(=.+)?")
-LAYOUTS = ("plain",)
 MACHINES = ("x86_64", "aarch64")
 RUNTIMES = ("iree-base-runtime", "iree-base-runtime-aarch64")
 
@@ -75,7 +74,7 @@ TARGET = Record(
             "files that the flags name, relative to the checkout",
             optional=True,
         ),
-        Key("layout", Choice(LAYOUTS), "how the archive packs weights"),
+        Key("layout", NAME, "how weights are stored: targets/layouts/<name>.yaml"),
         Key("run", _RUN, "how the compiled module is run"),
         Key(
             "emulator",

@@ -14,12 +14,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.weights.archive import write
 from ingot.weights.collect import Collected, from_files, synthetic
-from ingot.weights.wanted import Wanted, container
+from ingot.weights.wanted import Part, Wanted, container
 
 if TYPE_CHECKING:
+    from ingot.graph import Parameter
     from ingot.readers.manifest import Manifest
     from ingot.values import Action
 
@@ -45,33 +46,23 @@ PROGRAM = (
     "ingot/weights/completeness.py",
     "ingot/weights/convert.py",
     "ingot/weights/elements.py",
+    "ingot/weights/packing.py",
     "ingot/weights/synthetic.py",
     "ingot/weights/tables.py",
     "ingot/weights/wanted.py",
 )
 
-LAYOUTS = ("plain",)
-"""How parameters lie in the archive; plain: row-major, in the shape of the graph."""
-
 _BLOCK_BYTES = 1 << 20
 
 
-def plan_bake(manifest: Manifest, layout: str, root: Path) -> Action:
-    """Return the action that bakes the model's weights in a layout.
-
-    Raises: IngotError for a layout that is not known.
-    """
+def plan_bake(manifest: Manifest, root: Path) -> Action:
+    """Return the action that bakes the model's weights in its graph's layout."""
     from ingot.values import Action, SourceFile, Text
     from ingot.weights.inputs import weight_files, weight_index
 
-    if layout not in LAYOUTS:
-        raise IngotError(
-            f"bake:{manifest.model}@{layout}: no weight layout named '{layout}'",
-            did_you_mean(layout, LAYOUTS, "layouts"),
-        )
-    source = manifest.weights.source
+    layout, source = manifest.graph.layout, manifest.weights.source
     files = weight_files(source)
-    specification = _specification(manifest, layout)
+    specification = _specification(manifest)
     # Its import takes 0.2 s, and other formats do without.
     package = ("gguf",) if any(_is_gguf(file.path) for file in files) else ()
     shown = f"build/{manifest.model}/weights/{layout}"
@@ -94,14 +85,14 @@ def _is_gguf(path: str) -> bool:
     return container(Path(path)) == "gguf"
 
 
-def _specification(manifest: Manifest, layout: str) -> dict[str, Any]:
+def _specification(manifest: Manifest) -> dict[str, Any]:
     from ingot.readers.sources import Synthetic
     from ingot.weights.inputs import weight_files
 
     weights = manifest.weights
     return {
         "model": manifest.model,
-        "layout": layout,
+        "layout": manifest.graph.layout,
         "origin": weights.source.origin,
         "seed": weights.source.seed if isinstance(weights.source, Synthetic) else None,
         "files": [
@@ -122,8 +113,45 @@ def _specification(manifest: Manifest, layout: str) -> dict[str, Any]:
                 "table": parameter.table,
             }
             for parameter in manifest.graph.parameters
-        ],
+            if parameter.packing is None
+        ]
+        + _matrices(manifest),
     }
+
+
+def _matrices(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the packed matrices, each once, with the parts that it is stored as."""
+    parts: dict[str, list[Parameter]] = {}
+    for parameter in manifest.graph.parameters:
+        if parameter.packing:
+            parts.setdefault(parameter.packing.matrix, []).append(parameter)
+    found = []
+    for matrix, stored in parts.items():
+        packing = stored[0].packing
+        assert packing
+        found.append(
+            {
+                "name": matrix,
+                "shape": (packing.rows, packing.columns),
+                "tensor": stored[0].source_name,
+                "source": manifest.weights.policy(matrix).source,
+                "stored": packing.scheme,
+                "offset": stored[0].offset,
+                "interleaved_heads": stored[0].interleaved_heads,
+                "table": None,
+                "lane": packing.lane,
+                "parts": [
+                    {
+                        "name": item.name,
+                        "argument": item.packing.part if item.packing else "",
+                        "element": item.type.element,
+                        "shape": item.type.shape,
+                    }
+                    for item in stored
+                ],
+            }
+        )
+    return found
 
 
 def main() -> None:
@@ -160,6 +188,8 @@ def bake(specification: dict[str, Any]) -> None:
             }
             ignore = tuple(specification["ignore"])
             collected = from_files(wanted, paths, ignore, origin, appended)
+    # By name, as the archive's readers expect: parts stand beside their matrix.
+    collected.baked.sort(key=lambda item: item.wanted.name)
     write(Path(ARCHIVE), collected.baked)
     scratch.unlink()
     report = _report(specification, files, collected)
@@ -177,6 +207,11 @@ def _wanted(item: dict[str, Any]) -> Wanted:
         offset=item["offset"],
         interleaved_heads=item["interleaved_heads"],
         table=(table[0], table[1]) if table else None,
+        lane=item.get("lane", 1),
+        parts=tuple(
+            Part(part["name"], part["argument"], part["element"], tuple(part["shape"]))
+            for part in item.get("parts", ())
+        ),
     )
 
 

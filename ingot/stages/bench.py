@@ -78,7 +78,7 @@ def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
             ("spec.json", Text(_dump(specification))),
             ("graph.json", Text(to_json(manifest.graph))),
             ("model.vmfb", Output(f"compile:{model}@{name}", "model.vmfb")),
-            ("model.irpa", Output(f"bake:{model}@{target.layout}", "model.irpa")),
+            ("model.irpa", Output(f"bake:{model}@{target.layout.name}", "model.irpa")),
             *((path, SourceFile(root / path)) for path in PROGRAM),
         ),
         outputs=("bench.json",),

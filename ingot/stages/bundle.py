@@ -88,12 +88,12 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
     from ingot.values import Output
     from ingot.weights.inputs import file_input
 
-    model, name = manifest.model, target.resolved
+    model, name, layout = manifest.model, target.resolved, target.layout.name
     parts: dict[str, Source] = {
-        "linked.mlir": Output(f"link:{model}", "linked.mlir"),
+        "linked.mlir": Output(f"link:{model}@{layout}", "linked.mlir"),
         "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
-        "model.irpa": Output(f"bake:{model}@{target.layout}", "model.irpa"),
-        "bake.json": Output(f"bake:{model}@{target.layout}", "bake.json"),
+        "model.irpa": Output(f"bake:{model}@{layout}", "model.irpa"),
+        "bake.json": Output(f"bake:{model}@{layout}", "bake.json"),
         "check.json": Output(f"check:{model}@{name}", "check.json"),
         "golden.json": Output(f"check:{model}@{name}", "golden.json"),
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
@@ -121,6 +121,7 @@ def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
         manifest.path,
         f"models/architectures/{manifest.architecture}.yaml",
         target.path,
+        target.layout.path,
         *(name for name, _ in target.compile_inputs),
         *(f"components/{name}.mlir" for name in components),
         *(f"models/licences/{name}.txt" for name in licences(manifest.licence)),

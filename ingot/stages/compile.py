@@ -19,13 +19,12 @@ REPRODUCIBLE = (
 
 def plan_compile(graph: Graph, target: Target) -> Action:
     """Return the action that makes `model.vmfb`."""
-    return _plan(graph, target, "compile", f"link:{graph.model}", "model.vmfb")
+    return _plan(graph, target, "compile", "link", "model.vmfb")
 
 
 def plan_compile_probe(graph: Graph, target: Target) -> Action:
     """Return the action that makes `probe.vmfb`, with the flags of `model.vmfb`."""
-    link = f"link-probe:{graph.model}"
-    return _plan(graph, target, "compile-probe", link, "probe.vmfb")
+    return _plan(graph, target, "compile-probe", "link-probe", "probe.vmfb")
 
 
 def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> Action:
@@ -41,7 +40,7 @@ def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> A
             output,
         ),
         inputs=(
-            (linked, Output(link, linked)),
+            (linked, Output(f"{link}:{graph.model}@{graph.layout}", linked)),
             *((name, SourceFile(path)) for name, path in target.compile_inputs),
         ),
         outputs=(output,),

@@ -25,7 +25,7 @@ def plan_link_probe(graph: Graph) -> Action:
 def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:
     modules = [f"{instance.name}.mlir" for instance in graph.instances]
     return Action(
-        task=f"{stage}:{graph.model}",
+        task=f"{stage}:{graph.model}@{graph.layout}",
         argv=(
             "iree-link",
             source,
@@ -42,5 +42,5 @@ def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Acti
         ),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        shown=(f"build/{graph.model}/{output}",),
+        shown=(f"build/{graph.model}/linked/{graph.layout}/{output}",),
     )

@@ -20,7 +20,7 @@ from ingot.weights.wanted import Wanted
 
 _BLOCK_BYTES = 1 << 20
 _METADATA = "TENSORv0:"
-_ELEMENTS = {name: SAFETENSORS[element] for element, name in NUMPY_NAMES.items()}
+_ELEMENTS = {NUMPY_NAMES[ours]: theirs for ours, theirs in SAFETENSORS.items()}
 
 
 @dataclass(frozen=True, slots=True)

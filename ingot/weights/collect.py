@@ -23,7 +23,15 @@ from ingot.weights.completeness import (
     untied,
     unused,
 )
-from ingot.weights.convert import from_seed, from_table, from_tensor, hash_tensor
+from ingot.weights.convert import (
+    Content,
+    from_seed,
+    from_table,
+    from_tensor,
+    hash_tensor,
+    packed_from_seed,
+    packed_from_tensor,
+)
 from ingot.weights.elements import PROJECT
 from ingot.weights.wanted import Wanted, container
 
@@ -59,39 +67,62 @@ def from_files(
     read = tuple(item for item in wanted if item.table is None)
     matched = match(read, _tensors(paths), ignore, origin)
     errors = list(matched.errors)
-    baked = {item.name: _computed(item, scratch) for item in wanted if item.table}
+    baked = {item.name: [_computed(item, scratch)] for item in wanted if item.table}
     for item, tensor in matched.pairs:
         try:
-            content = from_tensor(item, tensor, paths[tensor.file], scratch)
+            baked[item.name] = _read(item, tensor, paths[tensor.file], scratch)
         except IngotError as error:
             errors.append(error)
-        else:
-            element = PROJECT.get(tensor.element, tensor.element)
-            baked[item.name] = Baked(item, content, tensor.file, tensor.name, element)
     tied = _tied(wanted, matched)
     found, harmless = _leftovers(matched.unused, baked, tied, _Twins(matched, paths))
     errors += found
     if errors:
         raise ExceptionGroup(f"{origin}: the weights do not fit", errors)
     ignored = sorted((*matched.ignored, *harmless))
-    return Collected([baked[item.name] for item in wanted], tuple(ignored))
+    return Collected(
+        [part for item in wanted for part in baked[item.name]], tuple(ignored)
+    )
 
 
 def synthetic(
     wanted: tuple[Wanted, ...], seed: int, origin: str, scratch: IO[bytes]
 ) -> Collected:
     """Return the parameters with random content, in the given order."""
-    return Collected(
-        [
-            _computed(item, scratch)
-            if item.table
-            else Baked(
-                item, from_seed(item, seed, scratch), origin, item.name, item.stored
-            )
-            for item in wanted
-        ],
-        (),
-    )
+    made: list[Baked] = []
+    for item in wanted:
+        if item.table:
+            made.append(_computed(item, scratch))
+        elif item.parts:
+            contents = packed_from_seed(item, seed, scratch)
+            made += _parts(item, contents, origin, item.name, "f32")
+        else:
+            content = from_seed(item, seed, scratch)
+            made.append(Baked(item, content, origin, item.name, item.stored))
+    return Collected(made, ())
+
+
+def _read(
+    item: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
+) -> list[Baked]:
+    """Return what is stored of a tensor.
+
+    Raises: IngotError for a value that cannot be stored.
+    """
+    element = PROJECT.get(tensor.element, tensor.element)
+    if item.parts:
+        contents = packed_from_tensor(item, tensor, path, scratch)
+        return _parts(item, contents, tensor.file, tensor.name, element)
+    content = from_tensor(item, tensor, path, scratch)
+    return [Baked(item, content, tensor.file, tensor.name, element)]
+
+
+def _parts(
+    item: Wanted, contents: list[Content], file: str, tensor: str, element: str
+) -> list[Baked]:
+    return [
+        Baked(item.part(part), content, file, tensor, element)
+        for part, content in zip(item.parts, contents, strict=True)
+    ]
 
 
 def _computed(item: Wanted, scratch: IO[bytes]) -> Baked:
@@ -121,7 +152,7 @@ def _tied(wanted: tuple[Wanted, ...], matched: Matched) -> StoredTensor | None:
 
 def _leftovers(
     tensors: tuple[StoredTensor, ...],
-    baked: dict[str, Baked],
+    baked: dict[str, list[Baked]],
     tied: StoredTensor | None,
     twins: _Twins,
 ) -> tuple[list[IngotError], list[str]]:
@@ -131,7 +162,7 @@ def _leftovers(
     """
     errors, harmless = [], []
     for tensor in tensors:
-        table = baked.get(tensor.name)
+        table = baked[tensor.name][0] if tensor.name in baked else None
         if table and table.wanted.table:
             # An archive has it, and it must be what was computed.
             if twins.digest(tensor) != table.content.sha256:

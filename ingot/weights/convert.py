@@ -25,6 +25,7 @@ from ingot.weights.elements import (
     first_not_finite,
     rows_of_blocks,
 )
+from ingot.weights.packing import grouped, quantised
 from ingot.weights.synthetic import synthetic_chunks
 from ingot.weights.tables import rope_blocks
 from ingot.weights.wanted import Wanted
@@ -63,10 +64,30 @@ def from_tensor(
     return _append(row_blocks(wanted, tensor, path), wanted, tensor.file, scratch)
 
 
+def packed_from_tensor(
+    wanted: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
+) -> list[Content]:
+    """Return the content of each part of a packed matrix, appended to `scratch`.
+
+    Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
+    """
+    return _pack(row_blocks(wanted, tensor, path), wanted, tensor.file, scratch)
+
+
 def from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> Content:
     """Return random content for the parameter, appended to `scratch`."""
     values = synthetic_chunks(wanted.name, wanted.shape, seed, CHUNK_BYTES)
     return _append(values, wanted, f"synthetic, seed {seed}", scratch)
+
+
+def packed_from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> list[Content]:
+    """Return random content for each part of a packed matrix."""
+    width = wanted.shape[-1]
+    step = wanted.lane * width
+    chunk_bytes = step * max(1, BLOCK_VALUES // step) * ITEM_BYTES["f32"]
+    blocks = synthetic_chunks(wanted.name, wanted.shape, seed, chunk_bytes)
+    rows = (block.reshape(-1, width) for block in blocks)
+    return _pack(rows, wanted, f"synthetic, seed {seed}", scratch)
 
 
 def from_table(wanted: Wanted, scratch: IO[bytes]) -> Content:
@@ -86,7 +107,8 @@ def row_blocks(wanted: Wanted, tensor: StoredTensor, path: Path) -> Iterator[Arr
     convention = wanted.convention(path)
     rows, width = _rows(tensor.shape)
     head_rows = rows // convention.heads if convention.heads else 1
-    for _, values in _checked_chunks(tensor, path, head_rows):
+    multiple = math.lcm(head_rows, wanted.lane)
+    for _, values in _checked_chunks(tensor, path, multiple):
         block = values.reshape(-1, width)
         if convention.offset:
             block = block + block.dtype.type(convention.offset)
@@ -139,22 +161,66 @@ def _append(
     hasher = hashlib.sha256()
     start = 0
     for block in blocks:
-        values = block.reshape(-1)
-        data = encode(values, wanted.stored)
-        beyond = first_not_finite(decode(memoryview(data), wanted.stored))
-        if beyond is not None:
-            place = _place(start + beyond, wanted.shape)
-            raise IngotError(
-                f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
-                f" expected a {wanted.stored}, found {values[beyond]:g} at {place}",
-                "store it as bf16 or f32: change 'stored' in the rule of"
-                " weights.policy",
-            )
-        start += len(values)
+        data = _encoded(block, wanted, label, start)
+        start += block.size
         hasher.update(data)
         scratch.write(data)
     size_bytes = math.prod(wanted.shape) * ITEM_BYTES[wanted.stored]
     return Content(Path(scratch.name), offset, size_bytes, hasher.hexdigest())
+
+
+def _pack(
+    blocks: Iterable[Array], wanted: Wanted, label: str, scratch: IO[bytes]
+) -> list[Content]:
+    """Append the parts of a matrix: the weight as it comes, then what is small."""
+    import numpy as np
+
+    made: dict[str, list[bytes]] = {part.argument: [] for part in wanted.parts}
+    offset, start = scratch.tell(), 0
+    hasher = hashlib.sha256()
+    for block in blocks:
+        if wanted.stored in SAFETENSORS:
+            data = _encoded(block, wanted, label, start)
+            bits = np.frombuffer(data, f"u{ITEM_BYTES[wanted.stored]}")
+            parts = {"weight": grouped(bits.reshape(block.shape), wanted.lane)}
+        else:
+            parts = quantised(block, wanted.stored, wanted.lane)
+        start += block.size
+        weight = parts.pop("weight")
+        hasher.update(weight)
+        scratch.write(weight)
+        for argument, data in parts.items():
+            made[argument].append(data)
+    path, found = Path(scratch.name), []
+    for part in wanted.parts:
+        size_bytes = math.prod(part.shape) * ITEM_BYTES[part.element]
+        if part.argument == "weight":
+            found.append(Content(path, offset, size_bytes, hasher.hexdigest()))
+            continue
+        data = b"".join(made[part.argument])
+        place = scratch.tell()
+        scratch.write(data)
+        digest = hashlib.sha256(data).hexdigest()
+        found.append(Content(path, place, size_bytes, digest))
+    return found
+
+
+def _encoded(block: Array, wanted: Wanted, label: str, start: int) -> bytes:
+    """Return the values as they are stored; `start` is the place of the first.
+
+    Raises: IngotError for a value beyond the stored type.
+    """
+    values = block.reshape(-1)
+    data = encode(values, wanted.stored)
+    beyond = first_not_finite(decode(memoryview(data), wanted.stored))
+    if beyond is not None:
+        place = _place(start + beyond, wanted.shape)
+        raise IngotError(
+            f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
+            f" expected a {wanted.stored}, found {values[beyond]:g} at {place}",
+            "store it as bf16 or f32: change 'stored' in the rule of weights.policy",
+        )
+    return data
 
 
 def _refuse_not_finite(values: Array, start: int, tensor: StoredTensor) -> None:

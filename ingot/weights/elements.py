@@ -16,7 +16,7 @@ Array: TypeAlias = Any
 SAFETENSORS = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 PROJECT = {theirs: ours for ours, theirs in SAFETENSORS.items()}
 
-ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1}
 
 # What is read: as files spell it, values of a block and its bytes.
 BLOCKS = {
@@ -34,7 +34,12 @@ BLOCKS = {
 }
 
 # As iree.runtime writes them into an archive's metadata.
-NUMPY_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+NUMPY_NAMES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i8": "int8",
+}
 
 
 def decode(data: memoryview, element: str) -> Array:

@@ -7,7 +7,7 @@ archive has one convention, so that both make the same bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot.weights.elements import SAFETENSORS
@@ -26,6 +26,16 @@ class Convention:
         return self == Convention()
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the tensors that a packed matrix is stored as."""
+
+    name: str  # "blk.0.attn_q.weight.scale"
+    argument: str  # the kernel's: "weight_scale"
+    element: str
+    shape: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A parameter of the model: what it must be, and the tensor it is made of."""
@@ -34,15 +44,23 @@ class Wanted:
     shape: tuple[int, ...]
     tensor: str  # "encoder.layer.0.attention.self.query.weight"
     source: str | None  # element type in the source: "f32"; None: any that is read
-    stored: str  # element type in the archive
+    stored: str  # element type in the archive, or how a packed matrix is quantised
     offset: float = 0.0  # that Hugging Face leaves out
     interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
     table: tuple[str, float] | None = None  # computed: ("rope", base)
+    lane: int = 1  # rows that are stored together
+    parts: tuple[Part, ...] = ()  # none where it is stored as it is
 
     def __str__(self) -> str:
         """Return the parameter as messages name it, with the type its tensor has."""
         element = SAFETENSORS[self.source] if self.source else ""
         return f"{element}[{', '.join(map(str, self.shape))}]"
+
+    def part(self, part: Part) -> Wanted:
+        """Return what is stored as one part of this."""
+        return replace(
+            self, name=part.name, shape=part.shape, stored=part.element, parts=()
+        )
 
     def convention(self, path: Path) -> Convention:
         """Return what the values of a tensor of that file lack."""

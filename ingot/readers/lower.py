@@ -1,0 +1,297 @@
+"""A model's graph and a target's layout in, the graph with the target's kernels out.
+
+What the model computes stays; how its matrices are stored, and which component reads
+them so, is the layout's. Everything behind (specialize, bake, check) sees the lowered
+graph alone, so that what is checked is what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ingot.errors import IngotError, Position
+from ingot.graph import (
+    Argument,
+    Block,
+    Call,
+    EntryPoint,
+    Graph,
+    Instance,
+    Packing,
+    Parameter,
+    TensorType,
+)
+from ingot.readers.bind import Binding, Scope
+from ingot.readers.blocks import PARAMETER
+from ingot.readers.component import (
+    ComponentSignature,
+    IndexFormal,
+    ScalarFormal,
+    TensorFormal,
+    read_component,
+)
+from ingot.readers.layout import Layout
+from ingot.readers.shapes import Product, SymbolicType
+from ingot.readers.yaml import Node
+
+Stored = Callable[[str], str]
+"""Gives the stored type that a manifest's policy wants for a parameter."""
+
+# The argument of a component that a kernel takes packed; its other parts are named
+# after it: weight_scale.
+WEIGHT = "weight"
+# Values that share a scale, in the stored types that have blocks.
+BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    component: str
+    formal: str
+
+
+def lower(graph: Graph, stored: Stored, layout: Layout, root: Path) -> Graph:
+    """Return the graph with every matrix stored and used as the layout says.
+
+    Raises: IngotError where a matrix is to be stored in a type that the layout has no
+    kernel for.
+    """
+    uses = _uses(graph)
+    packed = {
+        item.name: stored(item.name)
+        for item in graph.parameters
+        if _is_packed(item, uses, graph.model, stored(item.name), layout)
+    }
+    kernels = _Kernels(graph, layout, packed, root)
+    entry_points = tuple(_entry_point(item, kernels) for item in graph.entry_points)
+    used = {
+        call.instance
+        for entry in entry_points
+        for block in entry.blocks
+        for call in block.calls
+    }
+    known = {item.name: item for item in (*graph.instances, *kernels.made.values())}
+    return replace(
+        graph,
+        layout=layout.name,
+        instances=tuple(known[name] for name in sorted(used)),
+        parameters=tuple(
+            part for item in graph.parameters for part in kernels.parts(item)
+        ),
+        entry_points=entry_points,
+    )
+
+
+def _is_packed(
+    parameter: Parameter,
+    used: Mapping[str, set[_Use]],
+    model: str,
+    stored: str,
+    layout: Layout,
+) -> bool:
+    """Return whether every use of a matrix has a kernel.
+
+    Raises: IngotError where it must have one, and has none.
+    """
+    uses = used.get(parameter.name, set())
+    shape = parameter.type.shape
+    if len(shape) != 2 or parameter.table or any(u.formal != WEIGHT for u in uses):
+        return False
+    missing = [u for u in uses if (u.component, stored) not in layout.kernels]
+    rows, columns = int(shape[0]), int(shape[1])
+    in_blocks = stored.endswith(f"_block{BLOCK}")
+    fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
+    if not missing and fits:
+        return True
+    if stored == "f32":
+        return False
+    if missing:
+        component = missing[0].component
+        known = ", ".join(("f32", *layout.stored_types(component)))
+        why = f"layout '{layout.name}' has no kernel of {component} for it"
+        hint = f"stored types that it has: {known}; see {layout.path}"
+    else:
+        why = f"its shape {list(shape)} does not divide into {layout.lane} rows"
+        hint = f"or into blocks of {BLOCK} columns; store it as f32"
+    raise IngotError(
+        f"{model}: parameter '{parameter.name}' cannot be stored as {stored};"
+        f" {why}",
+        hint,
+    )
+
+
+def _uses(graph: Graph) -> Mapping[str, set[_Use]]:
+    instances = {item.name: item for item in graph.instances}
+    found: dict[str, set[_Use]] = {}
+    for entry in graph.entry_points:
+        for block in entry.blocks:
+            for call in block.calls:
+                instance = instances[call.instance]
+                formals = (item.name for item in instance.arguments)
+                for operand, formal in zip(call.operands, formals, strict=True):
+                    if operand.startswith(PARAMETER):
+                        name = operand.removeprefix(PARAMETER)
+                        use = _Use(instance.component, formal)
+                        found.setdefault(name, set()).add(use)
+    return found
+
+
+def _entry_point(entry: EntryPoint, kernels: _Kernels) -> EntryPoint:
+    return replace(
+        entry, blocks=tuple(_block(block, kernels) for block in entry.blocks)
+    )
+
+
+def _block(block: Block, kernels: _Kernels) -> Block:
+    return replace(block, calls=tuple(kernels.call(call) for call in block.calls))
+
+
+class _Kernels:
+    """The kernels of one graph, bound as they are met."""
+
+    def __init__(
+        self, graph: Graph, layout: Layout, packed: Mapping[str, str], root: Path
+    ) -> None:
+        self.instances = {item.name: item for item in graph.instances}
+        self.layout = layout
+        self.packed = packed
+        self.root = root
+        self.shapes = {
+            item.name: tuple(int(size) for size in item.type.shape)
+            for item in graph.parameters
+        }
+        self.made: dict[tuple[str, str], Instance] = {}  # by (component's call, kind)
+        # The parts of each packed matrix, as its kernels take them.
+        self.taken: dict[str, dict[str, TensorType]] = {}
+
+    def call(self, call: Call) -> Call:
+        """Return the call of the kernel where the weight is packed."""
+        old = self.instances[call.instance]
+        given = dict(
+            zip((item.name for item in old.arguments), call.operands, strict=True)
+        )
+        matrix = given.get(WEIGHT, "").removeprefix(PARAMETER)
+        if matrix not in self.packed:
+            return call
+        new = self.instance(old, matrix)
+        for item in new.arguments:
+            if _is_part(item.name):
+                self.taken.setdefault(matrix, {})[item.name] = item.type
+        scalars = dict(
+            zip((name for name, _ in old.scalars), call.scalars, strict=True)
+        )
+        return replace(
+            call,
+            instance=new.name,
+            operands=tuple(
+                PARAMETER + part_name(matrix, item.name)
+                if _is_part(item.name)
+                else given[item.name]
+                for item in new.arguments
+            ),
+            scalars=tuple(scalars[name] for name, _ in new.scalars),
+        )
+
+    def instance(self, old: Instance, matrix: str) -> Instance:
+        """Return the kernel's instance that computes what `old` does."""
+        stored = self.packed[matrix]
+        key = (old.name, stored)
+        if key not in self.made:
+            kernel = self.layout.kernels[old.component, stored]
+            decodes = dict(old.dims).get("seq") == 1
+            name = kernel.decode if decodes else kernel.prefill
+            signature = read_component(name, self.root)
+            self.made[key] = _bind(signature, old, self.sizes(matrix))
+        return self.made[key]
+
+    def sizes(self, matrix: str) -> dict[str, int]:
+        """Return the dims that a packed matrix has, under the names of kernels."""
+        rows, columns = self.shapes[matrix]
+        lane = self.layout.lane
+        return {
+            "n_tile": rows // lane,
+            "lane": lane,
+            "n_in": columns,
+            "n_embd": columns,
+            "n_block": columns // BLOCK,
+        }
+
+    def parts(self, parameter: Parameter) -> Iterator[Parameter]:
+        """Yield what a parameter is stored as."""
+        if parameter.name not in self.packed:
+            yield parameter
+            return
+        rows, columns = self.shapes[parameter.name]
+        scheme, lane = self.packed[parameter.name], self.layout.lane
+        for part, kind in self.taken[parameter.name].items():
+            packing = Packing(parameter.name, rows, columns, scheme, lane, part)
+            name = part_name(parameter.name, part)
+            yield replace(parameter, name=name, type=kind, packing=packing)
+
+
+def part_name(matrix: str, part: str) -> str:
+    """Return the name of a packed matrix's part: the weight has the matrix's own."""
+    return matrix + part.removeprefix(WEIGHT).replace("_", ".", 1)
+
+
+def _is_part(formal: str) -> bool:
+    return formal == WEIGHT or formal.startswith(f"{WEIGHT}_")
+
+
+def _bind(
+    signature: ComponentSignature, old: Instance, sizes: Mapping[str, int]
+) -> Instance:
+    """Return the kernel bound to the types that the component was bound to.
+
+    Raises: IngotError where the kernel does not take what the component takes.
+    """
+    given = {item.name: item.type for item in old.arguments}
+    dynamic = {
+        dim for kind in given.values() for dim in kind.shape if isinstance(dim, str)
+    }
+    scope = Scope(dict.fromkeys(dynamic, None), {}, {})
+    binding = Binding(signature, scope, [])
+    indices = dict(old.indices)
+    fits = True
+    # What a packed weight fixes, other arguments' products are divided by.
+    for formal in sorted(signature.arguments, key=lambda item: not _is_part(item.name)):
+        if isinstance(formal, IndexFormal):
+            binding.dims[formal.dim] = Product.of(indices[formal.name])
+        elif isinstance(formal, ScalarFormal):
+            fits = fits and (formal.name, formal.type) in old.scalars
+        elif _is_part(formal.name):
+            fits = _unify(binding, formal, formal.type.resolve(sizes)) and fits
+        else:
+            kind = given.get(formal.name)
+            fits = kind is not None and _unify(binding, formal, kind) and fits
+    made = binding.instance() if fits and not binding.errors else None
+    if made is None or _types(made.results) != _types(old.results):
+        raise IngotError(
+            f"components/{signature.component}.mlir: no kernel of {old.component}:"
+            " its arguments or results are others"
+        )
+    return made
+
+
+def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
+    nowhere = Node(Position("", 0, 0), "", None)
+    actual = SymbolicType(
+        tuple(
+            Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
+            for dim in kind.shape
+        ),
+        kind.element,
+    )
+    wanted = formal.type
+    if wanted.element != kind.element or len(wanted.shape) != len(actual.shape):
+        return False
+    return all(
+        binding.unify(dim, found, nowhere)
+        for dim, found in zip(wanted.shape, actual.shape, strict=True)
+    )
+
+
+def _types(arguments: tuple[Argument, ...]) -> list[TensorType]:
+    return [item.type for item in arguments]

@@ -1,0 +1,57 @@
+"""Rows of a matrix in, the bytes of its parts as a layout stores them out.
+
+Rows are taken in groups of `lane`, and a group is stored column by column: element
+(row, column) is at [row / lane, column, row % lane]. One vector load then brings
+`lane` rows of one column, and a product with a vector reads the matrix from its
+beginning to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+Array: TypeAlias = Any
+"""A NumPy array; NumPy is imported where it is used."""
+
+# Codes are symmetric: -128 would have no counterpart.
+I8_LIMIT = 127
+
+
+def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
+    """Return the bytes of each part, by the kernel's argument.
+
+    Shapes: rows [n * lane, columns], float32; n groups.
+
+    Raises: ValueError for a scheme that is not known.
+    """
+    if scheme == "i8":
+        codes, scale = quantise_rows(rows)
+        return {
+            "weight": grouped(codes, lane),
+            "weight_scale": scale.astype("<f4").tobytes(),
+        }
+    raise ValueError(f"no packing named '{scheme}'")
+
+
+def quantise_rows(rows: Array) -> tuple[Array, Array]:
+    """Return codes and the scale of each row: row = codes * scale.
+
+    Shapes: rows [n, columns] -> int8 [n, columns], float32 [n].
+    Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1, symmetric.
+    """
+    import numpy as np
+
+    scale = np.abs(rows).max(axis=1) / np.float32(I8_LIMIT)
+    # A row of zeros has any scale.
+    divisor = np.where(scale > 0, scale, np.float32(1))
+    codes = np.rint(rows / divisor[:, None]).astype(np.int8)
+    return codes, divisor
+
+
+def grouped(rows: Array, lane: int) -> bytes:
+    """Return the values of a matrix in the order of the layout.
+
+    Shapes: rows [n * lane, columns], of any element type.
+    """
+    groups = rows.reshape(-1, lane, rows.shape[1])
+    return bytes(groups.swapaxes(1, 2).tobytes())
