@@ -152,6 +152,31 @@ module attributes { transform.with_named_sequence } {
     transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
   }
 
+  // A matrix product for every four outer dims.
+  transform.named_sequence @reduction_7d(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %reduction = transform.match.structured failures(propagate) %op
+        : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%generic: !transform.any_op):
+      %rank = transform.match.structured.rank %generic
+          : (!transform.any_op) -> !transform.param<i64>
+      %wanted = transform.param.constant 7 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi eq %rank, %wanted : !transform.param<i64>
+      "transform.match.structured.dim"(%generic)
+          <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %generic : !transform.any_op
+    }
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_codegen.lowering_config<
+        tile_sizes = [[1, 1, 1, 1, 8, 32], [1, 1, 1, 1, 1, 4], [0, 0, 0, 0, 0, 0, 4]]>,
+      translation_info = #iree_codegen.translation_info<
+        pipeline = #iree_gpu.spirv_pipeline<BaseVectorize> workgroup_size = [8, 8, 1]>
+    > -> !transform.any_param
+    transform.yield %reduction, %configuration : !transform.any_op, !transform.any_param
+  }
+
   transform.named_sequence @__kernel_config(
       %function: !transform.any_op {transform.consumed}
   ) {
@@ -160,7 +185,8 @@ module attributes { transform.with_named_sequence } {
         @reduction_3d -> @configure,
         @reduction_4d -> @configure,
         @reduction_5d -> @configure,
-        @reduction_6d -> @configure
+        @reduction_6d -> @configure,
+        @reduction_7d -> @configure
         : (!transform.any_op) -> !transform.any_op
     transform.yield
   }

@@ -6,10 +6,10 @@
 //   y[b, s, h, d]     = sum_j(softmax_j(score)[b, h, s, j] * v[b, j, h / group, d])
 //
 // where k and v are the layer of the caches, head h of q is columns h*head_dim up to
-// (h+1)*head_dim, and group = n_head / n_head_kv heads of q read the same head of k and
-// v. The cache holds the new tokens already. What it holds at a position that is not
-// seen does not matter, as long as it is finite. A window of ctx or more is plain causal
-// attention; it is at least 1.
+// (h+1)*head_dim, and group = n_head / n_head_kv heads of q read one head of k and v.
+// The cache holds the new tokens already; what it holds at a position that is not seen
+// does not matter, as long as it is finite. A window of ctx or more is plain causal
+// attention; it is at least 1. head_dim is even, and start[b] + seq is at most ctx.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.3;
 //          groups: Ainslie et al. 2023, arXiv:2305.13245, section 2.2;
@@ -46,59 +46,71 @@ module @attention_causal {
     %n_embd_kv = tensor.dim %cache_k, %c3 : tensor<?x?x?x?xf32>
     %head_dim = arith.divui %n_embd_kv, %n_head_kv : index
     %group = arith.divui %n_head, %n_head_kv : index
+    %half = arith.divui %head_dim, %c2 : index
     %layer_index = arith.index_cast %layer : i32 to index
 
-    // Step 1: the layer of the caches, and heads,
-    // [batch, seq, n_head_kv, group, head_dim] and [batch, ctx, n_head_kv, head_dim].
+    // Step 1: the layer of the caches; heads, and halves of heads: q is then [batch,
+    // seq, n_head_kv, group, 2, half], k and v [batch, ctx, n_head_kv, 2, half]. The
+    // halves lie apart in what steps 2 and 7 compute: it keeps keys and values with one
+    // head out of --iree-opt-data-tiling, which would pack the layer at each call.
     %k = tensor.extract_slice
         %cache_k[%layer_index, 0, 0, 0] [1, %batch, %ctx, %n_embd_kv] [1, 1, 1, 1]
         : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
     %v = tensor.extract_slice
         %cache_v[%layer_index, 0, 0, 0] [1, %batch, %ctx, %n_embd_kv] [1, 1, 1, 1]
         : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
-    %q_heads = tensor.expand_shape %q [[0], [1], [2, 3, 4]]
-        output_shape [%batch, %seq, %n_head_kv, %group, %head_dim]
-        : tensor<?x?x?xf32> into tensor<?x?x?x?x?xf32>
-    %k_heads = tensor.expand_shape %k [[0], [1], [2, 3]]
-        output_shape [%batch, %ctx, %n_head_kv, %head_dim]
-        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
-    %v_heads = tensor.expand_shape %v [[0], [1], [2, 3]]
-        output_shape [%batch, %ctx, %n_head_kv, %head_dim]
-        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+    %q_halves = tensor.expand_shape %q [[0], [1], [2, 3, 4, 5]]
+        output_shape [%batch, %seq, %n_head_kv, %group, 2, %half]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?x2x?xf32>
+    %k_halves = tensor.expand_shape %k [[0], [1], [2, 3, 4]]
+        output_shape [%batch, %ctx, %n_head_kv, 2, %half]
+        : tensor<?x?x?xf32> into tensor<?x?x?x2x?xf32>
+    %v_halves = tensor.expand_shape %v [[0], [1], [2, 3, 4]]
+        output_shape [%batch, %ctx, %n_head_kv, 2, %half]
+        : tensor<?x?x?xf32> into tensor<?x?x?x2x?xf32>
 
-    // Step 2: products of queries and keys, [batch, n_head_kv, group, seq, ctx].
-    %score_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)
-        : tensor<?x?x?x?x?xf32>
+    // Step 2: products of queries and keys, [2, batch, n_head_kv, group, seq, ctx].
+    %product_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)
+        : tensor<2x?x?x?x?x?xf32>
     %product_zero = linalg.fill ins(%zero : f32)
-        outs(%score_init : tensor<?x?x?x?x?xf32>) -> tensor<?x?x?x?x?xf32>
+        outs(%product_init : tensor<2x?x?x?x?x?xf32>) -> tensor<2x?x?x?x?x?xf32>
     %product = linalg.generic {
       indexing_maps = [
-        affine_map<(b, h, g, s, j, d) -> (b, s, h, g, d)>,
-        affine_map<(b, h, g, s, j, d) -> (b, j, h, d)>,
-        affine_map<(b, h, g, s, j, d) -> (b, h, g, s, j)>
+        affine_map<(n, b, h, g, s, j, d) -> (b, s, h, g, n, d)>,
+        affine_map<(n, b, h, g, s, j, d) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, j, d) -> (n, b, h, g, s, j)>
       ],
-      iterator_types =
-          ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]
-    } ins(%q_heads, %k_heads : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?xf32>)
-      outs(%product_zero : tensor<?x?x?x?x?xf32>) {
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel",
+                        "parallel", "reduction"]
+    } ins(%q_halves, %k_halves : tensor<?x?x?x?x2x?xf32>, tensor<?x?x?x2x?xf32>)
+      outs(%product_zero : tensor<2x?x?x?x?x?xf32>) {
     ^bb0(%query: f32, %key: f32, %partial: f32):
-      %scaled = arith.mulf %query, %scale : f32
-      %term = arith.mulf %scaled, %key : f32
+      %term = arith.mulf %query, %key : f32
       %next = arith.addf %partial, %term : f32
       linalg.yield %next : f32
-    } -> tensor<?x?x?x?x?xf32>
+    } -> tensor<2x?x?x?x?x?xf32>
+    %product_low = tensor.extract_slice %product[0, 0, 0, 0, 0, 0]
+        [1, %batch, %n_head_kv, %group, %seq, %ctx] [1, 1, 1, 1, 1, 1]
+        : tensor<2x?x?x?x?x?xf32> to tensor<?x?x?x?x?xf32>
+    %product_high = tensor.extract_slice %product[1, 0, 0, 0, 0, 0]
+        [1, %batch, %n_head_kv, %group, %seq, %ctx] [1, 1, 1, 1, 1, 1]
+        : tensor<2x?x?x?x?x?xf32> to tensor<?x?x?x?x?xf32>
 
     // Step 3: scaled and masked scores, [batch, n_head_kv, group, seq, ctx].
+    %score_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)
+        : tensor<?x?x?x?x?xf32>
     %score = linalg.generic {
       indexing_maps = [
+        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
         affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
         affine_map<(b, h, g, s, j) -> (b)>,
         affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>
       ],
       iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]
-    } ins(%product, %start : tensor<?x?x?x?x?xf32>, tensor<?xi32>)
+    } ins(%product_low, %product_high, %start
+          : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?x?xf32>, tensor<?xi32>)
       outs(%score_init : tensor<?x?x?x?x?xf32>) {
-    ^bb0(%value: f32, %first: i32, %unused: f32):
+    ^bb0(%low: f32, %high: f32, %first: i32, %unused: f32):
       %s = linalg.index 3 : index
       %j = linalg.index 4 : index
       %offset = arith.index_cast %s : index to i32
@@ -108,7 +120,9 @@ module @attention_causal {
       %is_past = arith.cmpi sle, %key_position, %position : i32
       %is_near = arith.cmpi sgt, %key_position, %before : i32
       %is_seen = arith.andi %is_past, %is_near : i1
-      %masked = arith.select %is_seen, %value, %unseen_score : f32
+      %sum = arith.addf %low, %high : f32
+      %scaled = arith.mulf %sum, %scale : f32
+      %masked = arith.select %is_seen, %scaled, %unseen_score : f32
       linalg.yield %masked : f32
     } -> tensor<?x?x?x?x?xf32>
 
@@ -159,31 +173,46 @@ module @attention_causal {
       linalg.yield %next : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 7: weighted mean of the values, [batch, seq, n_head_kv, group, head_dim].
-    %mean_init = tensor.empty(%batch, %seq, %n_head_kv, %group, %head_dim)
-        : tensor<?x?x?x?x?xf32>
-    %mean_zero = linalg.fill ins(%zero : f32) outs(%mean_init : tensor<?x?x?x?x?xf32>)
-        -> tensor<?x?x?x?x?xf32>
-    %mean = linalg.generic {
+    // Step 7: weighted sum of the values, [2, batch, n_head_kv, group, seq, half].
+    %mix_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %half)
+        : tensor<2x?x?x?x?x?xf32>
+    %mix_zero = linalg.fill ins(%zero : f32) outs(%mix_init : tensor<2x?x?x?x?x?xf32>)
+        -> tensor<2x?x?x?x?x?xf32>
+    %mix = linalg.generic {
       indexing_maps = [
-        affine_map<(b, h, g, s, d, j) -> (b, h, g, s, j)>,
-        affine_map<(b, h, g, s, d, j) -> (b, h, g, s)>,
-        affine_map<(b, h, g, s, d, j) -> (b, j, h, d)>,
-        affine_map<(b, h, g, s, d, j) -> (b, s, h, g, d)>
+        affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
+        affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
       ],
-      iterator_types =
-          ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]
-    } ins(%weight, %total, %v_heads
-          : tensor<?x?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>)
-      outs(%mean_zero : tensor<?x?x?x?x?xf32>) {
-    ^bb0(%part: f32, %sum: f32, %value: f32, %partial: f32):
-      %share = arith.divf %part, %sum : f32
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel",
+                        "parallel", "reduction"]
+    } ins(%weight, %v_halves : tensor<?x?x?x?x?xf32>, tensor<?x?x?x2x?xf32>)
+      outs(%mix_zero : tensor<2x?x?x?x?x?xf32>) {
+    ^bb0(%share: f32, %value: f32, %partial: f32):
       %term = arith.mulf %share, %value : f32
       %next = arith.addf %partial, %term : f32
       linalg.yield %next : f32
-    } -> tensor<?x?x?x?x?xf32>
-    %y = tensor.collapse_shape %mean [[0], [1], [2, 3, 4]]
-        : tensor<?x?x?x?x?xf32> into tensor<?x?x?xf32>
+    } -> tensor<2x?x?x?x?x?xf32>
+
+    // Step 8: divide by the sum of the weights, and join the heads.
+    %mean_init = tensor.empty(%batch, %seq, %n_head_kv, %group, %half)
+        : tensor<?x?x?x?x2x?xf32>
+    %mean = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, h, g, n, d) -> (n, b, h, g, s, d)>,
+        affine_map<(b, s, h, g, n, d) -> (b, h, g, s)>,
+        affine_map<(b, s, h, g, n, d) -> (b, s, h, g, n, d)>
+      ],
+      iterator_types =
+          ["parallel", "parallel", "parallel", "parallel", "parallel", "parallel"]
+    } ins(%mix, %total : tensor<2x?x?x?x?x?xf32>, tensor<?x?x?x?xf32>)
+      outs(%mean_init : tensor<?x?x?x?x2x?xf32>) {
+    ^bb0(%value: f32, %sum: f32, %unused: f32):
+      %quotient = arith.divf %value, %sum : f32
+      linalg.yield %quotient : f32
+    } -> tensor<?x?x?x?x2x?xf32>
+    %y = tensor.collapse_shape %mean [[0], [1], [2, 3, 4, 5]]
+        : tensor<?x?x?x?x2x?xf32> into tensor<?x?x?xf32>
     util.return %y : tensor<?x?x?xf32>
   }
 }
