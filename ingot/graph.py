@@ -6,8 +6,11 @@ interpreter and the bake. Frozen, so that a plan can be compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from functools import cache, lru_cache
+from itertools import repeat
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 Dim = int | str
 """A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
@@ -169,89 +172,40 @@ class Graph:
 
 def from_json(value: Any) -> Graph:
     """Return the graph that `json.loads(to_json(graph))` holds."""
-    return Graph(
-        model=value["model"],
-        layout=value["layout"],
-        dynamic=tuple(DynamicDim(**item) for item in value["dynamic"]),
-        instances=tuple(
-            Instance(
-                **{
-                    **item,
-                    "oracle": (item["oracle"][0], item["oracle"][1]),
-                    "dims": _pairs(item["dims"]),
-                    "indices": _pairs(item["indices"]),
-                    "scalars": _pairs(item["scalars"]),
-                    "arguments": tuple(
-                        Argument(i["name"], _type(i["type"])) for i in item["arguments"]
-                    ),
-                    "results": tuple(
-                        Argument(i["name"], _type(i["type"])) for i in item["results"]
-                    ),
-                }
-            )
-            for item in value["instances"]
-        ),
-        parameters=tuple(
-            Parameter(
-                **{
-                    **item,
-                    "type": _type(item["type"]),
-                    "table": (item["table"][0], item["table"][1])
-                    if item["table"]
-                    else None,
-                    "packing": Packing(**item["packing"]) if item["packing"] else None,
-                }
-            )
-            for item in value["parameters"]
-        ),
-        entry_points=tuple(
-            EntryPoint(
-                name=item["name"],
-                inputs=tuple(map(_port, item["inputs"])),
-                blocks=tuple(map(_block, item["blocks"])),
-                outputs=tuple(map(_port, item["outputs"])),
-            )
-            for item in value["entry_points"]
-        ),
-    )
+    graph = _made(Graph, value)
+    assert isinstance(graph, Graph)
+    return graph
 
 
+@lru_cache(maxsize=32)
 def to_json(graph: Graph) -> str:
     """Return the graph as deterministic JSON text, one line."""
     import json
-    from dataclasses import asdict
 
-    return json.dumps(asdict(graph), sort_keys=True, separators=(",", ":"))
+    def fields(item: Any) -> dict[str, Any]:
+        return {name: getattr(item, name) for name in item.__slots__}
 
-
-def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, item) for name, item in value)
+    return json.dumps(graph, default=fields, sort_keys=True, separators=(",", ":"))
 
 
-def _type(value: Any) -> TensorType:
-    return TensorType(tuple(value["shape"]), value["element"])
+def _made(kind: Any, value: Any) -> Any:
+    """Return the value of a type that JSON stands for: tuples came out as lists."""
+    if value is None:
+        return None
+    if isinstance(kind, type) and is_dataclass(kind):
+        return kind(
+            **{name: _made(of, value[name]) for name, of in _hints(kind).items()}
+        )
+    of = get_args(kind)
+    if get_origin(kind) is tuple:
+        inner = repeat(of[0], len(value)) if of[-1] is Ellipsis else of
+        return tuple(_made(item, part) for item, part in zip(inner, value, strict=True))
+    if get_origin(kind) is UnionType:
+        # Either a value's own type and None, or numbers and texts.
+        return _made(of[0], value) if type(None) in of else value
+    return value
 
 
-def _port(value: Any) -> Port:
-    return Port(**{**value, "type": _type(value["type"])})
-
-
-def _block(value: Any) -> Block:
-    return Block(
-        name=value["name"],
-        kind=value["kind"],
-        inputs=_pairs(value["inputs"]),
-        calls=tuple(
-            Call(
-                name=item["name"],
-                instance=item["instance"],
-                operands=tuple(item["operands"]),
-                scalars=tuple(item["scalars"]),
-                results=tuple(item["results"]),
-                layered=tuple(item["layered"]),
-            )
-            for item in value["calls"]
-        ),
-        outputs=_pairs(value["outputs"]),
-        types=tuple((name, _type(item)) for name, item in value["types"]),
-    )
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
