@@ -12,12 +12,10 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from ingot.bundles.encoder import embed, tokenize
+from ingot.bundles.proof import verify_prompts, verify_sentences
 from ingot.bundles.read import Bundle, read_bundle
 from ingot.bundles.runner import runner_for
-from ingot.checks.compare import Place, Row, Tolerance, compare
 from ingot.edges import process
 from ingot.edges.tarball import file_digest, read_tar, write_tar
 from ingot.errors import IngotError
@@ -85,49 +83,16 @@ def _exported(vmfb: Path) -> set[str]:
 
 
 def _golden(bundle: Bundle, root: Path) -> str:
-    """Return what running the golden sentences showed.
+    """Return what running the golden sentences or prompts showed.
 
-    Raises: IngotError where a token id or an embedding is wrong.
+    Raises: IngotError where a token id, an embedding or a logit is wrong.
     """
     golden = json.loads((bundle.folder / "golden.json").read_text(encoding="utf-8"))
-    cases = golden["cases"]
-    if not cases:
+    if not golden["cases"]:
         return "not tested: the bundle has no golden sentences"
-    tokens = tuple(tuple(case["tokens"]) for case in cases)
-    found = tokenize(bundle, tuple(case["sentence"] for case in cases))
-    for number, (expected, got) in enumerate(zip(tokens, found, strict=True)):
-        if expected != got:
-            raise IngotError(
-                f"golden sentence {number}: wrong token ids; expected "
-                f"{list(expected)}, found {list(got)}"
-            )
-    runner = runner_for(bundle, root)
-    if isinstance(runner, str):
-        return f"token ids of {len(cases)} sentences; not run: {runner}"
-    row = _compare(bundle, golden, embed(bundle, runner, tokens))
-    if not row.passed:
-        raise IngotError(
-            f"golden sentence {row.worst[0]}: wrong embedding on {runner.device}",
-            f"worst at {list(row.worst)}: expected {row.expected:.6g}, got "
-            f"{row.got:.6g}, error {row.max_abs_error:.1e} > {row.tolerance:.1e}, "
-            f"smallest cosine {row.cosine}",
-        )
-    return (
-        f"{len(cases)} sentences of the {golden['judge']} on {runner.device}"
-        f"{' (emulated)' if runner.emulated else ''}: token ids equal, "
-        f"worst error {row.max_abs_error:.1e} (at most {row.tolerance:.1e})"
-    )
-
-
-def _compare(bundle: Bundle, golden: dict[str, Any], got: Any) -> Row:
-    tolerance = golden["tolerance"]
-    sizes = (("batch", len(golden["cases"])),)
-    return compare(
-        Place("golden", "golden.json", bundle.name, sizes, "embedding"),
-        [case["embedding"] for case in golden["cases"]],
-        got,
-        Tolerance(tolerance["max_abs_error"], tolerance["min_cosine"], "golden.json"),
-    )
+    if "ids" in golden:
+        return verify_prompts(bundle, golden, runner_for(bundle, root))
+    return verify_sentences(bundle, golden, runner_for(bundle, root))
 
 
 def _refuse_other_form(path: Path, bundle: Bundle, again: Path) -> None:

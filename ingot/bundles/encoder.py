@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.bundles.read import Bundle
+from ingot.bundles.runner import module_of
 from ingot.checks.golden import embedding_entry, pad
-from ingot.edges.invoke import Call, Module, call
+from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
 from ingot.values import Runner
 
@@ -71,11 +72,7 @@ def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -
     entry = embedding_entry(bundle.entry_points)
     if entry is None:
         raise IngotError(f"{bundle.name}: no entry point makes an embedding of tokens")
-    module = Module(
-        bundle.folder / "model.vmfb",
-        bundle.folder / bundle.contract["parameters"]["archive"],
-        bundle.contract["parameters"]["scope"],
-    )
+    module = module_of(bundle)
     place = [port.role for port in entry.outputs].index("embedding")
     size = bundle.limit("batch")
     made = [

@@ -1,4 +1,4 @@
-"""A bundle in, how its target runs on this machine out."""
+"""A bundle in, what is run of it and how its target runs on this machine out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ import shutil
 from pathlib import Path
 
 from ingot.bundles.read import Bundle
+from ingot.edges.invoke import Module
 from ingot.values import Runner
+
+
+def module_of(bundle: Bundle) -> Module:
+    """Return the bundle's compiled module with its parameters."""
+    parameters = bundle.contract["parameters"]
+    return Module(
+        bundle.folder / "model.vmfb",
+        bundle.folder / parameters["archive"],
+        parameters["scope"],
+    )
 
 
 def runner_for(bundle: Bundle, root: Path) -> Runner | str:

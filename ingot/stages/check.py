@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingot.checks.compare import Row
     from ingot.checks.golden_file import Golden
     from ingot.checks.levels import Item, Subject
+    from ingot.checks.logits_file import GoldenLogits
     from ingot.graph import Graph
     from ingot.readers.manifest import Manifest
     from ingot.readers.target import Target
@@ -32,14 +33,18 @@ SCHEMA = "ingot.check.v1"
 PROGRAM = (
     "ingot/__init__.py",
     "ingot/bundles/__init__.py",
+    "ingot/bundles/decoder.py",
     "ingot/bundles/golden_cases.py",
     "ingot/checks/__init__.py",
     "ingot/checks/archive.py",
     "ingot/checks/cases.py",
     "ingot/checks/compare.py",
+    "ingot/checks/decoder.py",
     "ingot/checks/golden.py",
     "ingot/checks/golden_file.py",
+    "ingot/checks/golden_logits.py",
     "ingot/checks/levels.py",
+    "ingot/checks/logits_file.py",
     "ingot/edges/__init__.py",
     "ingot/edges/invoke.py",
     "ingot/edges/process.py",
@@ -82,7 +87,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
         "graph.json": Text(to_json(graph)),
         "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
         "probe.vmfb": Output(f"compile-probe:{model}@{name}", "probe.vmfb"),
-        "model.irpa": Output(f"bake:{model}@{target.layout}", "model.irpa"),
+        "model.irpa": Output(f"bake:{model}@{target.layout.name}", "model.irpa"),
     }
     if manifest.golden:
         inputs["golden.npz"] = SourceFile(manifest.golden)
@@ -154,14 +159,16 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def check(specification: dict[str, Any]) -> tuple[tuple[Row, ...], Golden | None]:
-    """Return the rows of all levels, and the judged sentences.
+def check(
+    specification: dict[str, Any],
+) -> tuple[tuple[Row, ...], Golden | GoldenLogits | None]:
+    """Return the rows of all levels, and what was judged: sentences or prompts.
 
     Raises: IngotError where something does not run at all.
     """
     from ingot.checks import golden, levels
     from ingot.checks.compare import LEVELS as ORDER
-    from ingot.checks.golden_file import read_golden
+    from ingot.checks.golden_file import Golden
     from ingot.edges.runtime import load_tokenizer
 
     subject = _subject(specification)
@@ -169,26 +176,41 @@ def check(specification: dict[str, Any]) -> tuple[tuple[Row, ...], Golden | None
     if specification["tokenizer"]:
         path = Path(specification["tokenizer"])
         tokenizer = load_tokenizer(path, specification["n_vocab"])
-    judged: Golden | None = None
-    sentences: Iterator[Item] = iter(())
-    if specification["golden"]:
-        judged = read_golden(Path(specification["golden"]))
-        sentences = golden.golden_items(subject, judged)
-    elif tokenizer and (judged := golden.judge_sentences(subject, tokenizer)):
-        sentences = golden.sentence_items(subject, judged)
+    judged, items = _golden(specification, subject, tokenizer)
     rows = levels.run_items(
         (
             # The longest calls first: at the end every processor has work.
-            *sentences,
+            *items,
             *levels.model_items(subject),
             *levels.component_items(subject),
             *levels.block_items(subject),
             *levels.propagated_items(subject),
         )
     )
-    if specification["golden"] and judged and tokenizer:
+    if specification["golden"] and isinstance(judged, Golden) and tokenizer:
         rows += golden.token_rows(judged, tokenizer)
     return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level))), judged
+
+
+def _golden(
+    specification: dict[str, Any], subject: Subject, tokenizer: Any
+) -> tuple[Golden | GoldenLogits | None, Iterator[Item]]:
+    """Return what the golden file judges, or the oracle where there is none."""
+    from ingot.checks import golden, golden_logits
+    from ingot.checks.golden_file import read_golden
+    from ingot.checks.logits_file import golden_kind, read_logits
+
+    if not specification["golden"]:
+        sentences = golden.judge_sentences(subject, tokenizer) if tokenizer else None
+        if sentences is None:
+            return None, iter(())
+        return sentences, golden.sentence_items(subject, sentences)
+    path = Path(specification["golden"])
+    if golden_kind(path) == "logits":
+        logits = read_logits(path)
+        return logits, golden_logits.logits_items(subject, logits)
+    sentences = read_golden(path)
+    return sentences, golden.golden_items(subject, sentences)
 
 
 def report_json(specification: dict[str, Any], rows: tuple[Row, ...]) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""A bundle and its golden cases in, what running them showed out, or what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingot.bundles.decoder import decoder_entries
+from ingot.bundles.encoder import embed, tokenize
+from ingot.bundles.read import Bundle
+from ingot.bundles.runner import module_of
+from ingot.checks.compare import Place, Row, Tolerance, compare
+from ingot.checks.decoder import Given, run_decoder
+from ingot.checks.golden_logits import FREE, of_range
+from ingot.checks.logits_file import Expected
+from ingot.errors import IngotError
+from ingot.values import Runner
+
+
+def verify_sentences(
+    bundle: Bundle, golden: dict[str, Any], runner: Runner | str
+) -> str:
+    """Return what tokenizing and running the golden sentences showed.
+
+    `runner` may be the reason why the bundle's target does not run here.
+
+    Raises: IngotError where a token id or an embedding is wrong.
+    """
+    cases = golden["cases"]
+    tokens = tuple(tuple(case["tokens"]) for case in cases)
+    found = tokenize(bundle, tuple(case["sentence"] for case in cases))
+    for number, (expected, got) in enumerate(zip(tokens, found, strict=True)):
+        if expected != got:
+            raise IngotError(
+                f"golden sentence {number}: wrong token ids; expected "
+                f"{list(expected)}, found {list(got)}"
+            )
+    if isinstance(runner, str):
+        return f"token ids of {len(cases)} sentences; not run: {runner}"
+    row = compare(
+        Place("golden", "golden.json", bundle.name, _batch(cases), "embedding"),
+        [case["embedding"] for case in cases],
+        embed(bundle, runner, tokens),
+        _tolerance(golden),
+    )
+    if not row.passed:
+        raise IngotError(
+            f"golden sentence {row.worst[0]}: wrong embedding on {runner.device}",
+            f"worst at {list(row.worst)}: {_difference(row)}, "
+            f"smallest cosine {row.cosine}",
+        )
+    return (
+        f"{len(cases)} sentences of the {golden['judge']} on {_device(runner)}: "
+        f"token ids equal, {_worst([row])}"
+    )
+
+
+def verify_prompts(bundle: Bundle, golden: dict[str, Any], runner: Runner | str) -> str:
+    """Return what running each golden prompt alone showed.
+
+    `runner` may be the reason why the bundle's target does not run here.
+
+    Raises: IngotError where the best token after a prompt is wrong, or a logit.
+    """
+    cases = golden["cases"]
+    if isinstance(runner, str):
+        return f"not run: {runner}"
+    prefill, _ = decoder_entries(bundle.entry_points)
+    rows = []
+    for number, case in enumerate(cases):
+        prompt = tuple(case["tokens"])
+        given = Given((prompt,), (0,), len(prompt) + FREE)
+        logits = run_decoder(runner, module_of(bundle), prefill, given).logits[0]
+        if (best := int(logits.argmax())) != case["best_token"]:
+            raise IngotError(
+                f"golden prompt {number}: wrong best token on {runner.device}; "
+                f"expected {case['best_token']}, found {best}"
+            )
+        place = Place("golden", f"prompt {number}", prefill.name, (), "logits")
+        expected = Expected(case["logits"], case["range"], case["best_token"])
+        tolerance = of_range(_tolerance(golden), expected)
+        row = compare(place, expected.logits, logits[golden["ids"]], tolerance)
+        if not row.passed:
+            raise IngotError(
+                f"golden prompt {number}: wrong logits on {runner.device}",
+                f"worst at token {golden['ids'][row.worst[0]]}: {_difference(row)}",
+            )
+        rows.append(row)
+    return (
+        f"{len(cases)} prompts of the {golden['judge']} on {_device(runner)}: "
+        f"best tokens equal, {_worst(rows)}"
+    )
+
+
+def _batch(cases: list[Any]) -> tuple[tuple[str, int], ...]:
+    return (("batch", len(cases)),)
+
+
+def _tolerance(golden: dict[str, Any]) -> Tolerance:
+    return Tolerance(**golden["tolerance"], source="golden.json")
+
+
+def _difference(row: Row) -> str:
+    return (
+        f"expected {row.expected:.6g}, got {row.got:.6g}, "
+        f"error {row.max_abs_error:.1e} > {row.tolerance:.1e}"
+    )
+
+
+def _device(runner: Runner) -> str:
+    return f"{runner.device}{' (emulated)' if runner.emulated else ''}"
+
+
+def _worst(rows: list[Row]) -> str:
+    row = max(rows, key=lambda row: row.max_abs_error / row.tolerance)
+    return f"worst error {row.max_abs_error:.1e} (at most {row.tolerance:.1e})"

@@ -1,0 +1,249 @@
+"""Golden logits of a decoder in, rows of a report out.
+
+They judge what the oracle cannot: the graph itself and the weights. Logits are compared
+at some token ids, as a share of the range of the whole vocabulary's; the best token is
+exact, since the file has none that rounding could change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from ingot.bundles.decoder import decoder_entries
+from ingot.checks.compare import Place, Row, Tolerance, compare
+from ingot.checks.decoder import Caches, Given, Made, run_decoder
+from ingot.checks.levels import Item, Subject
+from ingot.checks.logits_file import Expected, GoldenLogits
+from ingot.graph import EntryPoint, Graph
+from ingot.values import Runner
+
+Array: TypeAlias = Any
+
+EXACT = Tolerance(0.0, None, "the best token is exact")
+
+# Positions that a cache holds besides what is written.
+FREE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much a target is asked: an emulated one takes a second a token and more."""
+
+    longest: int | None  # tokens of a prompt
+    together: int  # prompts in a batch
+    longest_together: int  # tokens of each of these
+    forced: int  # greedy tokens at once
+    steps: int  # greedy tokens one after the other
+
+
+NATIVE = Amount(None, together=4, longest_together=64, forced=64, steps=8)
+EMULATED = Amount(33, together=3, longest_together=16, forced=8, steps=2)
+
+# A call reads and writes its caches as files.
+CALL_CACHE_BYTES = 512 << 20
+
+
+def logits_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
+    """Yield prompts alone and in a padded batch, the longest first, and greedy steps.
+
+    Raises: IngotError where the entry points are not a decoder's.
+    """
+    entries = decoder_entries(subject.graph.entry_points)
+    amount = EMULATED if subject.runner.emulated else NATIVE
+    alone, together = choose(golden, subject.runner)
+    for index in alone:
+        yield _prompts(subject, entries[0], golden, (index,))
+    yield _forced(subject, entries, golden, amount.forced)
+    yield _prompts(subject, entries[0], golden, together)
+    yield _one_by_one(subject, entries, golden, amount.steps)
+
+
+def choose(
+    golden: GoldenLogits, runner: Runner
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the prompts to run alone and those to run as one batch, longest first.
+
+    What is longer than the attention's window is for every target but the slowest, a
+    processor that another one emulates.
+    """
+    amount = EMULATED if runner.emulated else NATIVE
+    lengths = [len(prompt) for prompt in golden.prompts]
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+
+    def wanted(length: int) -> bool:
+        windowed = golden.window is not None and length > golden.window
+        short = amount.longest is None or length <= amount.longest
+        return short or (windowed and not runner.prefix)
+
+    alone = tuple(index for index in order if wanted(lengths[index]))
+    fitting = [index for index in order if lengths[index] <= amount.longest_together]
+    return alone, tuple(fitting[: amount.together])
+
+
+def forced_rows(golden: GoldenLogits, count: int) -> tuple[tuple[int, int], ...]:
+    """Return token and position of each row whose successor is a greedy token.
+
+    Row i makes greedy[prompt_length + i]: it is given the token before it, at whose
+    position `prompt_length + i - 1` tokens are in the cache.
+    """
+    first = golden.prompt_length - 1
+    last = min(first + count, len(golden.greedy) - 1)
+    return tuple((golden.greedy[place], place) for place in range(first, last))
+
+
+def rows_a_call(graph: Graph, caches: Caches) -> int:
+    """Return how many rows are decoded at once, with caches like these of one row."""
+    largest = max((dim.max for dim in graph.dynamic if dim.name == "batch"), default=1)
+    size_bytes = sum(int(cache.nbytes) for cache in caches.values())
+    return max(1, min(largest, CALL_CACHE_BYTES // max(size_bytes, 1)))
+
+
+def of_range(tolerance: Tolerance, expected: Expected) -> Tolerance:
+    """Return the tolerance for these logits.
+
+    A share is of the whole vocabulary's range, not of the few logits compared.
+    """
+    if not tolerance.of_range:
+        return tolerance
+    limit = tolerance.max_abs_error * expected.range
+    return replace(tolerance, max_abs_error=limit, of_range=False)
+
+
+def _prompts(
+    subject: Subject,
+    entry: EntryPoint,
+    golden: GoldenLogits,
+    chosen: tuple[int, ...],
+) -> Item:
+    def item() -> list[Row]:
+        rows = tuple(golden.prompts[index] for index in chosen)
+        ctx = max(map(len, rows)) + FREE
+        given = Given(rows, (0,) * len(rows), ctx)
+        made = run_decoder(subject.runner, subject.model, entry, given)
+        found: list[Row] = []
+        for logits, index in zip(made.logits, chosen, strict=True):
+            place = _place(entry, f"prompt {index}", given)
+            expected = golden.expected[index]
+            found.append(_token(place, (expected.token,), logits[None]))
+            found.append(_logits(subject, golden, place, expected, logits))
+        return found
+
+    return item
+
+
+def _forced(
+    subject: Subject,
+    entries: tuple[EntryPoint, EntryPoint],
+    golden: GoldenLogits,
+    count: int,
+) -> Item:
+    """Decode many greedy tokens side by side, each after what comes before it.
+
+    The cache of every row holds the tokens after it too: they must stay unseen.
+    """
+
+    def item() -> list[Row]:
+        import numpy as np
+
+        rows = forced_rows(golden, count)
+        written = golden.greedy[: golden.prompt_length + len(rows) - 1]
+        given = Given((written,), (0,), len(written) + FREE)
+        caches = run_decoder(subject.runner, subject.model, entries[0], given).caches
+        size = rows_a_call(subject.graph, caches)
+        logits = []
+        for first in range(0, len(rows), size):
+            some = rows[first : first + size]
+            given = replace(
+                given,
+                rows=tuple((token,) for token, _ in some),
+                start=tuple(position for _, position in some),
+            )
+            held = {
+                name: np.repeat(cache, len(some), axis=1)
+                for name, cache in caches.items()
+            }
+            made = run_decoder(subject.runner, subject.model, entries[1], given, held)
+            logits.append(made.logits)
+        place = _place(entries[1], f"{len(rows)} greedy tokens at once", given)
+        return _steps(subject, golden, place, np.concatenate(logits))
+
+    return item
+
+
+def _one_by_one(
+    subject: Subject,
+    entries: tuple[EntryPoint, EntryPoint],
+    golden: GoldenLogits,
+    count: int,
+) -> Item:
+    """Run a prompt and then token after token, with the caches that come back."""
+
+    def item() -> list[Row]:
+        import numpy as np
+
+        prompt = golden.greedy[: golden.prompt_length]
+        given = Given((prompt,), (0,), len(prompt) + count + FREE)
+        made = [run_decoder(subject.runner, subject.model, entries[0], given)]
+        for token, position in forced_rows(golden, count + 1)[1:]:
+            given = replace(given, rows=((token,),), start=(position,))
+            made.append(_next(subject, entries[1], given, made[-1]))
+        place = _place(entries[1], f"{len(made)} greedy tokens one by one", given)
+        logits = np.concatenate([item.logits for item in made])
+        return _steps(subject, golden, place, logits)
+
+    return item
+
+
+def _next(subject: Subject, entry: EntryPoint, given: Given, before: Made) -> Made:
+    return run_decoder(subject.runner, subject.model, entry, given, before.caches)
+
+
+def _steps(
+    subject: Subject, golden: GoldenLogits, place: Place, logits: Array
+) -> list[Row]:
+    """Return the rows of the first greedy steps.
+
+    Shapes: logits [step, n_vocab].
+    """
+    first = golden.prompt_length
+    tokens = golden.greedy[first : first + len(logits)]
+    return [
+        _token(place, tokens, logits),
+        *(
+            _logits(
+                subject,
+                golden,
+                replace(place, name=f"{place.name}, token {step}"),
+                expected,
+                logits[step],
+            )
+            for step, expected in golden.steps
+            if step < len(logits)
+        ),
+    ]
+
+
+def _place(entry: EntryPoint, name: str, given: Given) -> Place:
+    return Place("golden", name, entry.name, given.sizes(), "logits")
+
+
+def _logits(
+    subject: Subject,
+    golden: GoldenLogits,
+    place: Place,
+    expected: Expected,
+    logits: Array,
+) -> Row:
+    tolerance = of_range(subject.tolerances["golden"], expected)
+    return compare(place, expected.logits, logits[golden.ids], tolerance)
+
+
+def _token(place: Place, expected: Iterable[int], logits: Array) -> Row:
+    """Return the row of the best tokens.
+
+    Shapes: logits [token, n_vocab].
+    """
+    place = replace(place, level="tokens", value="best token")
+    return compare(place, list(expected), logits.argmax(axis=-1), EXACT)

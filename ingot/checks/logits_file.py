@@ -1,0 +1,95 @@
+"""A golden file of a decoder in, its prompts, logits and greedy sequence out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ingot.errors import IngotError
+
+Array: TypeAlias = Any
+
+NEEDED = (
+    "metadata tokens offsets ids logits argmax range"
+    " greedy greedy_prompt steps step_logits step_range"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What follows a token: logits at the file's ids, their range, and the best token.
+
+    Shapes: logits [id].
+    """
+
+    logits: Array
+    range: float  # largest less smallest logit, of the whole vocabulary
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenLogits:
+    """Prompts with what follows each, and a sequence of tokens that follow greedily.
+
+    Shapes: ids [id].
+    """
+
+    ids: Array  # the tokens whose logits are known
+    prompts: tuple[tuple[int, ...], ...]
+    expected: tuple[Expected, ...]  # of each prompt
+    greedy: tuple[int, ...]  # a prompt, then what follows
+    prompt_length: int  # of `greedy`
+    # By step: step i makes greedy[prompt_length + i].
+    steps: tuple[tuple[int, Expected], ...]
+    window: int | None  # how far the attention of some layers reaches back
+
+
+def golden_kind(path: Path) -> str:
+    """Return what a golden file holds: "embeddings" or "logits".
+
+    Raises: IngotError for a file that says nothing of itself.
+    """
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        if "metadata" not in arrays:
+            raise IngotError(f"{path}: no array 'metadata'")
+        metadata = json.loads(arrays["metadata"].tobytes())
+    return str(metadata.get("kind", "embeddings"))
+
+
+def read_logits(path: Path) -> GoldenLogits:
+    """Return what a golden file of a decoder holds.
+
+    Raises: IngotError for a file that lacks an array.
+    """
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        for name in NEEDED.split():
+            if name not in arrays:
+                raise IngotError(f"{path}: no array '{name}'", f"needed: {NEEDED}")
+        found = {name: arrays[name] for name in NEEDED.split()}
+    flat = found["tokens"].tolist()
+    bounds = itertools.pairwise(found["offsets"].tolist())
+    greedy, length = tuple(found["greedy"].tolist()), int(found["greedy_prompt"])
+    steps = found["steps"].tolist()
+    best = [greedy[length + step] for step in steps]
+    after = _expected(found["step_logits"], found["step_range"], best)
+    return GoldenLogits(
+        ids=found["ids"],
+        prompts=tuple(tuple(flat[start:stop]) for start, stop in bounds),
+        expected=_expected(found["logits"], found["range"], found["argmax"].tolist()),
+        greedy=greedy,
+        prompt_length=length,
+        steps=tuple(zip(steps, after, strict=True)),
+        window=json.loads(found["metadata"].tobytes())["window"],
+    )
+
+
+def _expected(logits: Array, ranges: Array, tokens: list[int]) -> tuple[Expected, ...]:
+    rows = zip(logits, ranges.tolist(), tokens, strict=True)
+    return tuple(Expected(*row) for row in rows)
