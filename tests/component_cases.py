@@ -27,7 +27,8 @@ DYNAMIC_SIZES = {
     "n_embd_kv": 21,
     "n_head": 6,
     "n_head_kv": 3,
-    "head_dim": 7,
+    # Even: a head turns and multiplies in halves.
+    "head_dim": 10,
     "n_rot": 4,
     "n_ff": 21,
     "n_in": 13,
@@ -39,6 +40,17 @@ DYNAMIC_SIZES = {
 REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "activation/geglu_tanh": ({"n_ff": 2048},),
     "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
+    "attention/attention_causal": (
+        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
+        {"n_layer": 3, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
+        {"n_layer": 3, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
+        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
+        {"n_layer": 3, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
+    ),
+    "cache/kv_cache_update": (
+        {"n_layer": 18, "n_embd_kv": 256},
+        {"n_layer": 3, "n_embd_kv": 192},
+    ),
     "elementwise/soft_cap": ({"n_vocab": 49152, "seq": 1},),
     "embedding/embedding_lookup_scaled": ({"n_vocab": 4096, "n_embd": 640},),
     "linear/linear": (
