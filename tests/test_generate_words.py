@@ -59,8 +59,8 @@ def test_a_draw_without_seed_differs_each_time() -> None:
         (
             "input=a",
             "input=a: generate reads no variable named 'input'\n"
-            "  variables: model, target, prompt, tokens, temperature, top_k, top_p, "
-            "seed",
+            "  known variables: model, prompt, seed, target, temperature, tokens, "
+            "top_k, top_p",
         ),
     ],
 )

@@ -6,6 +6,7 @@ standard error.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -79,6 +80,10 @@ def _write(name: str, request: Any) -> int:
         process.stop_all()
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # Who reads has read enough; Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except SystemExit as stop:
         return int(stop.code or 0)
 
