@@ -1,0 +1,100 @@
+"""Golden files of decoders: what they hold, and what a bundle keeps of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.bundles.golden_cases import golden_cases
+from ingot.checks.logits_file import NEEDED, golden_kind, read_logits
+from ingot.errors import IngotError
+from ingot.readers.manifest import read_manifest
+from tests.source_tree import ROOT
+
+FOLDER = ROOT / "models/golden"
+FILES = sorted(
+    path.stem for path in FOLDER.glob("*.npz") if golden_kind(path) == "logits"
+)
+
+Array = Any
+
+
+def write(path: Path, change: Callable[[dict[str, Array]], None]) -> Path:
+    with np.load(FOLDER / "clm-60m.npz") as arrays:
+        found = dict(arrays)
+    change(found)
+    np.savez(path, **found)
+    return path
+
+
+@pytest.mark.parametrize("name", NEEDED.split()[1:])
+def test_a_file_without_an_array_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "g.npz", lambda arrays: arrays.pop(name))
+    with pytest.raises(IngotError, match=f"no array '{name}'"):
+        read_logits(path)
+
+
+def test_a_file_that_says_nothing_of_itself_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "g.npz", lambda arrays: arrays.pop("metadata"))
+    with pytest.raises(IngotError, match="no array 'metadata'"):
+        golden_kind(path)
+
+
+@pytest.mark.parametrize("model", FILES)
+def test_a_file_fits_its_model(model: str) -> None:
+    judged = read_logits(FOLDER / f"{model}.npz")
+    dims = dict(read_manifest(ROOT / f"models/{model}.yaml", ROOT).dims)
+    lengths = [len(prompt) for prompt in judged.prompts]
+    assert lengths == [1, 2, 7, 16, 33, 64, 200, 640 if "n_swa" in dims else 300]
+    assert judged.window == dims.get("n_swa")
+    tokens = [*judged.greedy, *judged.ids, *(t for p in judged.prompts for t in p)]
+    assert 0 <= min(tokens) <= max(tokens) < dims["n_vocab"]
+    assert len(judged.greedy) == 80
+    assert len(set(judged.ids.tolist())) == 1024
+    assert [step for step, _ in judged.steps] == [0, 1, 2, 4, 8, 16, 32, 63]
+    known = [*judged.expected, *(expected for _, expected in judged.steps)]
+    for expected in known:
+        assert expected.logits.shape == (1024,)
+        assert np.isfinite(expected.logits).all()
+        assert 0 < float(np.ptp(expected.logits)) <= expected.range
+    assert (FOLDER / f"{model}.npz").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("model", FILES)
+def test_a_best_token_leads_by_more_than_logits_may_be_wrong(model: str) -> None:
+    with np.load(FOLDER / f"{model}.npz") as arrays:
+        metadata = json.loads(arrays["metadata"].tobytes())
+    leads = metadata["smallest_lead"]
+    limits = read_manifest(ROOT / f"models/{model}.yaml", ROOT).tolerances
+    limit = next(item for item in limits if item.level == "golden")
+    assert limit.of_range
+    assert min(leads.values()) > 2 * limit.max_abs_error
+
+
+def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
+    judged = read_logits(FOLDER / "clm-60m.npz")
+    tolerance = {
+        "max_abs_error": 2e-4,
+        "min_cosine": None,
+        "of_range": True,
+        "source": "t.yaml:1",
+    }
+    kept = json.loads(json.dumps(golden_cases(judged, "golden file", tolerance)))
+    assert kept["tolerance"] == {
+        "max_abs_error": 2e-4,
+        "min_cosine": None,
+        "of_range": True,
+    }
+    assert [len(case["tokens"]) for case in kept["cases"]] == [1, 2, 7, 16]
+    assert len(kept["ids"]) == 64
+    place = {token: index for index, token in enumerate(judged.ids.tolist())}
+    for case, expected in zip(kept["cases"], judged.expected, strict=False):
+        logits = expected.logits[[place[token] for token in kept["ids"]]]
+        np.testing.assert_array_equal(np.float32(case["logits"]), logits)
+        assert case["best_token"] == expected.token
+        assert case["range"] == pytest.approx(expected.range, rel=1e-7)
