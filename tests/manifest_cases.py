@@ -41,7 +41,8 @@ def place(root: Path, manifest: str, architecture: str = "") -> Path:
     folders = (CASES / "architectures", CASES / "decoders")
     files = [folder / f"{architecture or own}.yaml" for folder in folders]
     named = [file for file in files if file.is_file()]
-    shutil.copy(*named or [folders[0] / f"{GOOD}.yaml"], root / "models/architectures")
+    source = named[0] if named else folders[0] / f"{GOOD}.yaml"
+    shutil.copy(source, root / "models/architectures")
     return path
 
 

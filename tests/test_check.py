@@ -1,77 +1,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from ingot.checks.cases import (
-    Case,
-    block_cases,
-    component_cases,
-    entry_inputs,
-    like,
-    make_case,
-    np_rng,
-)
 from ingot.checks.golden import choose
 from ingot.checks.golden_file import Golden
-from ingot.errors import IngotError
-from ingot.graph import Port
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.stages.check import plan_check
 from ingot.values import Output
-from tests.tiny_model import GRAPH, PROBE, ROOT, Tiny, lay_out, run_stage
-
-ENCODE = GRAPH.entry_points[0]
-
-
-def test_cases_have_one_token_odd_sizes_padding_and_the_longest() -> None:
-    cases = component_cases(GRAPH, ENCODE, emulated=False)
-    assert Case(1, 1, (1,)) in cases
-    assert any(case.seq % 2 for case in cases[1:])
-    assert any(case.batch > 1 and min(case.valid) < case.seq for case in cases)
-    assert max(case.seq for case in cases) == 32
-    for case in (*cases, *block_cases(GRAPH, ENCODE)):
-        assert all(1 <= valid <= case.seq for valid in case.valid)
-
-
-def test_cases_stay_in_the_ranges_of_the_model() -> None:
-    assert make_case(GRAPH, ENCODE, 9, 99).seq == 32
-    assert make_case(GRAPH, ENCODE, 9, 99).batch == 4
-
-
-def test_inputs_are_the_same_every_time_and_of_the_declared_types() -> None:
-    case = make_case(GRAPH, ENCODE, 3, 14)
-    first = entry_inputs(GRAPH, ENCODE, case)
-    again = entry_inputs(GRAPH, ENCODE, case)
-    for a, b in zip(first, again, strict=True):
-        np.testing.assert_array_equal(a, b)
-    tokens, mask = first
-    assert (tokens.dtype, mask.dtype) == (np.int32, np.int32)
-    assert (tokens.min() >= 0, tokens.max() < 30522) == (True, True)
-    assert tuple(mask.sum(1)) == case.valid
-
-
-def test_an_integer_input_without_a_rule_is_an_error() -> None:
-    entry = GRAPH.entry_points[0]
-    port = Port("places", entry.inputs[0].type, "positions", "places")
-    with pytest.raises(IngotError, match="no rule for integers of role 'positions'"):
-        entry_inputs(GRAPH, replace(entry, inputs=(port,)), Case(1, 3, (3,)))
-
-
-def test_drawn_activations_keep_scale_and_parameters_stay_as_they_are() -> None:
-    operand = np.full((100, 100), 5.0) + np.arange(100) / 100
-    drawn = like("hidden", operand, "f32", np_rng("x"))
-    assert drawn.mean() == pytest.approx(operand.mean(), abs=0.02)
-    assert drawn.std() == pytest.approx(operand.std(), rel=0.05)
-    np.testing.assert_array_equal(
-        like("param:w", operand, "f32", np_rng("x")), operand.astype(np.float32)
-    )
+from tests.tiny_model import PROBE, ROOT, Tiny, lay_out, run_stage
 
 
 def test_an_emulated_target_keeps_32_sentences_alone_and_a_padded_batch() -> None:

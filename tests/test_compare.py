@@ -38,6 +38,18 @@ def test_an_error_of_just_the_tolerance_passes() -> None:
     assert not row([0.0], [1.0001e-4]).passed
 
 
+def test_an_error_may_be_judged_by_the_range_of_what_is_expected() -> None:
+    share = replace(TOLERANCE, of_range=True)
+    found = row([-10.0, 30.0], [-10.0, 30.003], share)
+    assert found.tolerance == pytest.approx(4e-3)
+    assert found.passed
+    assert not row([-10.0, 30.0], [-10.0, 30.005], share).passed
+    # All the same, it is judged by its size; of zeros there is no share.
+    assert row([5.0, 5.0], [5.0, 5.0004], share).passed
+    assert not row([5.0, 5.0], [5.0, 5.0006], share).passed
+    assert not row([0.0, 0.0], [0.0, 1e-9], share).passed
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_fails_wherever_it_is(value: float) -> None:
     for expected, got in (([1.0, 1.0], [1.0, value]), ([1.0, value], [1.0, value])):

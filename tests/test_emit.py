@@ -126,7 +126,7 @@ def test_every_model_keeps_its_ports_in_order() -> None:
         text = main_module(graph)
         for entry in graph.entry_points:
             head = text[text.index(f"@{entry.name}(") :]
-            head = head[: head.index("{ ")]
+            head = head[: head.index(") ->")]
             ports = [f"%{port.name}: {mlir_type(port.type)}" for port in entry.inputs]
             assert re.findall(r"(%\w+: [^,\s]+)", head) == ports
 

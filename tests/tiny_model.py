@@ -50,7 +50,7 @@ GRAPH = Graph(
     instances=(
         Instance(
             name="count__n_vocab_30522",
-            component="toy/count",
+            component="embedding/count",
             oracle=("oracles/tiny.py", "count"),
             dims=(("n_vocab", 30522), ("batch", None), ("seq", None)),
             indices=(("n_out", 2),),

@@ -77,37 +77,43 @@ def function(
     returned: list[str],
     aliases: Sequence[int | None] = (),
 ) -> str:
-    """Return a public function; one argument a line, with its dims as a comment.
+    """Return a public function; an argument a line, its dims as a comment.
 
     `aliases` has, for each argument, the result that takes over its memory.
     """
-    last = len(formals) - 1
     notes = [
         "" if result is None else f" {{iree.abi.output = {result} : index}}"
         for result in aliases or [None] * len(formals)
     ]
     arguments = [
-        (
-            f"      %{symbol(formal)}: {mlir_type(kind)}{notes[i]}"
-            f"{',' if i < last else ''}",
-            kind,
-        )
+        (f"%{symbol(formal)}: {mlir_type(kind)}{notes[i]}", _dims(kind))
         for i, (formal, kind) in enumerate(formals)
     ]
     kinds = [mlir_type(kind) for _, kind in results]
-    arrow = f"  ) -> {result_list(kinds)} {{"
-    width = max(len(arrow), *(len(text) for text, _ in arguments))
-    named = ", ".join(f"{_dims(kind)} {result}" for result, kind in results)
+    named = [(mlir_type(kind), f"{_dims(kind)} {result}") for result, kind in results]
+    if len(named) == 1:
+        head = [*_listed(arguments), (f"  ) -> {kinds[0]} {{", named[0][1])]
+    else:
+        head = [*_listed(arguments), ("  ) -> (", ""), *_listed(named), ("  ) {", "")]
+    width = max(len(text) for text, _ in head)
     return "\n".join(
         [
             f"  util.func public @{name}(",
-            *(f"{text.ljust(width)}  // {_dims(kind)}" for text, kind in arguments),
-            f"{arrow.ljust(width)}  // {named}",
+            *(f"{x.ljust(width)}  // {note}" if note else x for x, note in head),
             *(f"    {line}".rstrip() for line in lines),
             f"    util.return {', '.join(returned)} : {', '.join(kinds)}",
             "  }",
         ]
     )
+
+
+def _listed(items: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return lines of a list, with commas between them; each keeps its comment."""
+    last = len(items) - 1
+    return [
+        (f"      {text}{',' if i < last else ''}", note)
+        for i, (text, note) in enumerate(items)
+    ]
 
 
 def result_list(kinds: Iterable[str]) -> str:

@@ -139,6 +139,13 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
         if name in ("seq", "ctx") and context and most > context.integer:
             message = f"longer than the context, n_ctx = {context.integer}"
             yield entry["max"].error(f"{message}, found {most}")
+    ranges = node["dynamic"].entries
+    if "ctx" in ranges and "seq" in ranges:
+        least, most = ranges["ctx"]["max"], ranges["seq"]["max"]
+        if least.integer < most.integer:
+            message = "no cache holds the longest sequence"
+            found = f"expected at least {most.integer}, found {least.integer}"
+            yield least.error(f"{message}; {found}")
 
 
 def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:
@@ -169,3 +176,7 @@ def _check_case(case: Node, entry: EntryPoint, graph: Graph) -> Iterator[Manifes
     for name in ranges:
         if name not in case.entries:
             yield case.error(f"missing dynamic dim '{name}'")
+    ctx, seq = case.entries.get("ctx"), case.entries.get("seq")
+    if ctx and seq and ctx.integer < seq.integer:
+        message = f"the cache holds no sequence of {seq.integer}"
+        yield ctx.error(f"{message}; expected at least that, found {ctx.integer}")

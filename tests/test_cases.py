@@ -1,0 +1,132 @@
+"""What an entry point is checked with: sizes in their ranges, inputs with a meaning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.checks.cases import (
+    CACHED,
+    Case,
+    block_cases,
+    component_cases,
+    entry_inputs,
+    like,
+    make_case,
+    model_cases,
+    np_rng,
+    traced_calls,
+)
+from ingot.errors import IngotError
+from ingot.graph import Graph, Port
+from ingot.oracle import load_oracles
+from tests.tiny_model import GRAPH
+from tests.toy_decoder import read
+
+ENCODE = GRAPH.entry_points[0]
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read(tmp_path_factory.mktemp("toy-decoder"))
+
+
+def test_cases_have_one_token_odd_sizes_padding_and_the_longest() -> None:
+    cases = component_cases(GRAPH, ENCODE, emulated=False)
+    assert Case(1, 1, (1,)) in cases
+    assert any(case.seq % 2 for case in cases[1:])
+    assert any(case.batch > 1 and min(case.valid) < case.seq for case in cases)
+    assert max(case.seq for case in cases) == 32
+    for case in (*cases, *block_cases(GRAPH, ENCODE)):
+        assert all(1 <= valid <= case.seq for valid in case.valid)
+
+
+def test_cases_stay_in_the_ranges_of_the_model() -> None:
+    assert make_case(GRAPH, ENCODE, 9, 99).seq == 32
+    assert make_case(GRAPH, ENCODE, 9, 99).batch == 4
+
+
+def test_a_cache_holds_the_sequence_and_some_before_it(decoder: Graph) -> None:
+    prefill, decode = decoder.entry_points
+    case = make_case(decoder, prefill, 3, 7)
+    assert (case.seq, case.ctx) == (7, 7 + CACHED)
+    assert ("ctx", case.ctx) in case.inputs()
+    assert make_case(decoder, prefill, 1, 99).ctx == 24 + CACHED
+    # One token, and a cache of the length that was asked for.
+    case = make_case(decoder, decode, 3, 7)
+    assert (case.seq, case.valid, case.ctx) == (1, (1, 1, 1), 7 + CACHED)
+    for entry in decoder.entry_points:
+        for case in model_cases(decoder, entry, emulated=False):
+            assert case.seq <= case.ctx <= 32
+
+
+def test_a_model_without_a_cache_has_no_ctx() -> None:
+    assert make_case(GRAPH, ENCODE, 1, 5).inputs() == (
+        *(("batch", 1), ("seq", 5)),
+        ("padded", 1),
+    )
+
+
+def test_inputs_are_the_same_every_time_and_of_the_declared_types() -> None:
+    case = make_case(GRAPH, ENCODE, 3, 14)
+    first = entry_inputs(GRAPH, ENCODE, case)
+    again = entry_inputs(GRAPH, ENCODE, case)
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    tokens, mask = first
+    assert (tokens.dtype, mask.dtype) == (np.int32, np.int32)
+    assert (tokens.min() >= 0, tokens.max() < 30522) == (True, True)
+    assert tuple(mask.sum(1)) == case.valid
+
+
+def test_sequences_start_where_their_cache_ends_or_earlier(decoder: Graph) -> None:
+    prefill, decode = decoder.entry_points
+    for entry in (prefill, decode):
+        for case in model_cases(decoder, entry, emulated=False):
+            tokens, start, *rest = entry_inputs(decoder, entry, case)
+            assert tokens.shape == (case.batch, case.seq)
+            assert start[0] + case.seq == case.ctx
+            assert (start >= 0).all()
+            assert (start + case.seq <= case.ctx).all()
+            assert rest[-1].shape == (3, case.batch, case.ctx, 8)
+            if entry is prefill:
+                assert tuple(rest[0] + 1) == case.valid
+            # What a sequence has not written is there too, and must not be seen.
+            assert np.count_nonzero(rest[-1]) == rest[-1].size
+
+
+def test_an_integer_input_without_a_rule_is_an_error() -> None:
+    port = Port("places", ENCODE.inputs[0].type, "positions", "places")
+    with pytest.raises(IngotError, match="no rule for integers of role 'positions'"):
+        entry_inputs(GRAPH, replace(ENCODE, inputs=(port,)), Case(1, 3, (3,)))
+
+
+def test_drawn_activations_keep_scale_and_parameters_stay_as_they_are() -> None:
+    operand = np.full((100, 100), 5.0) + np.arange(100) / 100
+    drawn = like("hidden", operand, "f32", np_rng("x"))
+    assert drawn.mean() == pytest.approx(operand.mean(), abs=0.02)
+    assert drawn.std() == pytest.approx(operand.std(), rel=0.05)
+    np.testing.assert_array_equal(
+        like("param:w", operand, "f32", np_rng("x")), operand.astype(np.float32)
+    )
+
+
+def test_of_layers_that_differ_in_their_number_alone_the_last_is_called(
+    decoder: Graph, tmp_path: Path
+) -> None:
+    prefill, _ = decoder.entry_points
+    parameters = {
+        item.name: np_rng(item.name).normal(size=item.type.shape)
+        for item in decoder.parameters
+    }
+    case = make_case(decoder, prefill, 2, 5)
+    traced = traced_calls(decoder, load_oracles(decoder), parameters, prefill, case)
+    attention = [call for call, _ in traced if call.name == "attn"]
+    # One for each window: layer 2 stands for layer 0 too.
+    assert sorted(call.scalars for call in attention) == [(1, 32, 0.5), (2, 3, 0.5)]
+    # Written once, whichever of keys and values.
+    kept = [call for call, _ in traced if call.instance.startswith("kv_cache")]
+    assert [call.scalars for call in kept] == [(2,)]

@@ -1,0 +1,29 @@
+"""The decoder of `data/toy-decoder`, placed among a checkout's models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ingot.graph import Graph
+from ingot.readers.manifest import read_manifest
+from tests.project import ROOT, edit
+
+DATA = ROOT / "tests/data/toy-decoder"
+MODEL = "toy-decoder"
+
+
+def place(root: Path) -> Path:
+    """Copy the decoder below `root`; return its manifest's path."""
+    (root / "models/architectures").mkdir(parents=True, exist_ok=True)
+    shutil.copy(DATA / "architecture.yaml", root / f"models/architectures/{MODEL}.yaml")
+    return Path(shutil.copy(DATA / "model.yaml", root / f"models/{MODEL}.yaml"))
+
+
+def read(root: Path, *edits: tuple[str, str]) -> Graph:
+    """Return the decoder's graph, read in an empty folder with its manifest edited."""
+    shutil.copytree(ROOT / "components", root / "components")
+    path = place(root)
+    for old, new in edits:
+        edit(path, old, new)
+    return read_manifest(path, root).graph
