@@ -130,10 +130,21 @@ def token_limit(graph: Graph, entry: EntryPoint, port: str) -> int | None:
         for block, name in _uses(entry, port)
         for call in block.calls
         if name in call.operands
-        for dim, rows in graph.instance(call.instance).dims
-        if dim == "n_vocab" and rows is not None
+        if (rows := _table_rows(graph.instance(call.instance)))
     ]
     return min(limits, default=None)
+
+
+def _table_rows(instance: Instance) -> int | None:
+    """Return the rows of the table that a component looks up in."""
+    dims = dict(instance.dims)
+    if not instance.component.startswith("embedding/"):
+        return None
+    if rows := dims.get("n_vocab"):
+        return rows
+    # Stored in groups of rows.
+    tiles, lane = dims.get("n_tile"), dims.get("lane")
+    return tiles * lane if tiles and lane else None
 
 
 def _uses(entry: EntryPoint, value: str) -> Iterator[tuple[Block, str]]:
