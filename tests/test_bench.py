@@ -4,14 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ingot.edges.machine import machine
 from ingot.errors import IngotError
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
-from ingot.stages.bench import measured, plan_bench, quartiles, report_text
+from ingot.stages.bench import (
+    input_flags,
+    measured,
+    plan_bench,
+    quartiles,
+    report_text,
+)
 from tests.tiny_model import ROOT, Tiny, lay_out, run_stage
+from tests.toy_decoder import read
 
 
 def repetition(real_time: float, **changes: Any) -> dict[str, Any]:
@@ -126,3 +134,15 @@ def test_an_entry_point_that_fails_is_an_error(tmp_path: Path) -> None:
     code, printed = run_stage(tmp_path, "bench", spec)
     assert code == 1
     assert printed.startswith("bench tiny@here: iree-benchmark-module failed with exit")
+
+
+def test_a_decoder_is_timed_at_the_end_of_its_cache(tmp_path: Path) -> None:
+    graph = read(tmp_path / "toy-decoder")
+    case = {"entry_point": "decode", "sizes": {"batch": 2, "ctx": 7}}
+    flags = input_flags(graph, case, tmp_path)
+    tokens, start, cache_k, cache_v = (
+        np.load(flag.removeprefix("--input=@")) for flag in flags
+    )
+    assert tokens.shape == (2, 1)
+    assert start[0] == 6
+    assert cache_k.shape == cache_v.shape == (3, 2, 7, 8)

@@ -14,6 +14,7 @@ import pytest
 from ingot.edges import toolchain
 from ingot.edges.invoke import Call, Module, call
 from ingot.emit import main_module, probe_module
+from ingot.errors import IngotError
 from ingot.graph import Block, EntryPoint, Graph
 from ingot.graph import Call as Use
 from ingot.readers.target import read_target
@@ -252,3 +253,19 @@ def test_a_prefill_goes_on_where_another_ended(built: Path) -> None:
     logits = run(built, "prefill", TOKENS[:, 5:], [5, 5], [2, 2], *kept)[0]
     expected = whole(built, 8)
     np.testing.assert_allclose(logits, expected, atol=1e-6 * np.ptp(expected))
+
+
+@pytest.mark.parametrize(
+    ("seq", "ctx", "other", "words"),
+    [
+        (1, 33, 33, "cache_k: ctx must be 1 to 32"),
+        (1, 12, 11, "cache_v: ctx differs between inputs"),
+        (2, 12, 12, "input0 shape dimension 1 mismatch"),
+    ],
+)
+def test_decode_refuses_sizes_that_it_does_not_have(
+    built: Path, seq: int, ctx: int, other: int, words: str
+) -> None:
+    k, v = (np.zeros((LAYERS, 2, size, N_EMBD_KV), np.float32) for size in (ctx, other))
+    with pytest.raises(IngotError, match=words):
+        run(built, "decode", TOKENS[:, :seq], [0, 0], k, v)

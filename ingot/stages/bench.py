@@ -154,7 +154,7 @@ def _run(
         argv = [
             *module_argv(runner, "iree-benchmark-module", module),
             f"--function={case['entry_point']}",
-            *_inputs(graph, case, folder),
+            *input_flags(graph, case, folder),
             f"--benchmark_out={folder / 'times.json'}",
             "--benchmark_out_format=json",
         ]
@@ -234,7 +234,7 @@ def report_text(task: str, report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _inputs(graph: Graph, case: dict[str, Any], folder: Path) -> list[str]:
+def input_flags(graph: Graph, case: dict[str, Any], folder: Path) -> list[str]:
     """Write an input file for each argument, without padding; return the flags."""
     import numpy as np
 
