@@ -42,6 +42,9 @@ VARIABLES = {
     "top_k": "draw among that many of the most likely tokens",
     "top_p": "draw among the most likely tokens with that share of the probability",
     "seed": "whole number that makes a draw repeatable",
+    "source": "a checkpoint's folder or GGUF file for `doit import`",
+    "licence": "SPDX id of what `doit import` reads, where it does not say",
+    "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""
 

@@ -22,10 +22,11 @@ def write_gguf(
     path: Path,
     tensors: dict[str, tuple[str, Any]],
     add: Callable[[GGUFWriter], None] = lambda writer: None,
+    architecture: str = "llama",
 ) -> Path:
     """Write arrays, each with its type; those of block formats are bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, architecture)
     add(writer)
     for name, (element, values) in tensors.items():
         if element in ("F32", "F16"):

@@ -1,4 +1,4 @@
-"""A GGUF file in, the place of every tensor in it out.
+"""A GGUF file in, its metadata and the place of every tensor in it out.
 
 The header is read here and not by the `gguf` package, whose reader makes several
 objects of every token of the vocabulary (16 s and 350 MB for 260 000 of them, here
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 import os
+import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -27,13 +29,45 @@ DEFAULT_ALIGNMENT = 32  # bytes, where general.alignment says nothing
 NESTING_LIMIT = 4
 
 _REWRITE = "the program that wrote the file is at fault: write it with llama.cpp"
-_STRING, _ARRAY = 8, 9
-# Bytes of a value, by its type; texts and arrays say their own length.
-_VALUE_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_FLOAT32, _STRING, _ARRAY = 6, 8, 9
+_LARGEST_FLOAT32 = 3.4028234663852886e38
+# How `struct` writes a value, by its type; texts and arrays say their own length.
+_VALUE_FORMATS = {
+    **{0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?"},
+    **{10: "<Q", 11: "<q", 12: "<d"},
+}
+_VALUE_BYTES = {kind: struct.calcsize(text) for kind, text in _VALUE_FORMATS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of the metadata, whose items are not kept."""
+
+    count: int
+
+    def __repr__(self) -> str:
+        """Return it as messages quote it."""
+        return f"an array of {self.count} items"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """What stands before the numbers of a GGUF file."""
+
+    metadata: dict[str, str | int | float | bool | Array]
+    tensors: tuple[StoredTensor, ...]  # in the order of their bytes
 
 
 def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     """Return the tensors of the file in the order of their bytes; `shown` names it.
+
+    Raises: IngotError as `read_gguf`.
+    """
+    return read_gguf(path, shown).tensors
+
+
+def read_gguf(path: Path, shown: str) -> GgufHeader:
+    """Return the metadata and the tensors of the file; `shown` names it.
 
     Shapes are row-major: the reverse of what the file has.
 
@@ -91,19 +125,18 @@ class _Cursor:
             )
 
 
-def _read(cursor: _Cursor) -> tuple[StoredTensor, ...]:
+def _read(cursor: _Cursor) -> GgufHeader:
     _check_magic(cursor)
     tensor_count, value_count = cursor.number(8), cursor.number(8)
-    alignment = DEFAULT_ALIGNMENT
+    metadata: dict[str, str | int | float | bool | Array] = {}
     for _ in range(value_count):
         key, kind = cursor.text(), cursor.number(4)
-        if key == "general.alignment" and kind == 4:
-            alignment = cursor.number(4)
-        elif key == "split.count" and kind == 2:
-            _check_whole(cursor, cursor.number(2))
-        else:
-            _skip_value(cursor, kind, key)
-    if alignment < 1 or alignment % 8:
+        metadata[key] = _value(cursor, kind, key)
+    parts = metadata.get("split.count")
+    if isinstance(parts, int):
+        _check_whole(cursor, parts)
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if type(alignment) is not int or alignment < 1 or alignment % 8:
         raise cursor.error(
             f"general.alignment: expected a multiple of 8, found {alignment}"
         )
@@ -116,7 +149,7 @@ def _read(cursor: _Cursor) -> tuple[StoredTensor, ...]:
         )
     )
     _check_places(tensors, cursor)
-    return tensors
+    return GgufHeader(metadata, tensors)
 
 
 def _check_magic(cursor: _Cursor) -> None:
@@ -153,22 +186,48 @@ def _check_whole(cursor: _Cursor, parts: int) -> None:
         )
 
 
-def _skip_value(cursor: _Cursor, kind: int, key: str, depth: int = 0) -> None:
-    if kind in _VALUE_BYTES:
-        cursor.skip(_VALUE_BYTES[kind])
-    elif kind == _STRING:
-        cursor.skip(cursor.number(8))
-    elif kind == _ARRAY and depth < NESTING_LIMIT:
-        item, count = cursor.number(4), cursor.number(8)
-        if item in _VALUE_BYTES:
-            cursor.skip(_VALUE_BYTES[item] * count)
-            return
-        for _ in range(count):
-            _skip_value(cursor, item, key, depth + 1)
-    else:
+def _value(cursor: _Cursor, kind: int, key: str) -> str | int | float | bool | Array:
+    """Return a value of the metadata; of an array, how many items it has."""
+    if kind == _FLOAT32:
+        return _shortest(cursor.take(4))
+    if kind in _VALUE_FORMATS:
+        found: int | float | bool = struct.unpack(
+            _VALUE_FORMATS[kind], cursor.take(_VALUE_BYTES[kind])
+        )[0]
+        return found
+    if kind == _STRING:
+        # Templates and descriptions: what is not UTF-8 there does no harm.
+        return cursor.take(cursor.number(8)).decode(errors="replace")
+    return Array(_skip_array(cursor, kind, key))
+
+
+def _shortest(content: bytes) -> float:
+    """Return the shortest decimal that is this float32: 1e-06, not 9.99999997e-07."""
+    found: float = struct.unpack("<f", content)[0]
+    for digits in range(1, 9):
+        shorter = float(f"{found:.{digits}g}")
+        # Rounding up may leave the range of a float32.
+        if abs(shorter) <= _LARGEST_FLOAT32 and struct.pack("<f", shorter) == content:
+            return shorter
+    return found
+
+
+def _skip_array(cursor: _Cursor, kind: int, key: str, depth: int = 0) -> int:
+    """Pass over an array; return how many items it has."""
+    if kind != _ARRAY or depth >= NESTING_LIMIT:
         raise cursor.error(
             f"metadata {key!r}: expected a value of a type from 0 to 12, found {kind}"
         )
+    item, count = cursor.number(4), cursor.number(8)
+    if item in _VALUE_BYTES:
+        cursor.skip(_VALUE_BYTES[item] * count)
+        return count
+    for _ in range(count):
+        if item == _STRING:
+            cursor.skip(cursor.number(8))
+        else:
+            _skip_array(cursor, item, key, depth + 1)
+    return count
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:

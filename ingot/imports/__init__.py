@@ -1,0 +1,1 @@
+"""A checkpoint of a known architecture in, its manifest out."""

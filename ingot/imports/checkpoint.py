@@ -1,0 +1,258 @@
+"""The words of `doit import` in; a manifest, and what was decided and why, out.
+
+All that is wrong is told at once, and then nothing is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.errors import IngotError, did_you_mean
+from ingot.imports.config import survey_directory
+from ingot.imports.families import POSITIONS
+from ingot.imports.gguf import survey_gguf
+from ingot.imports.licence import choose_licence
+from ingot.imports.numbers import check_rules, read_numbers
+from ingot.imports.tensors import Comparison, compare
+from ingot.imports.values import Fact, Survey
+from ingot.imports.write import STORED, Decision, manifest, number, relative
+from ingot.readers.architecture_forms import ARCHITECTURE
+from ingot.readers.forms import check
+from ingot.readers.manifest import read_manifest
+from ingot.readers.manifest_forms import KEBAB
+from ingot.readers.yaml import Node, format_errors, load, raise_all
+from ingot.weights.elements import PROJECT
+
+WORDS = ("source", "model", "licence", "n_ctx")
+"""The variables that `doit import` reads."""
+
+N_CTX_LIMIT = 2048
+"""Positions that a manifest has unasked: caches grow with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A manifest that was written, and what is to be told of it."""
+
+    path: str  # "models/toy.yaml"
+    decision: Decision
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return what the user reads."""
+        rows = _rows(self.decision)
+        width, middle = (max(len(row[i]) for row in rows) for i in (0, 1))
+        lines = [f"{self.path} written"]
+        lines += [f"  {a:<{width}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
+        lines += [f"note: {note}" for note in self.notes]
+        command = f"doit check model={self.decision.model}"
+        return "\n".join([*lines, f"next: {command}"])
+
+
+def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
+    """Write the manifest of the checkpoint that the words name, and read it back.
+
+    Raises: IngotError with everything that is wrong; nothing is written then.
+    """
+    _refuse_words(words)
+    path = _source(words["source"])
+    errors: list[IngotError] = []
+    survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
+    name = _name(words.get("model"), path, root, errors)
+    licence = choose_licence(words.get("licence"), survey.licence, root, errors)
+    if survey.family is None:
+        raise _together(errors)
+    errors += check_rules(survey, survey.family)
+    facts = read_numbers(survey, errors)
+    _add_context(facts, words.get("n_ctx"), errors)
+    node = _architecture(survey.family.architecture, root)
+    dims = [item.text for item in node["dims"].items]
+    compared = Comparison((), (), (), ())
+    if (survey.tensors or not errors) and all(dim in facts for dim in dims):
+        compared = compare(survey, node, facts)
+    errors += compared.errors
+    if errors:
+        raise _together(errors)
+    assert licence is not None
+    decision = Decision(
+        model=name,
+        survey=survey,
+        licence=licence,
+        dims={dim: facts[dim] for dim in dims},
+        hyperparameters={
+            item.text: facts[item.text] for item in node["hyperparameters"].items
+        },
+        tied=compared.tied,
+        ignored=compared.ignored,
+        source=_element(survey),
+    )
+    return Imported(_write(decision, root), decision, compared.notes)
+
+
+def _refuse_words(words: Mapping[str, str]) -> None:
+    for name, value in words.items():
+        if name not in WORDS:
+            raise IngotError(
+                f"{name}={value}: import reads no variable named '{name}'",
+                did_you_mean(name, list(WORDS), "variables"),
+            )
+    if not words.get("source"):
+        raise IngotError(
+            "import needs source=PATH, a checkpoint's folder or a GGUF file"
+        )
+
+
+def _source(text: str) -> Path:
+    # A shell leaves the ~ of source=~/model as it is.
+    path = Path(text).expanduser().absolute()
+    if not path.exists():
+        raise IngotError(f"source={text}: no such file or folder")
+    if path.is_file() and path.suffix != ".gguf":
+        hint = ""
+        if (path.parent / "config.json").is_file():
+            hint = f"name the checkpoint's folder: source={path.parent}"
+        raise IngotError(
+            f"source={text}: expected a checkpoint's folder or a .gguf file, found"
+            f" '{path.name}'",
+            hint,
+        )
+    return path
+
+
+def _name(given: str | None, path: Path, root: Path, errors: list[IngotError]) -> str:
+    """Return the model's name: the given one, or one made of the checkpoint's."""
+    name = given if given is not None else _derived_name(path)
+    if not re.fullmatch(KEBAB.pattern, name):
+        errors.append(
+            IngotError(
+                f"model={name}: expected {KEBAB.what}, found '{name}'",
+                "such as model=smollm2-135m",
+            )
+        )
+    elif (root / "models" / f"{name}.yaml").exists():
+        errors.append(
+            IngotError(
+                f"models/{name}.yaml: is there already, and is not overwritten",
+                "give another name, model=NAME, or remove the file",
+            )
+        )
+    return name
+
+
+def _derived_name(path: Path) -> str:
+    name = path.stem if path.is_file() else path.name
+    if path.parent.name == "snapshots":
+        # A download cache: models--owner--name/snapshots/<commit>.
+        name = path.parent.parent.name.rpartition("--")[2]
+    words = re.findall(r"[a-z0-9]+(?:\.[a-z0-9]+)*", name.lower())
+    return "-".join(words)
+
+
+def _add_context(
+    facts: dict[str, Fact], given: str | None, errors: list[IngotError]
+) -> None:
+    """Add n_ctx: what is asked for, or what the model was trained for, in reason."""
+    most = facts.get(POSITIONS)
+    if given is None:
+        if most is not None:
+            value = min(int(most.value), N_CTX_LIMIT)
+            origin = most.origin
+            if value < most.value:
+                origin += f" is {most.value}; more: n_ctx="
+            facts["n_ctx"] = Fact(value, origin)
+        return
+    if not (given.isascii() and given.isdigit()) or int(given) < 1:
+        message = "expected a whole number, 1 or more"
+        errors.append(IngotError(f"n_ctx={given}: {message}, found '{given}'"))
+    elif most is not None and int(given) > most.value:
+        errors.append(
+            IngotError(
+                f"n_ctx={given}: more than the model was trained for; expected at most"
+                f" {most.value} ({most.origin})"
+            )
+        )
+    else:
+        facts["n_ctx"] = Fact(int(given), "n_ctx=")
+
+
+def _architecture(name: str, root: Path) -> Node:
+    try:
+        node = load(root / "models/architectures" / f"{name}.yaml", root)
+        raise_all(check(node, ARCHITECTURE))
+    except ExceptionGroup as group:
+        raise IngotError(format_errors(group)) from None
+    return node
+
+
+def _element(survey: Survey) -> str | None:
+    """Return the type of all tensors; GGUF files mix them, so it is left open there."""
+    elements = {tensor.element for tensor in survey.tensors}
+    if survey.kind == "gguf" or len(elements) != 1:
+        return None
+    return PROJECT[elements.pop()]
+
+
+def _together(errors: list[IngotError]) -> IngotError:
+    """Return one error of all; the file is none of them, so it is said."""
+    count = f"{len(errors)} thing{'s' if len(errors) > 1 else ''}"
+    told = "\n".join(str(error) for error in errors)
+    return IngotError(f"{told}\nnothing was written: {count} to be settled first")
+
+
+def _write(decision: Decision, root: Path) -> str:
+    """Write the manifest, and read it as every command will."""
+    folder = root / "models"
+    path = folder / f"{decision.model}.yaml"
+    text = manifest(decision, folder)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise IngotError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        read_manifest(path, root)
+    except ExceptionGroup as group:
+        path.unlink()
+        # Everything that a user could have done wrong was refused before.
+        raise AssertionError(
+            f"an imported manifest is wrong:\n{format_errors(group)}\n{text}"
+        ) from None
+    return f"models/{path.name}"
+
+
+def _rows(decision: Decision) -> list[tuple[str, str, str]]:
+    """Return what was decided, each with where it comes from."""
+    survey, family = decision.survey, decision.survey.family
+    assert family
+    told = "general.architecture" if survey.kind == "gguf" else family.hf_class
+    numbers = {**decision.dims, **decision.hyperparameters}
+    types = sorted({tensor.element for tensor in survey.tensors})
+    size = sum(tensor.size_bytes for tensor in survey.tensors)
+    rows = [
+        ("architecture", family.architecture, f"{survey.file}: {told}"),
+        *((name, number(fact.value), fact.origin) for name, fact in numbers.items()),
+        (
+            "weights",
+            f"{', '.join(types)} -> {STORED}",
+            f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB",
+        ),
+        ("tied", *_tied_row(decision)),
+        ("licence", str(decision.licence.value), decision.licence.place),
+        ("tokenizer", *_tokenizer_row(survey)),
+    ]
+    return rows
+
+
+def _tied_row(decision: Decision) -> tuple[str, str]:
+    if decision.tied:
+        return ", ".join(decision.tied), "the checkpoint has no tensor of it"
+    return "none", "every parameter has a tensor"
+
+
+def _tokenizer_row(survey: Survey) -> tuple[str, str]:
+    if survey.tokenizer is None:
+        return "none", "no tokenizer.json: `doit generate` needs one"
+    return survey.tokenizer.name, relative(survey.tokenizer, Path.cwd())

@@ -1,0 +1,271 @@
+"""What each known architecture is called in checkpoints, and what it takes from them.
+
+A key of a checkpoint that would change what a model computes is either a Number, and
+read, or in a Rule, and refused where its value is one that no component computes.
+
+Source: transformers, models/*/configuration_*.py; ggml-org/ggml, docs/gguf.md, and
+ggml-org/llama.cpp, src/llama-model.cpp (load_hparams) for what is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+ANY = "what it is elsewhere is not computed here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number of a manifest, under its keys in config.json and in GGUF metadata.
+
+    A default is what stands for a key that is left out: None, an error; a text, another
+    number or the quotient of two, as `n_embd/n_head`.
+    """
+
+    name: str  # the manifest's: "n_embd"
+    hf: str
+    gguf: str  # less the architecture's name before it
+    whole: bool = True
+    hf_default: int | float | str | None = None
+    gguf_default: int | float | str | None = None
+
+    def key(self, names: str) -> str:
+        """Return the key in a checkpoint of such names."""
+        return self.gguf if names == "gguf" else self.hf
+
+    def default(self, names: str) -> int | float | str | None:
+        """Return what stands for it where it is left out."""
+        return self.gguf_default if names == "gguf" else self.hf_default
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The values of a key that the architecture computes; left out is always right."""
+
+    key: str
+    allowed: tuple[Any, ...]  # none: all but the refused
+    hint: str = ""
+    refused: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """An architecture, and the checkpoints that are read as it."""
+
+    architecture: str  # models/architectures/<name>.yaml, and GGUF's name of it
+    hf_class: str  # in config.json: architectures
+    model_type: str
+    numbers: tuple[Number, ...]
+    layer_types: tuple[str, ...]  # of attention, over and over
+    hf_rules: tuple[Rule, ...]
+    gguf_rules: tuple[Rule, ...]
+
+    def rules(self, names: str) -> tuple[Rule, ...]:
+        """Return the rules for a checkpoint of such names."""
+        return self.gguf_rules if names == "gguf" else self.hf_rules
+
+
+# Numbers that are not the manifest's, but what some of those are made of.
+POSITIONS = "n_positions"  # that the model was trained for
+ATTENTION_DIM = "attention_dim"  # attention_scale is 1 / sqrt(this)
+
+EQUAL_IN_GGUF = (
+    ("rope.dimension_count", "head_dim"),
+    ("attention.value_length", "head_dim"),
+    ("vocab_size", "n_vocab"),
+)
+"""Keys of GGUF metadata that must agree with a number."""
+
+QUOTIENT = "n_embd/n_head"
+N_VOCAB = "token_embd.weight"
+"""The key that stands for the rows of that tensor: GGUF metadata need not say."""
+
+_SIZES = (
+    Number(name="n_vocab", hf="vocab_size", gguf=N_VOCAB),
+    Number(name="n_embd", hf="hidden_size", gguf="embedding_length"),
+    Number(name="n_head", hf="num_attention_heads", gguf="attention.head_count"),
+    Number(name="n_ff", hf="intermediate_size", gguf="feed_forward_length"),
+    Number(name="n_layer", hf="num_hidden_layers", gguf="block_count"),
+    Number(name=POSITIONS, hf="max_position_embeddings", gguf="context_length"),
+    Number(
+        name="rms_norm_eps",
+        hf="rms_norm_eps",
+        gguf="attention.layer_norm_rms_epsilon",
+        whole=False,
+        hf_default=1e-6,
+    ),
+)
+
+
+def _heads_kv(hf_default: str | None = None) -> Number:
+    return Number(
+        name="n_head_kv",
+        hf="num_key_value_heads",
+        gguf="attention.head_count_kv",
+        hf_default=hf_default,
+        gguf_default="n_head",
+    )
+
+
+def _head_dim(hf_default: int | str) -> Number:
+    return Number(
+        name="head_dim",
+        hf="head_dim",
+        gguf="attention.key_length",
+        hf_default=hf_default,
+        gguf_default=QUOTIENT,
+    )
+
+
+def _rope_base(hf_default: float) -> Number:
+    return Number(
+        name="rope_freq_base",
+        hf="rope_theta",
+        gguf="rope.freq_base",
+        whole=False,
+        hf_default=hf_default,
+        gguf_default=10000.0,
+    )
+
+
+_PLAIN_SCALE = Number(
+    name=ATTENTION_DIM,
+    hf="",
+    gguf="",
+    hf_default="head_dim",
+    gguf_default="head_dim",
+)
+
+
+def _plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...]:
+    """Return the numbers of Llama and its kin; the arguments are their defaults."""
+    heads = (_heads_kv(heads_kv), _head_dim(head_dim))
+    return (*_SIZES, *heads, _rope_base(10000.0), _PLAIN_SCALE)
+
+
+_QUANTISED = Rule(
+    "quantization_config",
+    (None,),
+    "take the checkpoint that it was quantised from, or a GGUF file",
+)
+_ROTATED = Rule("partial_rotary_factor", (None, 1), "all of a head's dims are rotated")
+_BIAS = Rule("attention_bias", (None, False), "the architecture has no such biases")
+_SILU = (_QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
+_NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
+_GGUF = (
+    Rule("rope.scaling.type", ("none",), "positions are rotated as they are"),
+    Rule("rope.scaling.factor", (0, 1), "positions are rotated as they are"),
+    Rule("rope.scale_linear", (0, 1), "positions are rotated as they are"),
+    Rule("expert_count", (0,), "there is one MLP a layer"),
+    Rule("attention.causal", (True,), "no position sees those after it"),
+    Rule("attention.scale", (0,), "the scale is that of the head's dims"),
+    Rule("attn_logit_softcapping", (0,), ANY),
+    Rule("final_logit_softcapping", (0,), ANY),
+)
+_GGUF_NO_WINDOW = (
+    *_GGUF,
+    Rule("attention.sliding_window", (0,), "every layer sees all positions"),
+)
+
+LLAMA = Family(
+    architecture="llama",
+    hf_class="LlamaForCausalLM",
+    model_type="llama",
+    numbers=_plain(QUOTIENT, heads_kv="n_head"),
+    layer_types=("full_attention",),
+    hf_rules=(
+        *_SILU,
+        _BIAS,
+        Rule("mlp_bias", (None, False), "the architecture has no such biases"),
+        Rule("rope_interleaved", (None, False), "heads are rotated by halves"),
+    ),
+    gguf_rules=_GGUF_NO_WINDOW,
+)
+QWEN2 = Family(
+    architecture="qwen2",
+    hf_class="Qwen2ForCausalLM",
+    model_type="qwen2",
+    numbers=_plain(QUOTIENT),
+    layer_types=("full_attention",),
+    hf_rules=(*_SILU, _NO_WINDOW),
+    gguf_rules=_GGUF_NO_WINDOW,
+)
+QWEN3 = Family(
+    architecture="qwen3",
+    hf_class="Qwen3ForCausalLM",
+    model_type="qwen3",
+    numbers=_plain(128),
+    layer_types=("full_attention",),
+    hf_rules=(*_SILU, _BIAS, _NO_WINDOW),
+    gguf_rules=_GGUF_NO_WINDOW,
+)
+GEMMA3 = Family(
+    architecture="gemma3",
+    hf_class="Gemma3ForCausalLM",
+    model_type="gemma3_text",
+    numbers=(
+        *_SIZES,
+        _heads_kv(),
+        _head_dim(256),
+        _rope_base(1000000.0),
+        Number(
+            name="rope_freq_base_swa",
+            hf="rope_local_base_freq",
+            gguf="rope.freq_base_swa",
+            whole=False,
+            hf_default=10000.0,
+            gguf_default=10000.0,
+        ),
+        Number(name="n_swa", hf="sliding_window", gguf="attention.sliding_window"),
+        Number(
+            name=ATTENTION_DIM,
+            hf="query_pre_attn_scalar",
+            gguf="",
+            whole=False,
+            hf_default=256,
+            gguf_default="head_dim",
+        ),
+    ),
+    layer_types=(*("sliding_attention",) * 5, "full_attention"),
+    hf_rules=(
+        _QUANTISED,
+        _ROTATED,
+        Rule("hidden_activation", ("gelu_pytorch_tanh",), "its MLP is GeGLU, by tanh"),
+        _BIAS,
+        Rule("attn_logit_softcapping", (None,), ANY),
+        Rule("final_logit_softcapping", (None,), ANY),
+        Rule(
+            "use_bidirectional_attention", (None, False), "it writes from left to right"
+        ),
+        Rule("sliding_window_pattern", (6,), "every sixth layer sees all positions"),
+        Rule("_sliding_window_pattern", (6,), "every sixth layer sees all positions"),
+    ),
+    gguf_rules=(
+        *_GGUF,
+        Rule(
+            "attention.sliding_window_pattern",
+            (6,),
+            "every sixth layer sees all positions",
+        ),
+        # llama.cpp knows the largest model by its layers, and scales by n_embd there.
+        Rule(
+            "block_count",
+            (),
+            "the 27B model has another scale: import its safetensors",
+            refused=(62,),
+        ),
+    ),
+)
+
+FAMILIES = (GEMMA3, LLAMA, QWEN2, QWEN3)
+
+OTHERS = {
+    "Gemma3ForConditionalGeneration": "it reads images too: take a checkpoint of"
+    " Gemma3ForCausalLM, the text part alone",
+    "Gemma3TextModel": "it has no head, and embeds: take one of Gemma3ForCausalLM",
+    "Qwen2Model": "it has no head, and embeds: take one of Qwen2ForCausalLM",
+    "Qwen3Model": "it has no head, and embeds: take one of Qwen3ForCausalLM",
+    "LlamaModel": "it has no head, and embeds: take one of LlamaForCausalLM",
+}
+"""Classes that are close to a known one, and the way on."""

@@ -1,0 +1,136 @@
+"""What was decided about a checkpoint in, the text of its manifest out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.imports.values import Fact, Said, Survey
+from ingot.readers.scalars import scalar
+
+STORED = "f32"
+"""How imported matrices are stored in the archive, whatever the checkpoint has."""
+
+COMPUTE = "f32"
+
+_BATCH_MAX = 64
+# Sequence and context of the timed cases: a short prompt, and a long one.
+_PREFILL = ((128, 256), (512, 640))
+_DECODE = (128, 640)
+
+# What needs no quotes anywhere in YAML; a colon, a hash or a brace might.
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]*[A-Za-z0-9_/-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Everything that a manifest says."""
+
+    model: str
+    survey: Survey
+    licence: Said
+    dims: dict[str, Fact]
+    hyperparameters: dict[str, Fact]
+    tied: tuple[str, ...]
+    ignored: tuple[str, ...]
+    source: str | None  # element type of all tensors; None where they differ
+
+    @property
+    def architecture(self) -> str:
+        """Return the architecture's name."""
+        assert self.survey.family
+        return self.survey.family.architecture
+
+
+def manifest(decision: Decision, folder: Path) -> str:
+    """Return the manifest's text; its paths are relative to the folder."""
+    n_ctx = int(decision.dims["n_ctx"].value)
+    dims = ", ".join(f"{name}: {fact.value}" for name, fact in decision.dims.items())
+    lines = [
+        f"# Imported by `doit import` of {quoted(decision.survey.path.name)}.",
+        f"model: {quoted(decision.model)}",
+        f"architecture: {decision.architecture}",
+        f"licence: {quoted(str(decision.licence.value))}",
+        f"dims: {{{dims}}}",
+        "hyperparameters:",
+        *(
+            f"  {name}: {number(fact.value)}"
+            for name, fact in decision.hyperparameters.items()
+        ),
+        "dynamic:",
+        f"  batch: {{min: 1, max: {_BATCH_MAX}}}",
+        f"  seq: {{min: 1, max: {n_ctx}}}",
+        f"  ctx: {{min: 1, max: {n_ctx}}}",
+        "",
+        *_weights(decision, folder),
+        *_tokenizer(decision, folder),
+        "",
+        *_bench(n_ctx),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def number(value: int | float) -> str:
+    """Return a number as every reader of YAML reads it: 10000, 0.125, 1.0e-5."""
+    if float(value).is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    assert math.isfinite(value)
+    mantissa, _, power = repr(float(value)).partition("e")
+    if not power:
+        return mantissa
+    mantissa += "" if "." in mantissa else ".0"
+    return f"{mantissa}e{int(power):+d}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as YAML, in quotes where a reader might take it for another."""
+    if _PLAIN.fullmatch(text) and scalar(text) == text:
+        return text
+    return json.dumps(text)
+
+
+def _weights(decision: Decision, folder: Path) -> list[str]:
+    survey = decision.survey
+    path = quoted(relative(survey.path, folder))
+    source = f"source: {decision.source}, " if decision.source else ""
+    lines = [
+        "weights:",
+        f"  source: {{kind: {survey.kind}, path: {path}}}",
+        f"  names: {survey.names}",
+    ]
+    if decision.ignored:
+        lines.append(f"  ignore: [{', '.join(map(json.dumps, decision.ignored))}]")
+    if decision.tied:
+        lines.append(f"  tied: [{', '.join(decision.tied)}]")
+    policy = f'{{match: "*", {source}stored: {STORED}, compute: {COMPUTE}}}'
+    return [*lines, "  policy:", f"    - {policy}"]
+
+
+def _tokenizer(decision: Decision, folder: Path) -> list[str]:
+    path = decision.survey.tokenizer
+    if path is None:
+        return []
+    place = quoted(relative(path, folder))
+    return ["", f"tokenizer: {{kind: file, path: {place}}}"]
+
+
+def _bench(n_ctx: int) -> list[str]:
+    """Return the timed cases, none beyond the context and none twice."""
+    prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
+    decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
+    return [
+        "bench:",
+        "  prefill:",
+        *(f"    - {{batch: 1, seq: {seq}, ctx: {ctx}}}" for seq, ctx in prefill),
+        "  decode:",
+        *(f"    - {{batch: 1, ctx: {ctx}}}" for ctx in decode),
+    ]
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Return where the path is from the folder, with slashes."""
+    return Path(os.path.relpath(path, folder)).as_posix()

@@ -1,0 +1,350 @@
+"""Checkpoints as their makers write them: small ones, and published ones without numbers.
+
+Names, shapes and keys are written by hand, not taken from models/architectures.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGUFWriter
+
+from tests.gguf_cases import permute, write_gguf
+from tests.weights_cases import save
+
+F32 = np.float32
+Config = dict[str, Any]
+
+# What google/gemma-3-270m, HuggingFaceTB/SmolLM2-135M, Qwen/Qwen2-0.5B and
+# Qwen/Qwen3-0.6B publish as config.json.
+GEMMA3: Config = {
+    "_sliding_window_pattern": 6,
+    "architectures": ["Gemma3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "attn_logit_softcapping": None,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "final_logit_softcapping": None,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 640,
+    "initializer_range": 0.02,
+    "intermediate_size": 2048,
+    "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 3,
+    "max_position_embeddings": 32768,
+    "model_type": "gemma3_text",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 18,
+    "num_key_value_heads": 1,
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-06,
+    "rope_local_base_freq": 10000.0,
+    "rope_scaling": None,
+    "rope_theta": 1000000.0,
+    "sliding_window": 512,
+    "torch_dtype": "bfloat16",
+    "use_bidirectional_attention": False,
+    "use_cache": True,
+    "vocab_size": 262144,
+}
+SMOLLM2: Config = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "hidden_act": "silu",
+    "hidden_size": 576,
+    "initializer_range": 0.041666666666666664,
+    "intermediate_size": 1536,
+    "is_llama_config": True,
+    "max_position_embeddings": 8192,
+    "model_type": "llama",
+    "num_attention_heads": 9,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 3,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_interleaved": False,
+    "rope_scaling": None,
+    "rope_theta": 100000,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "vocab_size": 49152,
+}
+QWEN2: Config = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "eos_token_id": 151643,
+    "hidden_act": "silu",
+    "hidden_size": 896,
+    "initializer_range": 0.02,
+    "intermediate_size": 4864,
+    "max_position_embeddings": 131072,
+    "max_window_layers": 24,
+    "model_type": "qwen2",
+    "num_attention_heads": 14,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 131072,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+QWEN3: Config = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "eos_token_id": 151645,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 1024,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 40960,
+    "max_window_layers": 28,
+    "model_type": "qwen3",
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+PUBLISHED = {
+    "gemma3-270m": GEMMA3,
+    "smollm2-135m": SMOLLM2,
+    "qwen2-0.5b": QWEN2,
+    "qwen3-0.6b": QWEN3,
+}
+
+_SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+}
+TINY: dict[str, Config] = {
+    "gemma3": {
+        **GEMMA3,
+        **_SMALL,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "num_hidden_layers": 7,
+        "layer_types": [*["sliding_attention"] * 5, "full_attention"]
+        + ["sliding_attention"],
+    },
+    "llama": {**SMOLLM2, **_SMALL},
+    "qwen2": {**QWEN2, **_SMALL},
+    "qwen3": {**QWEN3, **_SMALL, "head_dim": 16},
+}
+"""By architecture: a published config, made small."""
+
+CARD = "---\nlanguage: en\nlicense: apache-2.0  # of the weights\n---\n# A model\n"
+
+
+def head_dim(config: Config) -> int:
+    """The values of a head."""
+    quotient = config["hidden_size"] // config["num_attention_heads"]
+    return int(config.get("head_dim") or quotient)
+
+
+def shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The tensors that `transformers` writes for a tied model of this config."""
+    kind, width = config["model_type"], config["hidden_size"]
+    inner, size = config["intermediate_size"], head_dim(config)
+    queries, keys = (
+        size * config[f"num_{heads}_heads"] for heads in ("attention", "key_value")
+    )
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (width,),
+        "self_attn.q_proj.weight": (queries, width),
+        "self_attn.k_proj.weight": (keys, width),
+        "self_attn.v_proj.weight": (keys, width),
+        "self_attn.o_proj.weight": (width, queries),
+        "post_attention_layernorm.weight": (width,),
+        "mlp.gate_proj.weight": (inner, width),
+        "mlp.up_proj.weight": (inner, width),
+        "mlp.down_proj.weight": (width, inner),
+    }
+    if kind == "qwen2":
+        for name, rows in (("q", queries), ("k", keys), ("v", keys)):
+            layer[f"self_attn.{name}_proj.bias"] = (rows,)
+    if kind in ("qwen3", "gemma3_text"):
+        layer["self_attn.q_norm.weight"] = layer["self_attn.k_norm.weight"] = (size,)
+    if kind == "gemma3_text":
+        layer["pre_feedforward_layernorm.weight"] = (width,)
+        layer["post_feedforward_layernorm.weight"] = (width,)
+    return {
+        "model.embed_tokens.weight": (config["vocab_size"], width),
+        **{
+            f"model.layers.{number}.{name}": shape
+            for number in range(config["num_hidden_layers"])
+            for name, shape in layer.items()
+        },
+        "model.norm.weight": (width,),
+    }
+
+
+def numbers(config: Config) -> dict[str, Any]:
+    """A float32 array for each tensor, the same every time."""
+    rng = np.random.default_rng(3)
+    return {
+        name: rng.standard_normal(shape).astype(F32)
+        for name, shape in shapes(config).items()
+    }
+
+
+def write_config(folder: Path, config: Any, card: str = CARD) -> None:
+    """Write config.json, and the model card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = config if isinstance(config, str) else json.dumps(config)
+    (folder / "config.json").write_text(text)
+    (folder / "README.md").write_text(card)
+
+
+def write_hf(folder: Path, config: Config, **changes: Any) -> Path:
+    """Write a checkpoint; `changes` are arrays by tensor, None for one left out."""
+    write_config(folder, config)
+    tensors = {**numbers(config), **changes}
+    save(
+        folder / "model.safetensors",
+        {name: ("F32", v) for name, v in tensors.items() if v is not None},
+    )
+    return folder
+
+
+def write_hollow(folder: Path, config: Config) -> Path:
+    """Write a checkpoint of full size whose numbers take no room: they are a hole."""
+    write_config(folder, config)
+    header, end = {}, 0
+    for name, shape in shapes(config).items():
+        begin, end = end, end + 2 * int(np.prod(shape))
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+    return folder
+
+
+def write_shards(folder: Path, config: Config) -> Path:
+    """Write a checkpoint as two files and their index."""
+    write_config(folder, config)
+    tensors, index = list(numbers(config).items()), {}
+    for number, part in enumerate((tensors[:5], tensors[5:]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        save(folder / file, {name: ("F32", values) for name, values in part})
+        index |= {name: file for name, _ in part}
+    content = json.dumps({"metadata": {}, "weight_map": index})
+    (folder / "model.safetensors.index.json").write_text(content)
+    return folder
+
+
+# A tensor of `transformers` and what llama.cpp calls it.
+# Source: ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py.
+_GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def gguf_name(name: str, gemma: bool) -> str:
+    """The tensor's name in a GGUF file."""
+    names = {**_GGUF_NAMES, **(_GEMMA_NAMES if gemma else {})}
+    stem, _, kind = name.rpartition(".")
+    if stem.startswith("model.layers."):
+        number, _, stem = stem.removeprefix("model.layers.").partition(".")
+        return f"blk.{number}.{names[stem]}.{kind}"
+    return f"{names[stem]}.{kind}"
+
+
+def write_metadata(writer: GGUFWriter, config: Config, licence: str) -> None:
+    """Add what convert_hf_to_gguf.py adds for a model of this config."""
+    if licence:
+        writer.add_license(licence)
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    if config.get("head_dim"):
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    if config["model_type"] == "llama":
+        writer.add_vocab_size(config["vocab_size"])
+        writer.add_rope_dimension_count(head_dim(config))
+    if config["model_type"] == "gemma3_text":
+        writer.add_sliding_window(config["sliding_window"])
+    writer.add_token_list(["a"] * config["vocab_size"])
+
+
+def write_as_gguf(
+    path: Path, config: Config, licence: str = "apache-2.0", **changes: Any
+) -> Path:
+    """Write the numbers of `write_hf` as a GGUF file, with more metadata if given."""
+    architecture = {"gemma3_text": "gemma3"}.get(
+        config["model_type"], config["model_type"]
+    )
+    tensors = {}
+    for name, values in numbers(config).items():
+        if architecture == "gemma3" and "norm" in name:
+            values = values + F32(1)
+        if architecture == "llama" and "q_proj" in name:
+            values = permute(values, config["num_attention_heads"])
+        if architecture == "llama" and "k_proj" in name:
+            values = permute(values, config["num_key_value_heads"])
+        tensors[gguf_name(name, architecture == "gemma3")] = ("F32", values)
+
+    def add(writer: GGUFWriter) -> None:
+        write_metadata(writer, config, licence)
+        for key, value in changes.items():
+            full = f"{architecture}.{key.replace('__', '.')}"
+            if isinstance(value, str):
+                writer.add_string(full, value)
+            elif isinstance(value, float):
+                writer.add_float32(full, value)
+            else:
+                writer.add_uint32(full, value)
+
+    return write_gguf(path, tensors, add, architecture)
