@@ -141,11 +141,11 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
             yield entry["max"].error(f"{message}, found {most}")
     ranges = node["dynamic"].entries
     if "ctx" in ranges and "seq" in ranges:
-        least, most = ranges["ctx"]["max"], ranges["seq"]["max"]
-        if least.integer < most.integer:
+        cache, longest = ranges["ctx"]["max"], ranges["seq"]["max"].integer
+        if cache.integer < longest:
             message = "no cache holds the longest sequence"
-            found = f"expected at least {most.integer}, found {least.integer}"
-            yield least.error(f"{message}; {found}")
+            found = f"expected at least {longest}, found {cache.integer}"
+            yield cache.error(f"{message}; {found}")
 
 
 def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:
