@@ -55,7 +55,13 @@ class Generate(Run):
 
         params["outfile"] = sys.stderr
         params["reporter"] = QuietReporter if params["quiet"] else NeededReporter
-        return super().execute(params, [task])
+        streams = sys.stdout, sys.stderr
+        try:
+            return super().execute(params, [task])
+        finally:
+            # doit takes them away while a task runs, and where several run at once it
+            # gives back what it took from another.
+            sys.stdout, sys.stderr = streams
 
 
 def _write(name: str, request: Any) -> int:

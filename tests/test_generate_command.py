@@ -1,0 +1,78 @@
+"""`doit generate` in a checkout: it builds what is missing, then writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingot.catalogue import read, select
+from ingot.errors import IngotError
+from ingot.generate import choose
+from tests.project import Project, edit
+from tests.toy_decoder import MODEL, place
+
+WORDS = ("generate", f"model={MODEL}", "target=x86_64")
+TOKENIZER = "tokenizer: {kind: file, path: tokenizers/bytes.json}\n"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder = tmp_path_factory.mktemp("generate")
+    made = Project.create(folder / "checkout", folder / "store")
+    manifest = place(made.root)
+    edit(manifest, "n_vocab: 48", "n_vocab: 300")
+    edit(manifest, "\nweights:\n", f"\n{TOKENIZER}\nweights:\n")
+    return made
+
+
+def test_a_model_without_tokenizer_is_refused_before_a_build(project: Project) -> None:
+    manifest = project.root / f"models/{MODEL}.yaml"
+    edit(manifest, TOKENIZER, "")
+    try:
+        catalogue = read(project.root)
+        words = {"model": MODEL, "target": "x86_64"}
+        with pytest.raises(IngotError) as caught:
+            choose(catalogue, select(catalogue, words))
+    finally:
+        edit(manifest, "\nweights:\n", f"{TOKENIZER}\nweights:\n")
+    assert str(caught.value) == (
+        f"{MODEL}@x86_64: the bundle has no tokenizer\n"
+        "  name its tokenizer.json in the manifest: tokenizer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), 'generate needs prompt="..."'),
+        (("prompt=x", "tokens=0"), "tokens=0: expected a whole number, 1 or more"),
+        (("prompt=x", "temprature=1"), "did you mean 'temperature'?"),
+        (("prompt=x", "build"), "generate takes no task, found 'build'"),
+        (("prompt=x", "model=toy"), "toy@x86_64: no decoder; expected the entry"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_built(
+    project: Project, words: tuple[str, ...], says: str
+) -> None:
+    run = project.doit(*WORDS, *words)
+    assert says in run.err
+    assert (run.code, run.out) == (3, "")
+    assert not (project.root / f"build/{MODEL}").exists()
+
+
+@pytest.mark.slow
+def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None:
+    words = (*WORDS, "prompt=Hello", "tokens=40", "temperature=2", "seed=4")
+    first = project.doit(*words)
+    assert first.code == 0, first.out + first.err
+    assert f"bundle:{MODEL}@x86_64: ran" in first.err
+    assert first.out
+    again = project.doit(*words)
+    assert (again.code, again.out) == (0, first.out)
+    # 6 tokens of the prompt fill a context of 32 with 26, and one more comes out.
+    note, told, _, speed, seed = again.err.splitlines()
+    assert note == "note: the context is full: it holds 32 tokens"
+    assert told == (
+        f"{MODEL}@x86_64: 27 tokens after 6 of the prompt; the context is full"
+    )
+    assert speed.startswith("  prefill ")
+    assert seed == "  again: seed=4"
