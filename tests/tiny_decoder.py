@@ -16,8 +16,12 @@ BYTES = ROOT / "models/tokenizers/bytes.json"
 N_VOCAB, N_KNOWN, N_CTX, N_SEQ = 300, 258, 64, 16
 W = 7
 BOS, EOS = 256, 257
-CACHE = {"name": "cache", "role": "cache", "element": "f32"}
-SHAPE = [1, "batch", "ctx", 2]
+CACHE = {
+    "name": "cache",
+    "role": "cache",
+    "element": "f32",
+    "shape": [1, "batch", "ctx", 2],
+}
 
 
 def following(prompt: str, count: int) -> list[int]:
@@ -34,49 +38,45 @@ def text_of(tokens: list[int]) -> str:
     return bytes(t for t in tokens if t < 256).decode(errors="replace")
 
 
-def contract(name: str, device_flags: list[str] | None = None) -> dict[str, Any]:
+def contract() -> dict[str, Any]:
     """What bundle.json says, without files."""
-    logits = {"name": "logits", "role": "logits", "element": "f32"}
+    limits = {"batch": 1, "seq": N_SEQ, "ctx": N_CTX}
     return {
         "schema": "ingot.bundle.v1",
         "model": "tiny",
         "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
-        "dynamic_dims": {
-            "batch": {"min": 1, "max": 1},
-            "seq": {"min": 1, "max": N_SEQ},
-            "ctx": {"min": 1, "max": N_CTX},
-        },
+        "dynamic_dims": {dim: {"min": 1, "max": n} for dim, n in limits.items()},
         "entry_points": [
-            {
-                "name": entry,
-                "inputs": [
-                    {
-                        "name": role,
-                        "role": role,
-                        "element": "i32",
-                        "shape": ["batch", "seq"] if role == "tokens" else ["batch"],
-                    }
-                    for role in roles
-                ]
-                + [{**CACHE, "shape": SHAPE}],
-                "outputs": [
-                    {**logits, "shape": ["batch", 1, N_VOCAB]},
-                    {**CACHE, "shape": SHAPE},
-                ],
-                "in_place": [{"input": "cache", "output": "cache"}],
-            }
-            for entry, roles in (
-                ("prefill", ("tokens", "start", "last")),
-                ("decode", ("tokens", "start")),
-            )
+            entry_point("prefill", ("tokens", "start", "last")),
+            entry_point("decode", ("tokens", "start")),
         ],
         "parameters": {"archive": "model.irpa", "scope": "model"},
         "target": {
-            "name": name,
+            "name": "here",
             "machine": None,
             "cpu_features": [],
-            "compile_flags": device_flags or [],
+            "compile_flags": [],
         },
+    }
+
+
+def entry_point(name: str, roles: tuple[str, ...]) -> dict[str, Any]:
+    """What it says of an entry point with inputs of these roles, and the cache."""
+    ids = [
+        {
+            "name": role,
+            "role": role,
+            "element": "i32",
+            "shape": ["batch", "seq"] if role == "tokens" else ["batch"],
+        }
+        for role in roles
+    ]
+    logits = {"name": "logits", "role": "logits", "element": "f32"}
+    return {
+        "name": name,
+        "inputs": [*ids, CACHE],
+        "outputs": [{**logits, "shape": ["batch", 1, N_VOCAB]}, CACHE],
+        "in_place": [{"input": "cache", "output": "cache"}],
     }
 
 
@@ -93,7 +93,7 @@ def lay_out(folder: Path) -> Path:
     index.add_buffer("w", value, metadata=described)
     index.create_archive_file(str(folder / "model.irpa"))
     shutil.copy(BYTES, folder / "tokenizer.json")
-    return sealed(folder, contract("here"))
+    return sealed(folder, contract())
 
 
 def sealed(folder: Path, content: dict[str, Any]) -> Path:

@@ -80,16 +80,7 @@ def generate(
         raise IngotError(f"{bundle.name}: {error.message}") from error
     vocabulary = read_vocabulary(bundle)
     ids = prompt_tokens(bundle, vocabulary, request.prompt)
-    session = open_session(
-        runner,
-        Module(
-            bundle.folder / "model.vmfb",
-            bundle.folder / bundle.contract["parameters"]["archive"],
-            bundle.contract["parameters"]["scope"],
-        ),
-    )
-    ctx = ctx_for(len(ids) + request.tokens, bundle)
-    decoder = Decoder(session, bundle.entry_points, ctx)
+    decoder = _open(bundle, runner, len(ids) + request.tokens)
     loaded = time.monotonic()
     logits: Any = None
     longest = bundle.limit("seq")
@@ -114,6 +105,17 @@ def generate(
         decodes=text.decodes,
         decode_s=time.monotonic() - known,
     )
+
+
+def _open(bundle: Bundle, runner: Runner, tokens: int) -> Decoder:
+    """Return the loaded model, with caches for so many tokens."""
+    module = Module(
+        bundle.folder / "model.vmfb",
+        bundle.folder / bundle.contract["parameters"]["archive"],
+        bundle.contract["parameters"]["scope"],
+    )
+    session = open_session(runner, module)
+    return Decoder(session, bundle.entry_points, ctx_for(tokens, bundle))
 
 
 def ctx_for(tokens: int, bundle: Bundle) -> int:
