@@ -137,12 +137,13 @@ def test_logits_that_are_no_numbers_are_an_error(wrong: float) -> None:
 def test_narrowing_is_what_a_whole_sort_gives(
     values: list[int], top_k: int | None, top_p: float, first: int
 ) -> None:
+    logits = np.array(values, np.float32)
     scaled = np.array(values, np.float64) - max(values)
     order = sorted(range(len(values)), key=lambda place: (-values[place], place))
     order = order[:top_k]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampler, "FIRST_SORTED", first)
-        kept, weights = narrow(scaled, Sampling(1.0, top_k, top_p))
+        kept, weights = narrow(logits, Sampling(1.0, top_k, top_p))
     assert sorted(kept.tolist()) == sorted(order[: len(kept)])
     assert weights == pytest.approx(np.exp(scaled[kept]))
     total = np.exp(scaled[order]).sum()

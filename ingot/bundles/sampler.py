@@ -68,37 +68,37 @@ class Sampler:
             )
         if self._sampling.greedy:
             return int(self._known[candidates.argmax()])
-        scaled = candidates.astype(np.float64) - candidates.max()
-        kept, weights = narrow(scaled / self._sampling.temperature, self._sampling)
+        kept, weights = narrow(candidates, self._sampling)
         ends = weights.cumsum()
         # `right`: a weight of 0 is never drawn, not even by a 0.
         place = np.searchsorted(ends, self._random.random() * ends[-1], side="right")
         return int(self._known[kept[min(int(place), len(kept) - 1)]])
 
 
-def narrow(scaled: Array, sampling: Sampling) -> tuple[Array, Array]:
+def narrow(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     """Return the places of the tokens that may be drawn, and their weights.
 
-    Shapes: scaled [token], the largest 0 -> [kept], [kept]. Units: weights are
-    probabilities up to one factor.
+    Shapes: logits [token] -> [kept], [kept]. Units: weights are probabilities up to one
+    factor.
     """
     import numpy as np
 
-    weights = np.exp(scaled)
-    count = len(weights) if sampling.top_k is None else sampling.top_k
-    narrowed = count < len(weights)
-    kept = largest(scaled, count) if narrowed else np.arange(len(weights))
+    kept = np.arange(len(logits))
+    # The temperature changes no order: what `top_k` leaves out need not be divided.
+    if sampling.top_k is not None and sampling.top_k < len(logits):
+        kept = largest(logits, sampling.top_k)
+    scaled = logits[kept].astype(np.float64)
+    weights = np.exp((scaled - scaled.max()) / sampling.temperature)
     if sampling.top_p == 1:
-        return kept, weights[kept]
-    wanted = sampling.top_p * weights[kept].sum()
-    size = count if narrowed else FIRST_SORTED
+        return kept, weights
+    wanted = sampling.top_p * weights.sum()
+    size = FIRST_SORTED
     while True:
-        kept = largest(scaled, size)
-        sums = weights[kept].cumsum()
-        enough = int(np.searchsorted(sums, wanted)) + 1
-        if enough <= len(kept) or len(kept) == min(count, len(weights)):
-            return kept[:enough], weights[kept[:enough]]
-        size = min(8 * size, count)
+        first = largest(scaled, size)
+        enough = int(np.searchsorted(weights[first].cumsum(), wanted)) + 1
+        if enough <= len(first) or len(first) == len(kept):
+            return kept[first[:enough]], weights[first[:enough]]
+        size *= 8
 
 
 def largest(values: Array, count: int) -> Array:
