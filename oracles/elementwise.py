@@ -20,6 +20,17 @@ def add(a: Floats, b: Floats) -> NDArray[np.float64]:
     return a.astype(np.float64) + b.astype(np.float64)
 
 
+def add_bias(x: Floats, bias: Floats) -> NDArray[np.float64]:
+    """Add one vector to every row.
+
+    Shapes: x [batch, seq, n_embd], bias [n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError if the vector is no row.
+    """
+    if bias.shape != x.shape[2:]:
+        raise ValueError(f"shapes differ; expected {x.shape[2:]}, found {bias.shape}")
+    return x.astype(np.float64) + bias.astype(np.float64)
+
+
 def soft_cap(x: Floats, cap: float) -> NDArray[np.float64]:
     """Squeeze all numbers into (-cap, cap); small ones hardly change.
 

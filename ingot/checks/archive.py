@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ingot.checks.cases import ELEMENTS
+from ingot.checks.cases import numpy_type
 from ingot.edges.runtime import read_archive
 from ingot.errors import IngotError
 from ingot.graph import Graph
@@ -29,7 +29,7 @@ def read_parameters(graph: Graph, path: Path) -> dict[str, Array]:
             raise IngotError(f"{path}: no parameter '{parameter.name}'")
         entry = entries[parameter.name]
         shape = tuple(int(size) for size in parameter.type.shape)
-        dtype = np.dtype(ELEMENTS[parameter.type.element])
+        dtype = numpy_type(parameter.type.element)
         expected = math.prod(shape) * dtype.itemsize
         if entry.size_bytes != expected:
             raise IngotError(

@@ -111,12 +111,26 @@ def as_element(array: Array, element: str) -> Array:
     """
     import numpy as np
 
+    return np.asarray(array).astype(numpy_type(element))
+
+
+def numpy_type(element: str) -> Any:
+    """Return the NumPy type of an element type.
+
+    Raises: IngotError for one that cannot be passed to a target.
+    """
+    import numpy as np
+
+    if element == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
     if element not in ELEMENTS:
         raise IngotError(
             f"element type '{element}' cannot be passed to a check",
-            f"known element types: {', '.join(ELEMENTS)}",
+            f"known element types: bf16, {', '.join(ELEMENTS)}",
         )
-    return np.asarray(array).astype(ELEMENTS[element])
+    return np.dtype(ELEMENTS[element])
 
 
 def entry_inputs(graph: Graph, entry: EntryPoint, case: Case) -> tuple[Array, ...]:

@@ -113,10 +113,7 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
         folder = Path(name)
         words = []
         for index, tensor in enumerate(what.tensors):
-            # In C order: numpy would mark a transposed array, and iree-run-module
-            # refuses it.
-            np.save(folder / f"in{index}.npy", np.asarray(tensor, order="C"))
-            words.append(f"--input=@{folder}/in{index}.npy")
+            words.append(_input(folder / f"in{index}.npy", tensor))
         # repr: the shortest text that reads back as the same number.
         words += [f"--input={scalar!r}" for scalar in what.scalars]
         outputs = [folder / f"out{index}.npy" for index in range(what.results)]
@@ -131,3 +128,18 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
                 f"with inputs {shapes or 'none'}",
             ) from error
         return tuple(np.load(path) for path in outputs)
+
+
+def _input(path: Path, tensor: Array) -> str:
+    """Write a tensor where iree-run-module reads it; return the word that says so."""
+    import numpy as np
+
+    # In C order: numpy would mark a transposed array, and iree-run-module refuses it.
+    content = np.asarray(tensor, order="C")
+    if content.dtype.name != "bfloat16":
+        np.save(path, content)
+        return f"--input=@{path}"
+    # .npy has no name for it.
+    content.view(np.uint16).tofile(path.with_suffix(".bin"))
+    shape = "x".join(map(str, content.shape))
+    return f"--input={shape}xbf16=@{path.with_suffix('.bin')}"

@@ -42,6 +42,8 @@ Stored = Callable[[str], str]
 # The argument of a component that a kernel takes packed; its other parts are named
 # after it: weight_scale.
 WEIGHT = "weight"
+# What a kernel's number is where the component has none: a lookup is not scaled.
+NEUTRAL: dict[str, float | int] = {"scale": 1.0}
 # Values that share a scale, in the stored types that have blocks.
 BLOCK = 32
 
@@ -179,7 +181,7 @@ class _Kernels:
         for item in new.arguments:
             if _is_part(item.name):
                 self.taken.setdefault(matrix, {})[item.name] = item.type
-        scalars = dict(
+        scalars = {**NEUTRAL} | dict(
             zip((name for name, _ in old.scalars), call.scalars, strict=True)
         )
         return replace(
@@ -260,7 +262,8 @@ def _bind(
         if isinstance(formal, IndexFormal):
             binding.dims[formal.dim] = Product.of(indices[formal.name])
         elif isinstance(formal, ScalarFormal):
-            fits = fits and (formal.name, formal.type) in old.scalars
+            known = formal.name in NEUTRAL or formal.name in dict(old.scalars)
+            fits = fits and known
         elif _is_part(formal.name):
             fits = _unify(binding, formal, formal.type.resolve(sizes)) and fits
         else:

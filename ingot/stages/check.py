@@ -103,7 +103,9 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
         inputs=tuple(inputs.items()),
         outputs=OUTPUTS,
         tools=tuple(
-            dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
+            dict.fromkeys(
+                ("python", "numpy", "ml_dtypes", "iree-base-runtime", *target.tools)
+            )
         ),
         env=ENV,
         shown=tuple(f"{shown}/{output}" for output in OUTPUTS),

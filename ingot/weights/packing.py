@@ -15,6 +15,8 @@ Array: TypeAlias = Any
 
 # Codes are symmetric: -128 would have no counterpart.
 I8_LIMIT = 127
+# Columns that share a scale.
+BLOCK = 32
 
 
 def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
@@ -29,6 +31,12 @@ def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
         return {
             "weight": grouped(codes, lane),
             "weight_scale": scale.astype("<f4").tobytes(),
+        }
+    if scheme == "i8_block32":
+        codes, scale = quantise_blocks(rows, I8_LIMIT)
+        return {
+            "weight": grouped(codes, lane),
+            "weight_scale": grouped(scale, lane),
         }
     raise ValueError(f"no packing named '{scheme}'")
 
@@ -46,6 +54,22 @@ def quantise_rows(rows: Array) -> tuple[Array, Array]:
     divisor = np.where(scale > 0, scale, np.float32(1))
     codes = np.rint(rows / divisor[:, None]).astype(np.int8)
     return codes, divisor
+
+
+def quantise_blocks(rows: Array, limit: int) -> tuple[Array, Array]:
+    """Return codes up to `limit` and the scale of each block of 32 columns.
+
+    Shapes: rows [n, columns] -> int8 [n, columns], float16 [n, columns / 32].
+    Source: ggml's q8_0; here the codes are those of the scale as it is stored.
+    """
+    import numpy as np
+
+    blocks = rows.reshape(len(rows), -1, BLOCK)
+    scale = (np.abs(blocks).max(axis=2) / np.float32(limit)).astype(np.float16)
+    # Blocks of zeros, or of numbers below the scale's type, are zeros.
+    divisor = np.where(scale > 0, scale, np.float16(1)).astype(np.float32)
+    codes = np.rint(blocks / divisor[:, :, None]).clip(-limit, limit)
+    return codes.astype(np.int8).reshape(rows.shape), scale
 
 
 def grouped(rows: Array, lane: int) -> bytes:
