@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ingot.edges import toolchain
 from ingot.edges.invoke import Call, Module, call
 from ingot.emit import main_module, probe_module
 from ingot.errors import IngotError
@@ -19,6 +19,7 @@ from ingot.graph import Block, EntryPoint, Graph
 from ingot.graph import Call as Use
 from ingot.readers.target import read_target
 from ingot.stages.compile import plan_compile
+from tests import scratch
 from tests.project import ROOT, Project
 from tests.toy_decoder import MODEL, place, read
 
@@ -181,29 +182,47 @@ def test_a_build_is_right_at_every_level(built: Path) -> None:
 
 def streams(linked: str, graph: Graph, folder: Path) -> str:
     """What the target's compiler makes of a program: dispatches and copies."""
-    (folder / "linked.mlir").write_text(linked, encoding="utf-8")
-    argv = plan_compile(graph, TARGET).argv
-    done = subprocess.run(
-        [toolchain.executable(argv[0]), *argv[1:-2], "--compile-to=stream", "-o", "-"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    (folder / "given.mlir").write_text(linked, encoding="utf-8")
+    plan = plan_compile(graph, TARGET)
+    argv = (*plan.argv[:-1], "streams.mlir", "--compile-to=stream")
+    plan = replace(plan, argv=argv, outputs=("streams.mlir",))
+    made = scratch.run(plan, folder, {"linked.mlir": folder / "given.mlir"})
+    return made.read_text(encoding="utf-8")
 
 
 def copies(text: str) -> list[str]:
     return re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.(?:clone|copy))", text)
 
 
-def test_the_program_copies_no_cache(built: Path, graph: Graph, tmp_path: Path) -> None:
-    linked = (built / "linked/plain/linked.mlir").read_text(encoding="utf-8")
-    assert "stream.cmd.dispatch" in (text := streams(linked, graph, tmp_path))
-    assert copies(text) == []
+@pytest.fixture(scope="module")
+def linked(built: Path) -> str:
+    path = built / f"linked/{TARGET.layout.name}/linked.mlir"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def program(linked: str, graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return streams(linked, graph, tmp_path_factory.mktemp("streams"))
+
+
+def test_the_program_copies_no_cache(
+    program: str, linked: str, graph: Graph, tmp_path: Path
+) -> None:
+    assert "stream.cmd.dispatch" in program
+    assert copies(program) == []
     # Were the results not the arguments, each entry point would copy both.
     apart = re.sub(r" \{iree\.abi\.output = \d : index\}", "", linked)
     assert copies(streams(apart, graph, tmp_path)) == ["stream.cmd.copy"] * 4
+
+
+def test_all_layers_call_the_same_kernels(program: str) -> None:
+    kernels = re.findall(r"dispatch @decode_dispatch_\d+::@(\w+)", program)
+    counts = Counter(kernels)
+    writes = [count for name, count in counts.items() if "scatter" in name]
+    assert writes == [2 * LAYERS]
+    # Queries and keys, weights and values: the two halves of heads are apart.
+    products = [count for name, count in counts.items() if "matmul_like_2x" in name]
+    assert products == [LAYERS, LAYERS]
 
 
 def caches() -> tuple[Any, Any]:
