@@ -20,7 +20,6 @@ from ingot.readers.component import (
 from ingot.readers.shapes import Product, SymbolicType, parse_dim
 from ingot.readers.yaml import Node
 
-
 LAYER = "{layer}"
 
 

@@ -118,8 +118,7 @@ def _is_packed(
         why = f"its shape {list(shape)} does not divide into {layout.lane} rows"
         hint = f"or into blocks of {BLOCK} columns; store it as f32"
     raise IngotError(
-        f"{model}: parameter '{parameter.name}' cannot be stored as {stored};"
-        f" {why}",
+        f"{model}: parameter '{parameter.name}' cannot be stored as {stored}; {why}",
         hint,
     )
 

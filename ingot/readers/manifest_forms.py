@@ -117,7 +117,11 @@ POLICY = Record(
             "type in the weight source; left out, whatever it has is converted",
             optional=True,
         ),
-        Key("stored", Choice(STORED_ELEMENTS), "how matrices are stored; vectors stay f32"),
+        Key(
+            "stored",
+            Choice(STORED_ELEMENTS),
+            "how matrices are stored; vectors stay f32",
+        ),
         Key("compute", Choice(COMPUTE_ELEMENTS), "type the components take"),
     )
 )
