@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from ingot.graph import Argument, Instance, TensorType
@@ -33,6 +34,9 @@ DYNAMIC_SIZES = {
     "n_ff": 21,
     "n_in": 13,
     "n_out": 22,
+    "n_tile": 5,
+    "n_block": 2,
+    "lane": 4,
     "n_layer": 3,
 }
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B and Qwen 3 0.6B; rows of the tables alone
@@ -76,6 +80,7 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     ),
     "sequence/last_position": ({"n_embd": 640},),
 }
+NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # batch, and seq below, at and above what kernels take at once.
 SHAPES = ((1, 1), (1, 7), (1, 64), (1, 200), (3, 1), (3, 7), (3, 64), (3, 200))
 # Where seq is bound, as in decode: batch below, at and above a vector.
@@ -164,7 +169,7 @@ def operands(
     # Positions end where the table or the cache does.
     room = min((sizes[name] for name in ("n_ctx", "ctx") if name in names), default=1)
     ends = {
-        "ids": sizes.get("n_vocab", 0),
+        "ids": sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0)),
         "last": sizes["seq"],
         "start": room - sizes["seq"] + 1,
     }
@@ -177,11 +182,17 @@ def operands(
             found.append(rng.integers(0, ends[formal.name], shape, dtype=np.int32))
         elif formal.name == "table":
             found.append(angles(*shape))
+        elif formal.type.element == "i8":
+            found.append(rng.integers(-127, 128, shape, dtype=np.int8))
+        elif formal.name == "weight_scale":
+            # A row of bytes becomes as long as one of a float weight is here.
+            size = 1 / (73 * np.sqrt(sizes.get("n_in", 32 * sizes.get("n_block", 1))))
+            found.append((rng.random(shape) * size).astype(NUMPY[formal.type.element]))
         else:
             numbers = rng.standard_normal(shape, dtype=np.float32)
             if formal.name == "weight" and "n_in" in formal.type.names:
                 numbers /= np.float32(np.sqrt(sizes["n_in"]))
-            found.append(numbers)
+            found.append(numbers.astype(NUMPY[formal.type.element]))
     return found
 
 

@@ -1,0 +1,142 @@
+"""Maps and lookups with packed weights: the truth for components named *_packed*.
+
+A packed weight is [n_tile, n_in, lane]: row n of the plain weight [n_out, n_in] is in
+tile n // lane, lane n % lane, and n_out = n_tile*lane. One of 8-bit integers comes with
+scales: of a row, or of 32 of its values, its block. bfloat16 is that of ml_dtypes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Exact = NDArray[np.float64]
+Floats = NDArray[np.float32] | Exact
+Halves = NDArray[np.float16]
+Bytes = NDArray[np.int8]
+Ids = NDArray[np.int32]
+
+
+def unpacked(weight: NDArray[Any]) -> Exact:
+    """Return the plain weight of a packed one.
+
+    Shapes: weight [n_tile, n_in, lane] -> [n_tile*lane, n_in].
+    """
+    n_tile, n_in, lane = weight.shape
+    return weight.astype(np.float64).transpose(0, 2, 1).reshape(n_tile * lane, n_in)
+
+
+def unpacked_i8(weight: Bytes, weight_scale: Floats) -> Exact:
+    """Return the plain weight: each row's integers times the row's scale.
+
+    Shapes: weight [n_tile, n_in, lane], weight_scale [n_tile, lane]
+        -> [n_tile*lane, n_in].
+    """
+    return unpacked(weight) * weight_scale.astype(np.float64).reshape(-1, 1)
+
+
+def unpacked_i8_block32(weight: Bytes, weight_scale: Halves) -> Exact:
+    """Return the plain weight: each block's integers times the block's scale.
+
+    Shapes: weight [n_tile, n_block, 32, lane], weight_scale [n_tile, n_block, lane]
+        -> [n_tile*lane, 32*n_block].
+    """
+    n_tile, n_block, block, lane = weight.shape
+    scales = np.repeat(weight_scale.astype(np.float64), block, axis=1)
+    return unpacked(weight.reshape(n_tile, n_block * block, lane)) * unpacked(scales)
+
+
+def mapped(x: Floats, plain: Exact) -> Exact:
+    """Return each row of x times each row of the plain weight, summed.
+
+    Shapes: x [batch, seq, n_in], plain [n_out, n_in] -> [batch, seq, n_out].
+    """
+    return x.astype(np.float64) @ plain.T
+
+
+def looked_up(plain: Exact, ids: Ids, scale: float) -> Exact:
+    """Return the plain table's row for every id, times the scale.
+
+    Shapes: plain [n_vocab, n_embd], ids [batch, seq] -> [batch, seq, n_embd].
+    Raises: IndexError if an id is not in [0, n_vocab).
+    """
+    # NumPy takes a negative id from the end; the table has no such row.
+    if ids.size and ids.min() < 0:
+        raise IndexError(f"id out of range; expected 0 or more, found {ids.min()}")
+    rows: Exact = plain[ids] * scale
+    return rows
+
+
+def linear_packed(x: Floats, weight: Floats) -> Exact:
+    """Map each row of x by the weight.
+
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane]
+        -> [batch, seq, n_tile*lane].
+    """
+    return mapped(x, unpacked(weight))
+
+
+def linear_packed_bf16(x: Floats, weight: NDArray[Any]) -> Exact:
+    """Map each row of x by the weight, whose values are bfloat16.
+
+    Shapes: as `linear_packed`.
+    """
+    return mapped(x, unpacked(weight))
+
+
+def linear_packed_i8(x: Floats, weight: Bytes, weight_scale: Floats) -> Exact:
+    """Map each row of x by the weight, a scale an output.
+
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane],
+        weight_scale [n_tile, lane] -> [batch, seq, n_tile*lane].
+    """
+    return mapped(x, unpacked_i8(weight, weight_scale))
+
+
+def linear_packed_i8_block32(x: Floats, weight: Bytes, weight_scale: Halves) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, lane],
+        weight_scale [n_tile, n_block, lane] -> [batch, seq, n_tile*lane].
+    """
+    return mapped(x, unpacked_i8_block32(weight, weight_scale))
+
+
+def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: weight [n_tile, n_embd, lane], ids [batch, seq] -> [batch, seq, n_embd].
+    """
+    return looked_up(unpacked(weight), ids, scale)
+
+
+def embedding_lookup_packed_bf16(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
+    """Return the table's row for every id, times the scale; bfloat16 values.
+
+    Shapes: as `embedding_lookup_packed`.
+    """
+    return looked_up(unpacked(weight), ids, scale)
+
+
+def embedding_lookup_packed_i8(
+    weight: Bytes, weight_scale: Floats, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the row's scale and the scale.
+
+    Shapes: weight [n_tile, n_embd, lane], weight_scale [n_tile, lane],
+        ids [batch, seq] -> [batch, seq, n_embd].
+    """
+    return looked_up(unpacked_i8(weight, weight_scale), ids, scale)
+
+
+def embedding_lookup_packed_i8_block32(
+    weight: Bytes, weight_scale: Halves, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the blocks' scales and the scale.
+
+    Shapes: weight [n_tile, n_block, 32, lane], weight_scale [n_tile, n_block, lane],
+        ids [batch, seq] -> [batch, seq, 32*n_block].
+    """
+    return looked_up(unpacked_i8_block32(weight, weight_scale), ids, scale)

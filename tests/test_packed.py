@@ -1,0 +1,127 @@
+"""Packed weights at the dims of real decoders, and their oracles by another formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.readers.component import read_component
+from oracles import packed
+from tests.component_cases import instance_of
+from tests.test_components import (
+    FAST_FLAGS,
+    FLAGS,
+    ROOT,
+    TOLERANCE,
+    compiled,
+    largest_error,
+    specialized,
+)
+
+# Of Gemma 3 270M, SmolLM2 135M and Qwen 2 0.5B; rows of tables are fewer, as they are
+# addresses. The last is of a CPU with AVX-512.
+MAPS = (
+    {"n_in": 640, "n_tile": 256, "lane": 8},
+    {"n_in": 576, "n_tile": 24, "lane": 8},
+    {"n_in": 4864, "n_tile": 112, "lane": 8},
+    {"n_in": 640, "n_tile": 64, "lane": 16},
+)
+ELEMENTS = ("", "_bf16", "_i8", "_i8_block32")
+
+
+def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes by the dims of a component: of `name`, or of its blocks."""
+    found = {"n_tile": sizes["n_tile"], "lane": sizes["lane"]}
+    if suffix.endswith("block32"):
+        return found | {"n_block": sizes["n_in"] // 32}
+    return found | {name: sizes["n_in"]}
+
+
+@pytest.mark.parametrize("seq", [None, 1])
+@pytest.mark.parametrize("sizes", MAPS, ids=str)
+@pytest.mark.parametrize("suffix", ELEMENTS)
+def test_packed_map_computes_its_oracle_at_real_dims(
+    suffix: str, sizes: dict[str, int], seq: int | None, tmp_path: Path
+) -> None:
+    signature = read_component(f"linear/linear_packed{suffix}", ROOT)
+    fixed = dims(suffix, "n_in", sizes) | ({} if seq is None else {"seq": seq})
+    source = specialized(instance_of(signature, fixed), tmp_path)
+    # Bound to one position, the step for whole groups of them has to be gone.
+    assert ("linalg.pack" in source.read_text("utf-8")) == (seq is None)
+    forward = compiled(source, tmp_path, FLAGS + FAST_FLAGS)
+    assert largest_error(forward, signature, fixed, ()) < TOLERANCE
+
+
+@pytest.mark.parametrize("suffix", ELEMENTS)
+def test_packed_table_computes_its_oracle_at_real_dims(
+    suffix: str, tmp_path: Path
+) -> None:
+    signature = read_component(f"embedding/embedding_lookup_packed{suffix}", ROOT)
+    fixed = dims(suffix, "n_embd", MAPS[0])
+    source = specialized(instance_of(signature, fixed), tmp_path)
+    forward = compiled(source, tmp_path, FLAGS + FAST_FLAGS)
+    assert largest_error(forward, signature, fixed, ()) < TOLERANCE
+
+
+def test_unpacked_puts_tile_and_lane_into_rows_by_hand() -> None:
+    weight = np.array([[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]])
+    assert packed.unpacked(weight).tolist() == [
+        [1, 3, 5],
+        [2, 4, 6],
+        [7, 9, 11],
+        [8, 10, 12],
+    ]
+
+
+def test_packed_maps_are_the_formulas_of_their_headers() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 64))
+    weight = rng.integers(-127, 128, (5, 64, 4)).astype(np.int8)
+    scale = rng.random((5, 4))
+    blocks = rng.random((5, 2, 4)).astype(np.float16)
+    whole, by_block = weight.astype(float), weight.reshape(5, 2, 32, 4).astype(float)
+    exact = {"rtol": 1e-12, "atol": 1e-9}
+    np.testing.assert_allclose(
+        packed.linear_packed(x, whole).reshape(2, 3, 5, 4),
+        np.einsum("bsi,tiv->bstv", x, whole),
+        **exact,
+    )
+    np.testing.assert_allclose(
+        packed.linear_packed_i8(x, weight, scale).reshape(2, 3, 5, 4),
+        np.einsum("bsi,tiv->bstv", x, whole) * scale,
+        **exact,
+    )
+    np.testing.assert_allclose(
+        packed.linear_packed_i8_block32(x, weight.reshape(5, 2, 32, 4), blocks).reshape(
+            2, 3, 5, 4
+        ),
+        np.einsum(
+            "bskj,tkjv,tkv->bstv",
+            x.reshape(2, 3, 2, 32),
+            by_block,
+            blocks.astype(float),
+        ),
+        **exact,
+    )
+
+
+def test_packed_lookup_is_a_map_of_one_hot_rows() -> None:
+    rng = np.random.default_rng(1)
+    weight = rng.integers(-127, 128, (3, 2, 32, 4)).astype(np.int8)
+    scale = rng.random((3, 2, 4)).astype(np.float16)
+    ids = rng.integers(0, 12, (2, 5), dtype=np.int32)
+    columns = packed.linear_packed_i8_block32(np.eye(64)[None], weight, scale)
+    np.testing.assert_array_equal(
+        packed.embedding_lookup_packed_i8_block32(weight, scale, ids, 2.0),
+        columns[0].T[ids] * 2,
+    )
+
+
+@pytest.mark.parametrize("wrong", [-1, 12])
+def test_packed_lookup_refuses_an_id_outside_the_table(wrong: int) -> None:
+    ids = np.array([[0, wrong]], np.int32)
+    with pytest.raises(IndexError):
+        packed.embedding_lookup_packed(np.ones((3, 5, 4), np.float32), ids, 1.0)
