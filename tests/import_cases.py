@@ -1,4 +1,4 @@
-"""Checkpoints as their makers write them: small ones, and published ones without numbers.
+"""Checkpoints as their makers write them: small ones, and large ones without numbers.
 
 Names, shapes and keys are written by hand, not taken from models/architectures.
 """
@@ -18,124 +18,13 @@ from tests.weights_cases import save
 F32 = np.float32
 Config = dict[str, Any]
 
-# What google/gemma-3-270m, HuggingFaceTB/SmolLM2-135M, Qwen/Qwen2-0.5B and
-# Qwen/Qwen3-0.6B publish as config.json.
-GEMMA3: Config = {
-    "_sliding_window_pattern": 6,
-    "architectures": ["Gemma3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "attn_logit_softcapping": None,
-    "bos_token_id": 2,
-    "eos_token_id": 1,
-    "final_logit_softcapping": None,
-    "head_dim": 256,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "hidden_size": 640,
-    "initializer_range": 0.02,
-    "intermediate_size": 2048,
-    "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 3,
-    "max_position_embeddings": 32768,
-    "model_type": "gemma3_text",
-    "num_attention_heads": 4,
-    "num_hidden_layers": 18,
-    "num_key_value_heads": 1,
-    "pad_token_id": 0,
-    "query_pre_attn_scalar": 256,
-    "rms_norm_eps": 1e-06,
-    "rope_local_base_freq": 10000.0,
-    "rope_scaling": None,
-    "rope_theta": 1000000.0,
-    "sliding_window": 512,
-    "torch_dtype": "bfloat16",
-    "use_bidirectional_attention": False,
-    "use_cache": True,
-    "vocab_size": 262144,
+DATA = Path(__file__).parent / "data/configs"
+PUBLISHED: dict[str, Config] = {
+    path.stem: json.loads(path.read_text()) for path in sorted(DATA.glob("*.json"))
 }
-SMOLLM2: Config = {
-    "architectures": ["LlamaForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "hidden_act": "silu",
-    "hidden_size": 576,
-    "initializer_range": 0.041666666666666664,
-    "intermediate_size": 1536,
-    "is_llama_config": True,
-    "max_position_embeddings": 8192,
-    "model_type": "llama",
-    "num_attention_heads": 9,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 3,
-    "pretraining_tp": 1,
-    "rms_norm_eps": 1e-05,
-    "rope_interleaved": False,
-    "rope_scaling": None,
-    "rope_theta": 100000,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "use_cache": True,
-    "vocab_size": 49152,
-}
-QWEN2: Config = {
-    "architectures": ["Qwen2ForCausalLM"],
-    "attention_dropout": 0.0,
-    "bos_token_id": 151643,
-    "eos_token_id": 151643,
-    "hidden_act": "silu",
-    "hidden_size": 896,
-    "initializer_range": 0.02,
-    "intermediate_size": 4864,
-    "max_position_embeddings": 131072,
-    "max_window_layers": 24,
-    "model_type": "qwen2",
-    "num_attention_heads": 14,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000.0,
-    "sliding_window": 131072,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "use_cache": True,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-QWEN3: Config = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "bos_token_id": 151643,
-    "eos_token_id": 151645,
-    "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 1024,
-    "initializer_range": 0.02,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 40960,
-    "max_window_layers": 28,
-    "model_type": "qwen3",
-    "num_attention_heads": 16,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-06,
-    "rope_scaling": None,
-    "rope_theta": 1000000,
-    "sliding_window": None,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "use_cache": True,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-PUBLISHED = {
-    "gemma3-270m": GEMMA3,
-    "smollm2-135m": SMOLLM2,
-    "qwen2-0.5b": QWEN2,
-    "qwen3-0.6b": QWEN3,
-}
+"""By model of this project: what its makers publish as config.json."""
 
+LOCAL = ["sliding_attention"]
 _SMALL = {
     "vocab_size": 300,
     "hidden_size": 32,
@@ -147,17 +36,16 @@ _SMALL = {
 }
 TINY: dict[str, Config] = {
     "gemma3": {
-        **GEMMA3,
+        **PUBLISHED["gemma3-270m"],
         **_SMALL,
         "head_dim": 16,
         "sliding_window": 8,
         "num_hidden_layers": 7,
-        "layer_types": [*["sliding_attention"] * 5, "full_attention"]
-        + ["sliding_attention"],
+        "layer_types": [*LOCAL * 5, "full_attention", *LOCAL],
     },
-    "llama": {**SMOLLM2, **_SMALL},
-    "qwen2": {**QWEN2, **_SMALL},
-    "qwen3": {**QWEN3, **_SMALL, "head_dim": 16},
+    "llama": {**PUBLISHED["smollm2-135m"], **_SMALL},
+    "qwen2": {**PUBLISHED["qwen2-0.5b"], **_SMALL},
+    "qwen3": {**PUBLISHED["qwen3-0.6b"], **_SMALL, "head_dim": 16},
 }
 """By architecture: a published config, made small."""
 
@@ -239,7 +127,11 @@ def write_hollow(folder: Path, config: Config) -> Path:
     """Write a checkpoint of full size whose numbers take no room: they are a hole."""
     write_config(folder, config)
     header, end = {}, 0
-    for name, shape in shapes(config).items():
+    tensors = shapes(config)
+    if config["model_type"] == "qwen3":
+        # Qwen/Qwen3-0.6B has a copy of its embedding, though it says that it is tied.
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    for name, shape in tensors.items():
         begin, end = end, end + 2 * int(np.prod(shape))
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()

@@ -143,9 +143,9 @@ def _contradictions(survey: Survey, found: dict[str, Fact]) -> Iterator[IngotErr
 def _derive(found: dict[str, Fact]) -> None:
     """Add what is computed of other numbers."""
     if scaled := found.get(ATTENTION_DIM):
-        value = 1 / math.sqrt(scaled.value)
+        value = scaled.value**-0.5
         origin = scaled.origin.removeprefix("as ")
-        found["attention_scale"] = Fact(value, f"1 / sqrt({origin})")
+        found["attention_scale"] = Fact(float(value), f"1 / sqrt({origin})")
     if width := found.get("n_embd"):
         found["embedding_scale"] = Fact(math.sqrt(width.value), "sqrt(n_embd)")
 

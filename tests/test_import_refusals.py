@@ -1,0 +1,473 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.errors import IngotError
+from ingot.imports.checkpoint import import_checkpoint
+from tests.gguf_cases import F32
+from tests.import_cases import (
+    CARD,
+    LOCAL,
+    TINY,
+    shapes,
+    write_as_gguf,
+    write_config,
+    write_hf,
+    write_shards,
+)
+from tests.project import ROOT
+from tests.weights_cases import save
+
+LLAMA = TINY["llama"]
+Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
+END = "\nnothing was written: 1 thing to be settled first"
+LICENCE_HINT = (
+    "\n  say it: licence=SPDX-ID, with its text as models/licences/<SPDX-ID>.txt; texts"
+    " there: Apache-2.0"
+)
+NOT_SCALED = "\n  positions are rotated as they are, not scaled"
+KNOWN = "Gemma3ForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout without models."""
+    root = tmp_path / "checkout"
+    for part in ("components", "models/architectures", "models/licences"):
+        shutil.copytree(ROOT / part, root / part)
+    return root
+
+
+@pytest.fixture
+def tiny(root: Path) -> Path:
+    """A checkpoint of a small Llama."""
+    return write_hf(root.parent / "tiny", LLAMA)
+
+
+def refusal(root: Path, source: Any, **words: str) -> str:
+    """Everything that the import says; nothing may have been written."""
+    before = sorted((root / "models").iterdir())
+    with pytest.raises(IngotError) as caught:
+        import_checkpoint(root, {"source": str(source), **words})
+    assert sorted((root / "models").iterdir()) == before
+    return str(caught.value)
+
+
+def test_all_that_is_not_supported_is_told_at_once(root: Path, tiny: Path) -> None:
+    config = {
+        **LLAMA,
+        "attention_bias": True,
+        "hidden_act": "gelu",
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
+        "num_key_value_heads": 3,
+        "num_hidden_layers": "2",
+    }
+    write_config(tiny, config, card="# no front matter\n")
+    assert refusal(root, tiny, model="Bad Name", n_ctx="0") == EVERYTHING
+
+
+EVERYTHING = f"""\
+config.json: rope_scaling.rope_type: not supported; expected 'default', found 'llama3'
+  positions are rotated as they are, not scaled
+model=Bad Name: expected a kebab-case name, found 'Bad Name'
+  such as model=smollm2-135m
+under which licence is the checkpoint? it names none{LICENCE_HINT}
+config.json: hidden_act: not supported; expected 'silu', found 'gelu'
+  its MLP is SwiGLU
+config.json: attention_bias: not supported; expected null or false, found true
+  the architecture has no such biases
+config.json: num_hidden_layers: expected a whole number, 1 or more, found '2'
+config.json: num_attention_heads: expected a multiple of n_head_kv = 3 (config.json: \
+num_key_value_heads), found 4
+n_ctx=0: expected a whole number, 1 or more, found '0'
+nothing was written: 8 things to be settled first"""
+
+NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "unknown class": (
+        "llama",
+        {"architectures": ["LlamaForCasualLM"]},
+        "architectures: not a known architecture; found 'LlamaForCasualLM'\n"
+        f"  did you mean 'LlamaForCausalLM'? known: {KNOWN}",
+    ),
+    "vision": (
+        "gemma3",
+        {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"},
+        "architectures: not a known architecture; found"
+        " 'Gemma3ForConditionalGeneration'\n  it reads images too: take a checkpoint of"
+        " Gemma3ForCausalLM, the text part alone",
+    ),
+    "model type": (
+        "llama",
+        {"architectures": None, "model_type": "mamba"},
+        "model_type: not a known architecture; found 'mamba'\n"
+        "  did you mean 'llama'? known: gemma3_text, llama, qwen2, qwen3",
+    ),
+    "two names": (
+        "llama",
+        {"model_type": "mistral"},
+        "model_type: expected 'llama', as architectures has 'LlamaForCausalLM', found"
+        " 'mistral'",
+    ),
+    "older rope type": (
+        "llama",
+        {"rope_scaling": {"type": "linear", "factor": 2.0}},
+        "rope_scaling.type: not supported; expected 'default', found 'linear'"
+        + NOT_SCALED,
+    ),
+    "untyped rope": (
+        "llama",
+        {"rope_scaling": {"factor": 2.0}},
+        "rope_scaling: not supported; expected 'default', found {'factor': 2.0}"
+        + NOT_SCALED,
+    ),
+    "rope of one kind of layer": (
+        "gemma3",
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+        "rope_parameters.full_attention.rope_type: not supported; expected 'default',"
+        " found 'yarn'" + NOT_SCALED,
+    ),
+    "two rope bases": (
+        "llama",
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+        "rope_parameters.rope_theta: expected 100000, as config.json: rope_theta has,"
+        " found 7.0",
+    ),
+    "rope of another kind": (
+        "llama",
+        {"rope_scaling": "linear"},
+        "rope_scaling: expected an object or null, found 'linear'",
+    ),
+    "partial rope": (
+        "llama",
+        {"partial_rotary_factor": 0.5},
+        "partial_rotary_factor: not supported; expected null or 1, found 0.5\n"
+        "  all of a head's dims are rotated",
+    ),
+    "bias": ("llama", {"mlp_bias": True}, f"mlp_bias: not supported; {NO_BIASES}"),
+    "activation": (
+        "gemma3",
+        {"hidden_activation": "gelu"},
+        "hidden_activation: not supported; expected 'gelu_pytorch_tanh', found 'gelu'\n"
+        "  its MLP is GeGLU, by tanh",
+    ),
+    "sliding window": (
+        "qwen2",
+        {"use_sliding_window": True},
+        "use_sliding_window: not supported; expected null or false, found true\n"
+        "  every layer sees all positions",
+    ),
+    "layer types": (
+        "gemma3",
+        {"layer_types": [*LOCAL * 3, "full_attention", *LOCAL * 3]},
+        "layer_types[3]: not supported; expected 'sliding_attention', found"
+        " 'full_attention'\n"
+        "  the architecture has 5 of sliding_attention, one of full_attention, over and"
+        " over",
+    ),
+    "count of layer types": (
+        "gemma3",
+        {"layer_types": LOCAL * 3},
+        "layer_types: expected a type for each of 7 layers (config.json:"
+        " num_hidden_layers), found 3",
+    ),
+    "soft cap": (
+        "gemma3",
+        {"final_logit_softcapping": 30.0},
+        "final_logit_softcapping: not supported; expected null, found 30.0\n"
+        "  what it is elsewhere is not computed here",
+    ),
+    "both ways": (
+        "gemma3",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention: not supported; expected null or false, found"
+        " true\n  it writes from left to right",
+    ),
+    "quantised": (
+        "qwen3",
+        {"quantization_config": {"bits": 4}},
+        "quantization_config: not supported; expected null, found {'bits': 4}\n"
+        "  take the checkpoint that it was quantised from, or a GGUF file",
+    ),
+    "missing number": (
+        "qwen2",
+        {"hidden_size": None},
+        "hidden_size: missing; expected a number",
+    ),
+    "truth as a number": (
+        "llama",
+        {"vocab_size": True},
+        "vocab_size: expected a whole number, 1 or more, found true",
+    ),
+    "no number": (
+        "llama",
+        {"rms_norm_eps": -1},
+        "rms_norm_eps: expected a number above 0, found -1",
+    ),
+    "heads of no whole dims": (
+        "llama",
+        {"num_attention_heads": 6},
+        "head_dim: missing, and n_embd = 32 is not a multiple of n_head = 6",
+    ),
+    "odd heads": (
+        "qwen3",
+        {"head_dim": 15},
+        "head_dim: expected an even head_dim, whose halves are rotated, found 15",
+    ),
+    "tied by no truth value": (
+        "llama",
+        {"tie_word_embeddings": 1},
+        "tie_word_embeddings: expected true or false, found 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_config_that_is_not_computed_here_is_refused(case: str, root: Path) -> None:
+    architecture, change, message = REFUSED[case]
+    source = write_hf(root.parent / "tiny", TINY[architecture])
+    write_config(source, {**TINY[architecture], **change})
+    told = refusal(root, source).split("\nconfig.json: ")
+    # Shapes that no longer fit are told too.
+    first = told[0].removeprefix("config.json: ").removesuffix(END)
+    assert first.partition("\nmodel.safetensors: ")[0] == message
+
+
+def test_numbers_that_contradict_the_tensors_are_told_with_both(
+    root: Path, tiny: Path
+) -> None:
+    write_config(tiny, {**LLAMA, "head_dim": 4, "num_hidden_layers": 3})
+    told = refusal(root, tiny)
+    assert (
+        f"\nmodel.safetensors: tensor '{Q_PROJ}', and 1 more like it: wrong shape;"
+        " expected [16, 32] (n_head*head_dim, n_embd), found [32, 32]\n"
+        "  n_head = 4: config.json: num_attention_heads; head_dim = 4: config.json:"
+        " head_dim; n_embd = 32: config.json: hidden_size\n"
+    ) in told
+    assert told.startswith(
+        "tiny: tensor 'model.layers.2.input_layernorm.weight': missing; expected"
+        " [n_embd] for parameter 'blk.{layer}.attn_norm.weight', found none\n"
+        "  config.json: num_hidden_layers says 3 layers\n"
+    )
+
+
+def test_a_number_of_layers_beyond_reason_is_not_counted_up_to(
+    root: Path, tiny: Path
+) -> None:
+    write_config(tiny, {**LLAMA, "num_hidden_layers": 2**31 - 1})
+    assert "num_hidden_layers says 2147483647 layers" in refusal(root, tiny)
+
+
+def test_a_tensor_that_no_parameter_reads_is_told(root: Path) -> None:
+    biases = {f"model.layers.{i}.mlp.up_proj.bias": np.ones(48, F32) for i in (0, 1)}
+    source = write_hf(root.parent / "tiny", LLAMA, **biases)
+    assert refusal(root, source) == (
+        "model.safetensors: tensor 'model.layers.0.mlp.up_proj.bias' (F32[48]), and 1"
+        " more like it: not supported; architecture 'llama' has no parameter for it"
+        + END
+    )
+
+
+def test_a_head_beside_the_embedding_is_refused_where_there_is_none(
+    root: Path,
+) -> None:
+    config = {**TINY["gemma3"], "tie_word_embeddings": False}
+    head = {"lm_head.weight": np.ones((300, 32), F32)}
+    assert refusal(root, write_hf(root.parent / "tiny", config, **head)) == (
+        "config.json: tie_word_embeddings: not supported; expected true, found false\n"
+        "  it makes logits with the embedding, and the checkpoint has 'lm_head.weight'"
+        + END
+    )
+
+
+def test_an_element_type_that_is_not_read_is_told(root: Path) -> None:
+    folder = root.parent / "tiny"
+    write_config(folder, LLAMA)
+    arrays = {name: np.zeros(shape) for name, shape in shapes(LLAMA).items()}
+    save(
+        folder / "model.safetensors",
+        {n: ("I64" if "q_proj" in n else "F32", v) for n, v in arrays.items()},
+    )
+    assert refusal(root, folder) == (
+        f"model.safetensors: tensor '{Q_PROJ}', and 1 more: not supported; expected"
+        " F32, F16, BF16, found I64" + END
+    )
+
+
+GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
+    "rope scaling": (
+        "llama",
+        {"rope__scaling__type": "yarn"},
+        "llama.rope.scaling.type: not supported; expected 'none', found 'yarn'\n"
+        "  positions are rotated as they are",
+    ),
+    "experts": (
+        "qwen3",
+        {"expert_count": 8},
+        "qwen3.expert_count: not supported; expected 0, found 8\n"
+        "  there is one MLP a layer",
+    ),
+    "window": (
+        "qwen2",
+        {"attention__sliding_window": 4096},
+        "qwen2.attention.sliding_window: not supported; expected 0, found 4096\n"
+        "  every layer sees all positions",
+    ),
+    "soft cap": (
+        "gemma3",
+        {"final_logit_softcapping": 30.0},
+        "gemma3.final_logit_softcapping: not supported; expected 0, found 30.0\n"
+        "  what it is elsewhere is not computed here",
+    ),
+    "partial rope": (
+        "qwen3",
+        {"rope__dimension_count": 8},
+        "qwen3.rope.dimension_count: expected head_dim = 16 (m.gguf:"
+        " qwen3.attention.key_length), found 8",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GGUF)
+def test_metadata_that_is_not_computed_here_is_refused(case: str, root: Path) -> None:
+    architecture, change, message = GGUF[case]
+    config = TINY[architecture]
+    path = write_as_gguf(root.parent / "m.gguf", config, **change)
+    assert refusal(root, path) == f"m.gguf: {message}{END}"
+
+
+def test_an_unknown_architecture_of_a_gguf_file_is_told(root: Path) -> None:
+    config = {**LLAMA, "model_type": "lama"}
+    path = write_as_gguf(root.parent / "m.gguf", config)
+    assert refusal(root, path) == (
+        "m.gguf: general.architecture: expected a known architecture, found 'lama'\n"
+        "  did you mean 'llama'?" + END
+    )
+
+
+def test_a_missing_shard_is_named(root: Path) -> None:
+    source = write_shards(root.parent / "tiny", LLAMA)
+    (source / "model-00002-of-00002.safetensors").unlink()
+    assert refusal(root, source) == (
+        "model-00002-of-00002.safetensors: no such file in 'tiny', though"
+        " model.safetensors.index.json names it\n"
+        "  fetch all files of that revision of the model" + END
+    )
+
+
+def test_a_folder_without_a_config_says_what_belongs_there(root: Path) -> None:
+    folder = root.parent / "tiny"
+    folder.mkdir()
+    (folder / "README.md").write_text(CARD)
+    (folder / "m.gguf").write_bytes(b"")
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    assert refusal(root, folder) == (
+        "config.json: no such file in 'tiny'\n"
+        "  to import a GGUF file, name it: source=tiny/m.gguf\n"
+        "model.safetensors: no such file in 'tiny'\n"
+        "  expected model.safetensors, or shards and model.safetensors.index.json;"
+        " PyTorch's own files hold programs: convert them to safetensors\n"
+        "nothing was written: 2 things to be settled first"
+    )
+
+
+def test_a_config_that_is_not_json_is_told(root: Path, tiny: Path) -> None:
+    (tiny / "config.json").write_text("{'a': 1}")
+    told = refusal(root, tiny)
+    assert told.startswith("config.json: not JSON; Expecting property name")
+
+
+def test_a_manifest_that_is_there_is_not_overwritten(root: Path, tiny: Path) -> None:
+    (root / "models/tiny.yaml").write_text("mine")
+    assert refusal(root, tiny) == (
+        "models/tiny.yaml: is there already, and is not overwritten\n"
+        "  give another name, model=NAME, or remove the file" + END
+    )
+    assert (root / "models/tiny.yaml").read_text() == "mine"
+
+
+def test_a_licence_without_a_text_here_is_a_question(root: Path, tiny: Path) -> None:
+    (tiny / "README.md").write_text(CARD.replace("apache-2.0", "gemma"))
+    assert refusal(root, tiny) == (
+        "under which licence is the checkpoint? README.md: license is 'gemma'"
+        + LICENCE_HINT
+        + END
+    )
+    assert refusal(root, tiny, licence="MIT") == (
+        "licence=MIT: no text of 'MIT'\n"
+        "  a bundle carries it: save it as models/licences/MIT.txt" + END
+    )
+    assert refusal(root, tiny, licence="my own!") == (
+        "licence=my own!: expected an SPDX licence expression such as Apache-2.0, found"
+        " 'my own!'" + END
+    )
+    (root / "models/licences/MIT.txt").write_text("text")
+    imported = import_checkpoint(root, {"source": str(tiny), "licence": "MIT"})
+    assert imported.decision.licence.value == "MIT"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({}, "import needs source=PATH, a checkpoint's folder or a GGUF file"),
+        (
+            {"source": "nowhere"},
+            "source=nowhere: no such file or folder",
+        ),
+        (
+            {"source": "x", "target": "host"},
+            "target=host: import reads no variable named 'target'\n"
+            "  known variables: licence, model, n_ctx, source",
+        ),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(
+    words: dict[str, str], message: str, root: Path
+) -> None:
+    with pytest.raises(IngotError) as caught:
+        import_checkpoint(root, words)
+    assert str(caught.value) == message
+
+
+def test_a_file_of_a_checkpoint_points_to_its_folder(root: Path, tiny: Path) -> None:
+    assert refusal(root, tiny / "model.safetensors") == (
+        f"source={tiny}/model.safetensors: expected a checkpoint's folder or a .gguf"
+        f" file, found 'model.safetensors'\n  name the checkpoint's folder:"
+        f" source={tiny}"
+    )
+
+
+def test_a_context_beyond_the_models_own_is_refused(root: Path, tiny: Path) -> None:
+    assert refusal(root, tiny, n_ctx="65") == (
+        "n_ctx=65: more than the model was trained for; expected at most 64"
+        " (config.json: max_position_embeddings)" + END
+    )
+
+
+def test_an_empty_checkpoint_lacks_every_tensor(root: Path) -> None:
+    folder = root.parent / "tiny"
+    write_config(folder, LLAMA)
+    save(folder / "model.safetensors", {})
+    assert "tensor 'model.embed_tokens.weight': missing" in refusal(root, folder)
+
+
+def test_a_damaged_file_is_named(root: Path, tiny: Path) -> None:
+    path = tiny / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    assert refusal(root, tiny).startswith("model.safetensors: tensor ")
+    cut = write_as_gguf(root.parent / "m.gguf", LLAMA)
+    cut.write_bytes(cut.read_bytes()[:100])
+    assert refusal(root, cut).startswith("m.gguf: the file ends inside its header")
+
+
+def test_json_words_are_quoted_as_json_has_them(root: Path, tiny: Path) -> None:
+    config = json.loads((tiny / "config.json").read_text())
+    config["max_position_embeddings"] = False
+    write_config(tiny, config)
+    assert "expected a whole number, 1 or more, found false" in refusal(root, tiny)
