@@ -13,7 +13,6 @@ from ingot.imports.checkpoint import import_checkpoint
 from tests.gguf_cases import F32
 from tests.import_cases import (
     CARD,
-    LOCAL,
     TINY,
     shapes,
     write_as_gguf,
@@ -22,6 +21,7 @@ from tests.import_cases import (
     write_shards,
 )
 from tests.project import ROOT
+from tests.refused_configs import GGUF, REFUSED
 from tests.weights_cases import save
 
 LLAMA = TINY["llama"]
@@ -31,8 +31,6 @@ LICENCE_HINT = (
     "\n  say it: licence=SPDX-ID, with its text as models/licences/<SPDX-ID>.txt; texts"
     " there: Apache-2.0"
 )
-NOT_SCALED = "\n  positions are rotated as they are, not scaled"
-KNOWN = "Gemma3ForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
 
 
 @pytest.fixture
@@ -87,145 +85,6 @@ config.json: num_attention_heads: expected a multiple of n_head_kv = 3 (config.j
 num_key_value_heads), found 4
 n_ctx=0: expected a whole number, 1 or more, found '0'
 nothing was written: 8 things to be settled first"""
-
-NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
-REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "unknown class": (
-        "llama",
-        {"architectures": ["LlamaForCasualLM"]},
-        "architectures: not a known architecture; found 'LlamaForCasualLM'\n"
-        f"  did you mean 'LlamaForCausalLM'? known: {KNOWN}",
-    ),
-    "vision": (
-        "gemma3",
-        {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"},
-        "architectures: not a known architecture; found"
-        " 'Gemma3ForConditionalGeneration'\n  it reads images too: take a checkpoint of"
-        " Gemma3ForCausalLM, the text part alone",
-    ),
-    "model type": (
-        "llama",
-        {"architectures": None, "model_type": "mamba"},
-        "model_type: not a known architecture; found 'mamba'\n"
-        "  did you mean 'llama'? known: gemma3_text, llama, qwen2, qwen3",
-    ),
-    "two names": (
-        "llama",
-        {"model_type": "mistral"},
-        "model_type: expected 'llama', as architectures has 'LlamaForCausalLM', found"
-        " 'mistral'",
-    ),
-    "older rope type": (
-        "llama",
-        {"rope_scaling": {"type": "linear", "factor": 2.0}},
-        "rope_scaling.type: not supported; expected 'default', found 'linear'"
-        + NOT_SCALED,
-    ),
-    "untyped rope": (
-        "llama",
-        {"rope_scaling": {"factor": 2.0}},
-        "rope_scaling: not supported; expected 'default', found {'factor': 2.0}"
-        + NOT_SCALED,
-    ),
-    "rope of one kind of layer": (
-        "gemma3",
-        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
-        "rope_parameters.full_attention.rope_type: not supported; expected 'default',"
-        " found 'yarn'" + NOT_SCALED,
-    ),
-    "two rope bases": (
-        "llama",
-        {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
-        "rope_parameters.rope_theta: expected 100000, as config.json: rope_theta has,"
-        " found 7.0",
-    ),
-    "rope of another kind": (
-        "llama",
-        {"rope_scaling": "linear"},
-        "rope_scaling: expected an object or null, found 'linear'",
-    ),
-    "partial rope": (
-        "llama",
-        {"partial_rotary_factor": 0.5},
-        "partial_rotary_factor: not supported; expected null or 1, found 0.5\n"
-        "  all of a head's dims are rotated",
-    ),
-    "bias": ("llama", {"mlp_bias": True}, f"mlp_bias: not supported; {NO_BIASES}"),
-    "activation": (
-        "gemma3",
-        {"hidden_activation": "gelu"},
-        "hidden_activation: not supported; expected 'gelu_pytorch_tanh', found 'gelu'\n"
-        "  its MLP is GeGLU, by tanh",
-    ),
-    "sliding window": (
-        "qwen2",
-        {"use_sliding_window": True},
-        "use_sliding_window: not supported; expected null or false, found true\n"
-        "  every layer sees all positions",
-    ),
-    "layer types": (
-        "gemma3",
-        {"layer_types": [*LOCAL * 3, "full_attention", *LOCAL * 3]},
-        "layer_types[3]: not supported; expected 'sliding_attention', found"
-        " 'full_attention'\n"
-        "  the architecture has 5 of sliding_attention, one of full_attention, over and"
-        " over",
-    ),
-    "count of layer types": (
-        "gemma3",
-        {"layer_types": LOCAL * 3},
-        "layer_types: expected a type for each of 7 layers (config.json:"
-        " num_hidden_layers), found 3",
-    ),
-    "soft cap": (
-        "gemma3",
-        {"final_logit_softcapping": 30.0},
-        "final_logit_softcapping: not supported; expected null, found 30.0\n"
-        "  what it is elsewhere is not computed here",
-    ),
-    "both ways": (
-        "gemma3",
-        {"use_bidirectional_attention": True},
-        "use_bidirectional_attention: not supported; expected null or false, found"
-        " true\n  it writes from left to right",
-    ),
-    "quantised": (
-        "qwen3",
-        {"quantization_config": {"bits": 4}},
-        "quantization_config: not supported; expected null, found {'bits': 4}\n"
-        "  take the checkpoint that it was quantised from, or a GGUF file",
-    ),
-    "missing number": (
-        "qwen2",
-        {"hidden_size": None},
-        "hidden_size: missing; expected a number",
-    ),
-    "truth as a number": (
-        "llama",
-        {"vocab_size": True},
-        "vocab_size: expected a whole number, 1 or more, found true",
-    ),
-    "no number": (
-        "llama",
-        {"rms_norm_eps": -1},
-        "rms_norm_eps: expected a number above 0, found -1",
-    ),
-    "heads of no whole dims": (
-        "llama",
-        {"num_attention_heads": 6},
-        "head_dim: missing, and n_embd = 32 is not a multiple of n_head = 6",
-    ),
-    "odd heads": (
-        "qwen3",
-        {"head_dim": 15},
-        "head_dim: expected an even head_dim, whose halves are rotated, found 15",
-    ),
-    "tied by no truth value": (
-        "llama",
-        {"tie_word_embeddings": 1},
-        "tie_word_embeddings: expected true or false, found 1",
-    ),
-}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -298,40 +157,6 @@ def test_an_element_type_that_is_not_read_is_told(root: Path) -> None:
         f"model.safetensors: tensor '{Q_PROJ}', and 1 more: not supported; expected"
         " F32, F16, BF16, found I64" + END
     )
-
-
-GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
-    "rope scaling": (
-        "llama",
-        {"rope__scaling__type": "yarn"},
-        "llama.rope.scaling.type: not supported; expected 'none', found 'yarn'\n"
-        "  positions are rotated as they are",
-    ),
-    "experts": (
-        "qwen3",
-        {"expert_count": 8},
-        "qwen3.expert_count: not supported; expected 0, found 8\n"
-        "  there is one MLP a layer",
-    ),
-    "window": (
-        "qwen2",
-        {"attention__sliding_window": 4096},
-        "qwen2.attention.sliding_window: not supported; expected 0, found 4096\n"
-        "  every layer sees all positions",
-    ),
-    "soft cap": (
-        "gemma3",
-        {"final_logit_softcapping": 30.0},
-        "gemma3.final_logit_softcapping: not supported; expected 0, found 30.0\n"
-        "  what it is elsewhere is not computed here",
-    ),
-    "partial rope": (
-        "qwen3",
-        {"rope__dimension_count": 8},
-        "qwen3.rope.dimension_count: expected head_dim = 16 (m.gguf:"
-        " qwen3.attention.key_length), found 8",
-    ),
-}
 
 
 @pytest.mark.parametrize("case", GGUF)
