@@ -160,7 +160,8 @@ def test_the_tensors_decide_whether_a_model_is_tied(said: bool, root: Path) -> N
     assert ("tied: [output.weight]" in text) is not said
     assert imported.notes == (
         "config.json: tie_word_embeddings is true, but the checkpoint has"
-        " 'lm_head.weight': imported as not tied"
+        " 'lm_head.weight': imported as not tied; if its values are the embedding's,"
+        " 'tied: [output.weight]' in weights makes the archive smaller"
         if said
         else "config.json: tie_word_embeddings is false, but there is no"
         " 'lm_head.weight': imported as tied",

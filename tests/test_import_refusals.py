@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -291,8 +290,9 @@ def test_a_damaged_file_is_named(root: Path, tiny: Path) -> None:
     assert refusal(root, cut).startswith("m.gguf: the file ends inside its header")
 
 
-def test_json_words_are_quoted_as_json_has_them(root: Path, tiny: Path) -> None:
-    config = json.loads((tiny / "config.json").read_text())
-    config["max_position_embeddings"] = False
-    write_config(tiny, config)
-    assert "expected a whole number, 1 or more, found false" in refusal(root, tiny)
+def test_a_number_that_gguf_metadata_lacks_is_named_as_there(root: Path) -> None:
+    path = write_as_gguf(
+        root.parent / "m.gguf", {**TINY["qwen2"], "model_type": "gemma3"}
+    )
+    told = refusal(root, path)
+    assert "m.gguf: gemma3.attention.sliding_window: missing; expected a number" in told

@@ -125,7 +125,8 @@ def _source(text: str) -> Path:
 def _name(given: str | None, path: Path, root: Path, errors: list[IngotError]) -> str:
     """Return the model's name: the given one, or one made of the checkpoint's."""
     name = given if given is not None else _derived_name(path)
-    if not re.fullmatch(KEBAB.pattern, name):
+    # `model=all` means every model.
+    if not re.fullmatch(KEBAB.pattern, name) or name == "all":
         errors.append(
             IngotError(
                 f"model={name}: expected {KEBAB.what}, found '{name}'",
@@ -211,7 +212,11 @@ def _write(decision: Decision, root: Path) -> str:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise IngotError(f"{path}: cannot be written: {error.strerror}") from error
+        if not isinstance(error, FileExistsError):
+            path.unlink(missing_ok=True)
+        raise IngotError(
+            f"models/{path.name}: cannot be written: {error.strerror}"
+        ) from error
     try:
         read_manifest(path, root)
     except ExceptionGroup as group:

@@ -10,6 +10,7 @@ from ingot.errors import IngotError
 from ingot.imports.families import (
     ATTENTION_DIM,
     EQUAL_IN_GGUF,
+    N_VOCAB,
     Family,
     Number,
     Rule,
@@ -74,7 +75,8 @@ def _number(
         return None
     default = number.default(survey.names)
     if default is None:
-        errors.append(IngotError(f"{survey.file}: {key}: missing; expected a number"))
+        place = f"{survey.file}: {_full(key, survey)}"
+        errors.append(IngotError(f"{place}: missing; expected a number"))
         return None
     if not isinstance(default, str):
         return Fact(default, f"not in {survey.file}; {_whose_default(survey)}")
@@ -98,12 +100,20 @@ def _made_of(
     if value % found[divisor].value:
         errors.append(
             IngotError(
-                f"{survey.file}: {key}: missing, and {name} = {value} is not a multiple"
-                f" of {divisor} = {found[divisor].value}"
+                f"{survey.file}: {_full(key, survey)}: missing, and {name} = {value} is"
+                f" not a multiple of {divisor} = {found[divisor].value}"
             )
         )
         return None
     return Fact(value // found[divisor].value, f"{name} / {divisor}")
+
+
+def _full(key: str, survey: Survey) -> str:
+    """Return the key as the file has it: in GGUF below the architecture's name."""
+    if survey.names == "hf" or key == N_VOCAB:
+        return key
+    assert survey.family
+    return f"{survey.family.architecture}.{key}"
 
 
 def _whose_default(survey: Survey) -> str:

@@ -16,6 +16,7 @@ from ingot.imports.numbers import spelled
 from ingot.imports.values import Fact, Survey
 from ingot.readers.safetensors import StoredTensor
 from ingot.readers.yaml import Node
+from ingot.weights.completeness import OUTPUT
 from ingot.weights.elements import BLOCKS, SAFETENSORS
 
 LAYER = "{layer}"
@@ -208,9 +209,14 @@ def _ties(
         return (), ()
     if said.value is not has:
         return (), ()
-    there = f"the checkpoint has '{head}'" if has else f"there is no '{head}'"
-    result = "not tied" if has else "tied"
-    note = f"{said.place} is {spelled(said.value)}, but {there}: imported as {result}"
+    if has:
+        note = (
+            f"the checkpoint has '{head}': imported as not tied; if its values are the"
+            f" embedding's, 'tied: [{OUTPUT}]' in weights makes the archive smaller"
+        )
+    else:
+        note = f"there is no '{head}': imported as tied"
+    note = f"{said.place} is {spelled(said.value)}, but {note}"
     return (), (note,)
 
 
