@@ -7,6 +7,7 @@ scales: of a row, or of 32 of its values, its block. bfloat16 is that of ml_dtyp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ Floats = NDArray[np.float32] | Exact
 Halves = NDArray[np.float16]
 Bytes = NDArray[np.int8]
 Ids = NDArray[np.int32]
+Unpack = Callable[..., Exact]
+
+# Tiles are unpacked as far as 8 MB of float64.
+UNPACKED_VALUES = 1 << 20
 
 
 def unpacked(weight: NDArray[Any]) -> Exact:
@@ -48,24 +53,36 @@ def unpacked_i8_block32(weight: Bytes, weight_scale: Halves) -> Exact:
     return unpacked(weight.reshape(n_tile, n_block * block, lane)) * unpacked(scales)
 
 
-def mapped(x: Floats, plain: Exact) -> Exact:
+def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
     """Return each row of x times each row of the plain weight, summed.
 
-    Shapes: x [batch, seq, n_in], plain [n_out, n_in] -> [batch, seq, n_out].
+    Some tiles at a time: as float64, a head of 262144 rows would take 2 GB.
+
+    Shapes: x [batch, seq, n_in], parts [n_tile, ..., lane]
+        -> [batch, seq, n_tile*lane].
     """
-    return x.astype(np.float64) @ plain.T
+    exact = x.astype(np.float64)
+    step = max(1, UNPACKED_VALUES // parts[0][0].size)
+    products = [
+        exact @ unpack(*(part[start : start + step] for part in parts)).T
+        for start in range(0, len(parts[0]), step)
+    ]
+    return np.concatenate(products, axis=2)
 
 
-def looked_up(plain: Exact, ids: Ids, scale: float) -> Exact:
+def looked_up(ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
     """Return the plain table's row for every id, times the scale.
 
-    Shapes: plain [n_vocab, n_embd], ids [batch, seq] -> [batch, seq, n_embd].
-    Raises: IndexError if an id is not in [0, n_vocab).
+    Shapes: ids [batch, seq], parts [n_tile, ..., lane] -> [batch, seq, n_embd].
+    Raises: IndexError if an id is not in [0, n_tile*lane).
     """
     # NumPy takes a negative id from the end; the table has no such row.
     if ids.size and ids.min() < 0:
         raise IndexError(f"id out of range; expected 0 or more, found {ids.min()}")
-    rows: Exact = plain[ids] * scale
+    lane = parts[0].shape[-1]
+    tiles, place = np.unique(ids // lane, return_inverse=True)
+    plain = unpack(*(part[tiles] for part in parts))
+    rows: Exact = plain[place.reshape(ids.shape) * lane + ids % lane] * scale
     return rows
 
 
@@ -75,7 +92,7 @@ def linear_packed(x: Floats, weight: Floats) -> Exact:
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane]
         -> [batch, seq, n_tile*lane].
     """
-    return mapped(x, unpacked(weight))
+    return mapped(x, unpacked, weight)
 
 
 def linear_packed_bf16(x: Floats, weight: NDArray[Any]) -> Exact:
@@ -83,7 +100,7 @@ def linear_packed_bf16(x: Floats, weight: NDArray[Any]) -> Exact:
 
     Shapes: as `linear_packed`.
     """
-    return mapped(x, unpacked(weight))
+    return mapped(x, unpacked, weight)
 
 
 def linear_packed_i8(x: Floats, weight: Bytes, weight_scale: Floats) -> Exact:
@@ -92,7 +109,7 @@ def linear_packed_i8(x: Floats, weight: Bytes, weight_scale: Floats) -> Exact:
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane],
         weight_scale [n_tile, lane] -> [batch, seq, n_tile*lane].
     """
-    return mapped(x, unpacked_i8(weight, weight_scale))
+    return mapped(x, unpacked_i8, weight, weight_scale)
 
 
 def linear_packed_i8_block32(x: Floats, weight: Bytes, weight_scale: Halves) -> Exact:
@@ -101,7 +118,7 @@ def linear_packed_i8_block32(x: Floats, weight: Bytes, weight_scale: Halves) -> 
     Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, lane],
         weight_scale [n_tile, n_block, lane] -> [batch, seq, n_tile*lane].
     """
-    return mapped(x, unpacked_i8_block32(weight, weight_scale))
+    return mapped(x, unpacked_i8_block32, weight, weight_scale)
 
 
 def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
@@ -109,7 +126,7 @@ def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
 
     Shapes: weight [n_tile, n_embd, lane], ids [batch, seq] -> [batch, seq, n_embd].
     """
-    return looked_up(unpacked(weight), ids, scale)
+    return looked_up(ids, scale, unpacked, weight)
 
 
 def embedding_lookup_packed_bf16(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
@@ -117,7 +134,7 @@ def embedding_lookup_packed_bf16(weight: NDArray[Any], ids: Ids, scale: float) -
 
     Shapes: as `embedding_lookup_packed`.
     """
-    return looked_up(unpacked(weight), ids, scale)
+    return looked_up(ids, scale, unpacked, weight)
 
 
 def embedding_lookup_packed_i8(
@@ -128,7 +145,7 @@ def embedding_lookup_packed_i8(
     Shapes: weight [n_tile, n_embd, lane], weight_scale [n_tile, lane],
         ids [batch, seq] -> [batch, seq, n_embd].
     """
-    return looked_up(unpacked_i8(weight, weight_scale), ids, scale)
+    return looked_up(ids, scale, unpacked_i8, weight, weight_scale)
 
 
 def embedding_lookup_packed_i8_block32(
@@ -139,4 +156,4 @@ def embedding_lookup_packed_i8_block32(
     Shapes: weight [n_tile, n_block, 32, lane], weight_scale [n_tile, n_block, lane],
         ids [batch, seq] -> [batch, seq, 32*n_block].
     """
-    return looked_up(unpacked_i8_block32(weight, weight_scale), ids, scale)
+    return looked_up(ids, scale, unpacked_i8_block32, weight, weight_scale)
