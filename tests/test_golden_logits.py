@@ -138,7 +138,10 @@ def rows_of(
         runner=runner,
         model=Module(Path("model.vmfb")),
         probe=Module(Path("probe.vmfb")),
-        tolerances={"golden": Tolerance(2e-4, None, "t.yaml:1", of_range=True)},
+        tolerances={
+            "golden": Tolerance(2e-4, None, "t.yaml:1", of_range=True),
+            "tokens": Tolerance(0.0, None, "exact"),
+        },
     )
     return [row for item in logits_items(subject, golden()) for row in item()]
 

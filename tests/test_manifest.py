@@ -192,6 +192,7 @@ bench:"""
             level="golden",
             max_abs_error=1e-3,
             of_range=False,
+            own=True,
             min_cosine=None,
             reason="made in half precision",
             source="models/small.yaml:16",

@@ -21,7 +21,6 @@ from ingot.values import Runner
 
 Array: TypeAlias = Any
 
-EXACT = Tolerance(0.0, None, "the best token is exact")
 
 # Positions that a cache holds besides what is written.
 FREE = 3
@@ -126,7 +125,7 @@ def _prompts(
         for logits, index in zip(made.logits, chosen, strict=True):
             place = _place(entry, f"prompt {index}", given)
             expected = golden.expected[index]
-            found.append(_token(place, (expected.token,), logits[None]))
+            found.append(_token(subject, place, (expected.token,), logits[None]))
             found.append(_logits(subject, golden, place, expected, logits))
         return found
 
@@ -210,7 +209,7 @@ def _steps(
     first = golden.prompt_length
     tokens = golden.greedy[first : first + len(logits)]
     return [
-        _token(place, tokens, logits),
+        _token(subject, place, tokens, logits),
         *(
             _logits(
                 subject,
@@ -240,10 +239,13 @@ def _logits(
     return compare(place, expected.logits, logits[golden.ids], tolerance)
 
 
-def _token(place: Place, expected: Iterable[int], logits: Array) -> Row:
+def _token(
+    subject: Subject, place: Place, expected: Iterable[int], logits: Array
+) -> Row:
     """Return the row of the best tokens.
 
     Shapes: logits [token, n_vocab].
     """
     place = replace(place, level="tokens", value="best token")
-    return compare(place, list(expected), logits.argmax(axis=-1), EXACT)
+    best = logits.argmax(axis=-1)
+    return compare(place, list(expected), best, subject.tolerances["tokens"])

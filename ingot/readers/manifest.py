@@ -85,6 +85,7 @@ class ToleranceOverride:
     level: str  # "golden"
     max_abs_error: float  # of values, or of their range's share
     of_range: bool
+    own: bool  # the manifest's, not its architecture's
     min_cosine: float | None
     reason: str
     source: str  # "models/toy.yaml:31"
@@ -266,17 +267,19 @@ def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | Non
 def _tolerances(architecture: Node, node: Node) -> tuple[ToleranceOverride, ...]:
     """Return a tolerance a level; the manifest's stands above the architecture's."""
     given = entries(architecture, "tolerances")
-    if "check" in node.entries:
-        given = given | entries(node["check"], "tolerances")
-    return tuple(_tolerance(level, item) for level, item in given.items())
+    own = entries(node["check"], "tolerances") if "check" in node.entries else {}
+    return tuple(
+        _tolerance(level, item, level in own) for level, item in (given | own).items()
+    )
 
 
-def _tolerance(level: str, item: Node) -> ToleranceOverride:
+def _tolerance(level: str, item: Node, own: bool) -> ToleranceOverride:
     of_range = "max_range_error" in item.entries
     return ToleranceOverride(
         level=level,
         max_abs_error=item["max_range_error" if of_range else "max_abs_error"].number,
         of_range=of_range,
+        own=own,
         min_cosine=found.number if (found := item.get("min_cosine")) else None,
         reason=item["reason"].text,
         source=f"{item.position.path}:{item.position.line}",
