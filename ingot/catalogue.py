@@ -37,13 +37,15 @@ VARIABLES = {
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",
-    "tokens": "how many tokens `doit generate` writes at most; 128",
+    "tokens": "how many `doit generate` writes at most (128), `doit ablate` reads (32)",
     "temperature": "0: the most likely token; above, drawn, the flatter the higher",
     "top_k": "draw among that many of the most likely tokens",
     "top_p": "draw among the most likely tokens with that share of the probability",
-    "seed": "whole number that makes a draw repeatable",
+    "seed": "whole number that makes a draw, or random tokens, repeatable",
     "source": "a checkpoint's folder or GGUF file for `doit import`",
     "licence": "SPDX id of what `doit import` reads, where it does not say",
+    "modes": "what `doit ablate` rounds, with commas; all modes unasked",
+    "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""
@@ -159,9 +161,11 @@ def refuse_unknown(variables: dict[str, str]) -> None:
     """
     for name in variables:
         if name not in VARIABLES:
+            # Swapped letters mean the word that has them: 'modle' is not 'modes'.
+            swapped = [word for word in VARIABLES if sorted(word) == sorted(name)]
             raise IngotError(
                 f"{name}={variables[name]}: no variable named '{name}'",
-                did_you_mean(name, list(VARIABLES), "variables"),
+                did_you_mean(name, swapped or list(VARIABLES), "variables"),
             )
 
 

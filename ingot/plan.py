@@ -117,6 +117,8 @@ def plan_model(
         yield plan_link(item.graph)
         yield plan_link_probe(item.graph)
         yield plan_bake(item, workspace.root)
+    # `ablate` reads the weights as they are, whatever is stored for targets.
+    yield plan_bake(manifest, workspace.root)
     for target in workspace.targets.values():
         if target.layout.name not in lowered:
             continue

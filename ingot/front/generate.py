@@ -19,10 +19,11 @@ from typing import Any
 from doit.exceptions import InvalidCommand
 
 from ingot.catalogue import read, select
-from ingot.front.commands import Run, guarded, variables
+from ingot.front.commands import guarded, variables
+from ingot.front.needed import Building
 
 
-class Generate(Run):
+class Generate(Building):
     """What a decoder says after a prompt."""
 
     name = "generate"
@@ -47,21 +48,8 @@ class Generate(Run):
 
         guarded(prepare)
         name, request = chosen
-        code = self._build(params, f"bundle:{name}")
+        code = self.build(params, f"bundle:{name}")
         return code or guarded(lambda: _write(name, request))
-
-    def _build(self, params: Any, task: str) -> int:
-        from ingot.front.reporter import NeededReporter, QuietReporter
-
-        params["outfile"] = sys.stderr
-        params["reporter"] = QuietReporter if params["quiet"] else NeededReporter
-        streams = sys.stdout, sys.stderr
-        try:
-            return super().execute(params, [task])
-        finally:
-            # doit takes them away while a task runs, and where several run at once it
-            # gives back what it took from another.
-            sys.stdout, sys.stderr = streams
 
 
 def _write(name: str, request: Any) -> int:

@@ -1,0 +1,1 @@
+"""Where a low-precision model's error comes from: the model computed again, rounded."""

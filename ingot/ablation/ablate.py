@@ -1,0 +1,175 @@
+"""The words of `doit ablate` in, a model's errors by block and mode out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ingot.ablation.modes import (
+    kinds,
+    matrices,
+    matrix_schemes,
+    modes,
+    read_modes,
+    read_scheme,
+)
+from ingot.ablation.plot import refuse_no_matplotlib
+from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
+from ingot.ablation.report import FILES, Report, show, write
+from ingot.ablation.run import Row, Subject, measure
+from ingot.catalogue import Selection
+from ingot.checks.archive import read_parameters
+from ingot.errors import IngotError, did_you_mean
+from ingot.graph import EntryPoint
+from ingot.oracle import load_oracles
+from ingot.readers.manifest import Manifest, read_manifest
+
+WORDS = ("model", "target", "modes", "weights", "tokens", "seed")
+"""The variables that `doit ablate` reads."""
+
+# A kind of matrix is one more run: what it contributes shows on a short prompt.
+SHORT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be computed."""
+
+    manifest: Manifest
+    target: str
+    entry: EntryPoint
+    modes: tuple[str, ...]
+    schemes: Mapping[str, str]  # by matrix
+    tokens: int
+    seed: int
+
+    @property
+    def task(self) -> str:
+        """Return the task that makes what is read: the weights as they are."""
+        return f"bake:{self.manifest.model}@plain"
+
+
+def read_request(
+    root: Path, selection: Selection, variables: Mapping[str, str]
+) -> Request:
+    """Return what the variables ask for; everything is tried that needs no weights.
+
+    Raises: IngotError for a variable that is not read here, a value that is wrong, a
+        model that reads no tokens, or no matplotlib.
+    """
+    for name, value in variables.items():
+        if name not in WORDS:
+            raise IngotError(
+                f"{name}={value}: ablate reads no variable named '{name}'",
+                did_you_mean(name, WORDS, "variables"),
+            )
+    for kind, names in (("model", selection.models), ("target", selection.targets)):
+        if len(names) != 1:
+            raise IngotError(f"ablate needs one {kind}, found {', '.join(names)}")
+    chosen = read_modes(variables.get("modes"))
+    scheme = read_scheme(variables.get("weights"))
+    tokens = _whole(variables, "tokens", TOKENS)
+    seed = _whole(variables, "seed", 0)
+    manifest = read_manifest(root / f"models/{selection.models[0]}.yaml", root)
+    entry = reading_tokens(manifest.graph)
+    prompt(manifest.graph, entry, tokens, seed)
+    refuse_no_matplotlib()
+    schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)
+    target = selection.targets[0]
+    return Request(manifest, target, entry, chosen, schemes, tokens, seed)
+
+
+def _whole(variables: Mapping[str, str], name: str, default: int) -> int:
+    text = variables.get(name, str(default))
+    # `int` reads more than the digits that people mean.
+    if not (text.isascii() and text.isdigit()):
+        raise IngotError(f"{name}={text}: expected a whole number, 0 or more")
+    return int(text)
+
+
+def run(root: Path, request: Request) -> int:
+    """Compute, write and print; return the exit code.
+
+    Raises: IngotError for an archive that lacks something.
+    """
+    model = request.manifest.model
+    subject = _subject(root, request)
+    chosen = modes(request.modes, request.schemes)
+    with _progress() as tell:
+        measured = measure(subject, chosen, tell=tell)
+        alone = _kinds(request, subject, tell) if "weights" in request.modes else {}
+    report = Report(
+        model=model,
+        entry_point=request.entry.name,
+        tokens=request.tokens,
+        seed=request.seed,
+        schemes=request.schemes,
+        modes=chosen,
+        measured=measured,
+        kinds=alone,
+        target=request.target,
+        artifact=checked(
+            root / f"build/{model}/{request.target}/check.json", request.entry.name
+        ),
+    )
+    folder = root / f"build/{model}/ablate"
+    write(report, folder)
+    show(report, sys.stdout)
+    print(", ".join(f"build/{model}/ablate/{name}" for name in FILES))
+    return 0
+
+
+def checked(path: Path, entry: str) -> dict[str, float]:
+    """Return the largest error after each block that a check's report tells of.
+
+    Nothing where there is no report, or none that is whole.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        found: dict[str, float] = {}
+        for row in rows:
+            error = row["max_abs_error"]
+            if row["level"] != "propagated" or row["entry_point"] != entry:
+                continue
+            # What is not finite is written as text.
+            found[row["name"]] = max(found.get(row["name"], 0.0), float(error))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found
+
+
+def _subject(root: Path, request: Request) -> Subject:
+    graph = request.manifest.graph
+    archive = root / f"build/{graph.model}/weights/plain/model.irpa"
+    return Subject(
+        graph=graph,
+        entry=request.entry,
+        oracles=load_oracles(graph),
+        parameters=read_parameters(graph, archive),
+        inputs=prompt(graph, request.entry, request.tokens, request.seed),
+    )
+
+
+def _kinds(
+    request: Request, subject: Subject, tell: Callable[[str], None]
+) -> dict[str, Row]:
+    """Return by kind of matrix how far it alone moves what the model returns."""
+    found = kinds(request.schemes)
+    graph, entry = subject.graph, subject.entry
+    inputs = prompt(graph, entry, min(request.tokens, SHORT), request.seed)
+    short = replace(subject, inputs=inputs)
+    measured = measure(short, found, alone=False, tell=tell)
+    return {mode.name: measured.last(mode.name) for mode in found}
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Give what shows the block that is computed, on a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading") as status:
+        yield lambda block: status.update(f"computing {block}")
