@@ -30,9 +30,7 @@ def bf16(x: Array) -> Array:
     """
     import numpy as np
 
-    with np.errstate(over="ignore"):
-        near = _nearest(x, _BF16_DIGITS, _BF16_LEAST)
-    near = np.asarray(near)
+    near = _nearest(x, _BF16_DIGITS, _BF16_LEAST)
     near[np.abs(near) > _BF16_MAX] *= np.inf
     return near
 
@@ -133,9 +131,11 @@ def _nearest(x: Array, digits: int, least: int) -> Array:
     """Return x with so many binary digits; below 2**least they become fewer."""
     import numpy as np
 
-    _, exponent = np.frexp(x)
-    last = np.maximum(exponent, least + 1) - digits
-    return np.ldexp(np.rint(np.ldexp(x, -last)), last)
+    # What is not a number stays so, and what is too large becomes infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        _, exponent = np.frexp(x)
+        last = np.maximum(exponent, least + 1) - digits
+        return np.asarray(np.ldexp(np.rint(np.ldexp(x, -last)), last))
 
 
 def _integers(rows: Array, limit: int) -> Array:

@@ -1,0 +1,153 @@
+"""`doit ablate`: its table, its files, its picture, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from ingot.ablation.modes import MODES, matrices
+from ingot.ablation.plot import figure, refuse_no_matplotlib
+from ingot.ablation.report import FILES, Report, show, write
+from ingot.catalogue import read
+from ingot.errors import IngotError
+from tests.project import Project, edit
+from tests.toy_ablation import reported, toy_subject
+from tests.toy_decoder import MODEL, place
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    subject = toy_subject(tmp_path_factory.mktemp("ablate"))
+    schemes = dict.fromkeys(matrices(subject.graph), "i8")
+    planted = {"blk.1.attn_v.weight": "i4_block32"}
+    return reported(subject, tuple(MODES), schemes | planted)
+
+
+def shown(report: Report) -> list[str]:
+    out = StringIO()
+    show(report, out)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_every_mode_has_a_table_of_all_blocks(report: Report) -> None:
+    lines = shown(report)
+    titles = [line for line in lines if line.split(":")[0] in MODES]
+    assert titles[:3] == [
+        "f32: values between components rounded to f32",
+        "weights: matrices rounded; matrices: i4_block32, i8",
+        "activations: values between components rounded to bf16",
+    ]
+    head = lines[lines.index(titles[0]) + 1]
+    assert " ".join(head.split()) == (
+        "block max error MSE cosine ≤1e-2 ≤1e-3 own error x86_64"
+    )
+    for block in ("embed", "layer.0", "layer.2", "select", "head: logits"):
+        assert sum(line.startswith(f" {block} ") for line in lines) == len(MODES)
+    assert not [line for line in lines if "…" in line]
+
+
+def test_the_last_lines_name_the_worst_block_and_kind(report: Report) -> None:
+    lines = shown(report)
+    start = lines.index("the block that adds most error, by mode")
+    named = dict(line.split()[:2] for line in lines[start + 2 : start + 7])
+    assert list(named) == list(MODES)
+    assert named["weights"] == named["both"] == "layer.1"
+    assert lines[-1] == "weights: of all kinds of matrix attn_v adds most error"
+
+
+def test_the_files_say_what_the_table_says(report: Report, tmp_path: Path) -> None:
+    write(report, tmp_path / "ablate")
+    assert sorted(p.name for p in (tmp_path / "ablate").iterdir()) == sorted(FILES)
+    content = json.loads((tmp_path / "ablate/ablate.json").read_text())
+    assert content["schema"] == "ingot.ablate.v1"
+    assert content["modes"]["weights"]["most_error"] == "layer.1"
+    assert content["worst_kind"] == "attn_v"
+    assert content["matrices"]["blk.1.attn_v.weight"] == "i4_block32"
+    assert content["checked"] == {"target": "x86_64", "max_abs_error": {"head": 2e-6}}
+    lines = (tmp_path / "ablate/ablate.csv").read_text().splitlines()
+    assert lines[0] == (
+        "mode,block,value,max_abs_error,mse,cosine,close_1e-2,close_1e-3,"
+        "relative_error,own_error"
+    )
+    assert len(lines) == 1 + len(report.measured.rows) == 1 + len(content["rows"])
+    first = content["rows"][0]
+    assert lines[1] == ",".join(str(cell) for cell in first.values())
+
+
+def test_the_picture_is_the_same_each_time(report: Report, tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        write(report, tmp_path / name)
+        texts.append((tmp_path / name / "ablate.svg").read_text())
+    assert texts[0] == texts[1]
+    for words in ("RMS error / RMS value", "layer.2", "weights (i4_block32, i8)"):
+        assert words in texts[0]
+
+
+def test_the_picture_has_a_line_a_mode_on_a_log_scale(report: Report) -> None:
+    axes = figure(report).axes[0]
+    assert axes.get_yscale() == "log"
+    lines = axes.get_lines()
+    assert len(lines) == len({line.get_color() for line in lines}) == len(MODES)
+    # An f32 table's rows have no error in f32: there is no point for it.
+    assert [len(line.get_xdata()) for line in lines] == [5, 6, 6, 6, 6]
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(IngotError) as caught:
+        refuse_no_matplotlib()
+    assert str(caught.value) == (
+        "ablate draws with matplotlib, which is not installed\n"
+        "  it is in the extra 'plot': "
+        "python -m pip install -c constraints.txt -e '.[plot]'"
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder = tmp_path_factory.mktemp("ablate")
+    made = Project.create(folder / "checkout", folder / "store")
+    edit(place(made.root), "stored: f32", "stored: i8")
+    return made
+
+
+def test_weights_as_they_are_can_be_baked_whatever_is_stored(project: Project) -> None:
+    catalogue = read(project.root)
+    assert (MODEL, "vulkan") in catalogue.unbuildable
+    assert f"bake:{MODEL}@plain" in catalogue.plan.by_task
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("modes=hardwear",), "did you mean 'hardware'?"),
+        (("tokens=9999",), "tokens=9999: expected 1 to 24, for toy-decoder"),
+        (("prompt=x",), "prompt=x: ablate reads no variable named 'prompt'"),
+        (("build",), "ablate takes no task, found 'build'"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_baked(
+    project: Project, words: tuple[str, ...], says: str
+) -> None:
+    run = project.doit("ablate", f"model={MODEL}", "target=x86_64", *words)
+    assert says in run.err
+    assert (run.code, run.out) == (3, "")
+    assert not (project.root / f"build/{MODEL}").exists()
+
+
+def test_it_bakes_what_it_needs_and_rounds_as_is_stored(project: Project) -> None:
+    words = ("ablate", f"model={MODEL}", "target=x86_64", "tokens=5")
+    first = project.doit(*words)
+    assert first.code == 0, first.out + first.err
+    assert f"bake:{MODEL}@plain: ran" in first.err
+    assert "weights: matrices rounded; matrices: i8" in first.out
+    folder = project.root / f"build/{MODEL}/ablate"
+    written = {name: (folder / name).read_bytes() for name in FILES}
+    again = project.doit(*words)
+    assert (again.code, again.out, again.err) == (0, first.out, "")
+    assert {name: (folder / name).read_bytes() for name in FILES} == written
