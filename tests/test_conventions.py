@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, frozenset[str]], ...] = (
 HEAVY = (
     "gguf",
     "iree",
+    "matplotlib",
     "ml_dtypes",
     "numpy",
     "onnxruntime",

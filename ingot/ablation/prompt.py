@@ -14,8 +14,8 @@ Array: TypeAlias = Any
 TOKENS = 32
 """Length of a prompt that nobody asked otherwise for."""
 
-# Every position's logits are kept, for every mode, and a position sees all others.
-MOST = 256
+# The logits of all positions are kept for every mode: 256 MB each at 262144 tokens.
+MOST = 128
 
 
 def reading_tokens(graph: Graph) -> EntryPoint:

@@ -15,6 +15,7 @@ from ingot.ablation.modes import MODES, Mode
 from ingot.ablation.plot import svg
 from ingot.ablation.run import Measured, Row
 from ingot.checks.compare import number
+from ingot.errors import IngotError
 
 SCHEMA = "ingot.ablate.v1"
 FILES = ("ablate.json", "ablate.csv", "ablate.svg")
@@ -60,13 +61,22 @@ class Report:
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write the report's files, each as a whole."""
+    """Write the report's files, each as a whole.
+
+    Raises: IngotError where the folder cannot be written.
+    """
     contents = (_json(report), "".join(_lines(report)), svg(report))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip(FILES, contents, strict=True):
-        temporary = folder / f".{name}.{os.getpid()}"
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, folder / name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in zip(FILES, contents, strict=True):
+            temporary = folder / f".{name}.{os.getpid()}"
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, folder / name)
+    except OSError as error:
+        raise IngotError(
+            f"{folder}: cannot be written: {error.strerror}",
+            "make room or permission in the build folder",
+        ) from error
 
 
 def show(report: Report, out: IO[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,4 +41,9 @@ class Ablate(Building):
             return run(Path.cwd(), requests[0])
 
         guarded(prepare)
-        return self.build(params, requests[0].task) or guarded(compute)
+        code = self.build(params, requests[0].task)
+        try:
+            return code or guarded(compute)
+        except KeyboardInterrupt:
+            print("\nstopped", file=sys.stderr)
+            return 130
