@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import ELEMENTS, as_element
-from ingot.edges.invoke import Call, Module, call
+from ingot.edges.calls import call
+from ingot.edges.invoke import Call, Module
 from ingot.errors import IngotError
 from ingot.graph import EntryPoint, Port
 from ingot.values import Runner

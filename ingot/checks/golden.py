@@ -13,7 +13,8 @@ from ingot.checks.cases import as_element
 from ingot.checks.compare import Place, Row, Tolerance, compare
 from ingot.checks.golden_file import Golden
 from ingot.checks.levels import Item, Subject
-from ingot.edges.invoke import Call, call
+from ingot.edges.calls import call
+from ingot.edges.invoke import Call
 from ingot.errors import IngotError
 from ingot.graph import EntryPoint
 from ingot.oracle import run_entry_point

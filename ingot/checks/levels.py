@@ -25,7 +25,8 @@ from ingot.checks.cases import (
     traced_calls,
 )
 from ingot.checks.compare import Place, Row, Tolerance, compare
-from ingot.edges.invoke import Call, Module, call
+from ingot.edges.calls import call
+from ingot.edges.invoke import Call, Module
 from ingot.graph import Block, EntryPoint, Graph
 from ingot.graph import Call as Use
 from ingot.oracle import Oracle, Step, run_block, run_entry_point, run_instance

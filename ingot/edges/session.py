@@ -43,9 +43,14 @@ def open_session(runner: Runner, module: Module) -> Session:
 
     Raises: IngotError where the module or its parameters cannot be read.
     """
-    if runner.prefix or not runner.device.startswith("local-"):
-        return Restarted(runner, module)
-    return Loaded(runner.device, module)
+    if is_native(runner):
+        return Loaded(runner.device, module)
+    return Restarted(runner, module)
+
+
+def is_native(runner: Runner) -> bool:
+    """Return whether this process can run the target's code itself."""
+    return not runner.prefix and runner.device.startswith("local-")
 
 
 class Loaded:
