@@ -126,27 +126,22 @@ def _table(report: Report, mode: Mode) -> Any:
 def _summary(report: Report) -> Any:
     from rich.table import Table
 
+    measured = report.measured
     table = Table(
         title="the block that adds most error, by mode", title_justify="left", box=None
     )
-    for name in ("mode", "block", "own error", "at the end", "top 1", "KL, nats"):
-        table.add_column(
-            name, justify="left" if name in ("mode", "block") else "right", no_wrap=True
-        )
+    table.add_column("mode", no_wrap=True)
+    table.add_column("block", no_wrap=True)
+    numbers = ["own error", "at the end"]
+    for name in numbers + ["top 1", "KL, nats"] * bool(measured.agreements):
+        table.add_column(name, justify="right", no_wrap=True)
     for mode in report.modes:
-        worst, last = (
-            report.measured.most_error(mode.name),
-            report.measured.last(mode.name),
-        )
-        agreement = report.measured.agreements.get(mode.name)
-        table.add_row(
-            mode.name,
-            worst.block,
-            _short(worst.own_error),
-            _short(last.error.relative),
-            f"{agreement.top_1:.1%}" if agreement else "",
-            _short(agreement.kl) if agreement else "",
-        )
+        worst, last = measured.most_error(mode.name), measured.last(mode.name)
+        cells = [mode.name, worst.block]
+        cells += [_short(worst.own_error), _short(last.error.relative)]
+        if agreement := measured.agreements.get(mode.name):
+            cells += [f"{agreement.top_1:.1%}", _short(agreement.kl)]
+        table.add_row(*cells)
     return table
 
 
