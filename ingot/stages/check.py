@@ -70,19 +70,6 @@ ENV = (
 
 OUTPUTS = ("check.json", "check.txt", "golden.json")
 
-# What rounding weights may cost of the logits' range, against a reference that did not
-# round: three times what random weights cost, for which it is worst. `doit ablate` says
-# where it comes from.
-ROUNDING = {
-    "bf16": 2e-2,
-    "f16": 3e-3,
-    "i8": 6e-2,
-    "i8_block32": 6e-2,
-    "i4_block32": 4e-1,
-}
-
-LEVELS = ("component", "block", "propagated", "model", "golden")
-
 
 def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
     """Return the action that makes the reports, or fails.
@@ -126,52 +113,19 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
 
 
 def _specification(manifest: Manifest, target: Target) -> dict[str, Any]:
-    overrides = {item.level: item for item in manifest.tolerances}
-    tolerances = {}
-    for level in LEVELS:
-        item = overrides.get(level) or target.tolerance(level)
-        tolerances[level] = {
-            "max_abs_error": item.max_abs_error,
-            "of_range": getattr(item, "of_range", False),
-            "min_cosine": item.min_cosine,
-            "source": item.source,
-        }
-    tolerances |= _of_rounding(manifest)
+    from ingot.checks.tolerances import tolerances
+
     return {
         "task": f"check {manifest.model}@{target.resolved}",
         "model": manifest.model,
         "target": target.resolved,
         "runner": asdict(target.runner),
         "scope": "model",
-        "tolerances": tolerances,
+        "tolerances": tolerances(manifest, target),
         "golden": "golden.npz" if manifest.golden else None,
         "tokenizer": "tokenizer.json" if manifest.tokenizer else None,
         "n_vocab": dict(manifest.dims).get("n_vocab"),
     }
-
-
-def _of_rounding(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Return the tolerances towards a reference whose weights were not rounded.
-
-    Only there: the oracle has the weights as they are stored.
-    """
-    stored = {item.stored for item in manifest.weights.policies} - {"f32"}
-    exact = {"of_range": False, "min_cosine": None}
-    if not stored:
-        source = "the best token is exact"
-        return {"tokens": {**exact, "max_abs_error": 0.0, "source": source}}
-    source = f"weights stored as {', '.join(sorted(stored))}"
-    n_vocab = float(dict(manifest.dims).get("n_vocab", 0))
-    found = {"tokens": {**exact, "max_abs_error": n_vocab, "source": source}}
-    if "golden" not in {item.level for item in manifest.tolerances if item.own}:
-        share = max(ROUNDING[item] for item in stored)
-        found["golden"] = {
-            **exact,
-            "max_abs_error": share,
-            "of_range": True,
-            "source": source,
-        }
-    return found
 
 
 def _dump(value: Any) -> str:
