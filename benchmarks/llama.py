@@ -44,7 +44,15 @@ def built(folder: Path) -> Path:
     if program.exists():
         return program
     folder.mkdir(parents=True, exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-binary",
+        "llama-cpp-python",
+    ]
     subprocess.run([*pip, SDIST, "--dest", str(folder)], check=True)
     (sdist,) = folder.glob("llama_cpp_python-*.tar.gz")
     if hashlib.sha256(sdist.read_bytes()).hexdigest() != SHA256:
