@@ -101,7 +101,8 @@ def _is_packed(
     shape = parameter.type.shape
     if len(shape) != 2 or parameter.table or any(u.formal != WEIGHT for u in uses):
         return False
-    missing = [u for u in uses if (u.component, stored) not in layout.kernels]
+    named = sorted(use.component for use in uses)
+    missing = [item for item in named if (item, stored) not in layout.kernels]
     rows, columns = int(shape[0]), int(shape[1])
     in_blocks = stored.endswith(f"_block{BLOCK}")
     fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
@@ -110,7 +111,7 @@ def _is_packed(
     if stored == "f32":
         return False
     if missing:
-        component = missing[0].component
+        component = missing[0]
         known = ", ".join(("f32", *layout.stored_types(component)))
         why = f"layout '{layout.name}' has no kernel of {component} for it"
         hint = f"stored types that it has: {known}; see {layout.path}"

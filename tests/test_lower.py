@@ -1,0 +1,163 @@
+"""A layout's kernels in place of a model's components, and its packed weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.errors import IngotError
+from ingot.graph import Graph
+from ingot.readers.layout import Layout, read_layout
+from ingot.readers.lower import lower
+from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
+from oracles.packed import unpacked, unpacked_i8, unpacked_i8_block32
+from tests import toy_decoder
+from tests.project import ROOT
+
+LANES = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
+PLAIN = read_layout(ROOT / "targets/layouts/plain.yaml", ROOT)
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return toy_decoder.read(tmp_path_factory.mktemp("toy"))
+
+
+def lowered(graph: Graph, stored: str, layout: Layout = LANES) -> Graph:
+    return lower(graph, lambda name: stored, layout, ROOT)
+
+
+def parameters(graph: Graph) -> dict[str, str]:
+    return {item.name: str(item.type) for item in graph.parameters}
+
+
+def test_without_kernels_the_graph_stays_but_for_its_layout(graph: Graph) -> None:
+    assert lowered(graph, "f32", PLAIN) == graph
+
+
+def test_matrices_are_packed_and_vectors_and_tables_are_not(graph: Graph) -> None:
+    before, after = parameters(graph), parameters(lowered(graph, "f32"))
+    rows, columns = graph.parameters[0].type.shape
+    assert isinstance(rows, int)
+    assert before["token_embd.weight"] == f"f32[{rows}, {columns}]"
+    assert after["token_embd.weight"] == f"f32[{rows // 8}, {columns}, 8]"
+    for name in ("rope_local.table", "blk.0.attn_norm.weight"):
+        assert after[name] == before[name]
+
+
+def test_an_8_bit_matrix_has_a_scale_for_each_row_beside_it(graph: Graph) -> None:
+    made = lowered(graph, "i8")
+    names = [item.name for item in made.parameters]
+    place = names.index("blk.0.attn_q.weight")
+    assert names[place + 1] == "blk.0.attn_q.weight.scale"
+    codes, scale = made.parameters[place : place + 2]
+    assert codes.packing
+    assert scale.packing
+    assert (codes.type.element, scale.type.element) == ("i8", "f32")
+    assert scale.packing == replace(codes.packing, part="weight_scale")
+    assert scale.type.shape == (codes.packing.rows // 8, 8)
+
+
+def test_every_use_of_a_matrix_calls_the_kernel_of_its_stored_type(
+    graph: Graph,
+) -> None:
+    made = lowered(graph, "i8")
+    used = {made.instance(call.instance).component for call in calls(made)}
+    assert {"linear/linear", "embedding/embedding_lookup"}.isdisjoint(used)
+    assert {"linear/linear_packed_i8", "embedding/embedding_lookup_packed_i8"} <= used
+    # A component that does not scale is a kernel that scales by one.
+    (lookup,) = {
+        call.scalars
+        for call in calls(made)
+        if "lookup" in made.instance(call.instance).component
+    }
+    assert lookup == (1.0,)
+
+
+def calls(graph: Graph) -> list:  # type: ignore[type-arg]
+    return [
+        call
+        for entry in graph.entry_points
+        for block in entry.blocks
+        for call in block.calls
+    ]
+
+
+def test_results_have_the_types_that_they_had(graph: Graph) -> None:
+    for stored in ("f32", "bf16", "i8"):
+        made = lowered(graph, stored)
+        for old, new in zip(graph.entry_points, made.entry_points, strict=True):
+            assert [b.types for b in old.blocks] == [b.types for b in new.blocks]
+
+
+def test_a_stored_type_without_a_kernel_is_refused_with_those_that_there_are(
+    graph: Graph,
+) -> None:
+    with pytest.raises(IngotError) as caught:
+        lowered(graph, "i8", PLAIN)
+    assert str(caught.value) == (
+        "toy-decoder: parameter 'token_embd.weight' cannot be stored as i8; layout"
+        " 'plain' has no kernel of embedding/embedding_lookup for it\n"
+        "  stored types that it has: f32; see targets/layouts/plain.yaml"
+    )
+
+
+def test_rows_that_do_not_divide_stay_as_they_are_in_f32_alone(graph: Graph) -> None:
+    odd = replace(LANES, lane=7)
+    assert parameters(lower(graph, lambda _: "f32", odd, ROOT)) == parameters(graph)
+    with pytest.raises(IngotError, match="does not divide into 7 rows"):
+        lower(graph, lambda _: "bf16", odd, ROOT)
+
+
+def test_a_group_is_stored_column_by_column() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    stored = np.frombuffer(grouped(rows, 2), np.float32)
+    assert stored.tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert unpacked(stored.reshape(2, 3, 2)).tolist() == rows.tolist()
+
+
+def test_rows_in_8_bits_are_within_half_a_step() -> None:
+    rows = RNG.normal(size=(16, 64)).astype(np.float32)
+    rows[5] = 0
+    codes, scale = quantise_rows(rows)
+    assert np.abs(codes).max() == 127
+    error = np.abs(codes * scale[:, None].astype(np.float64) - rows)
+    assert (error <= scale[:, None] * 0.5001).all()
+    parts = quantised(rows, "i8", 8)
+    weight = np.frombuffer(parts["weight"], np.int8).reshape(2, 64, 8)
+    scales = np.frombuffer(parts["weight_scale"], np.float32).reshape(2, 8)
+    exact = codes * scale[:, None].astype(np.float64)
+    assert np.array_equal(unpacked_i8(weight, scales), exact)
+
+
+def test_blocks_in_8_bits_are_within_half_a_step_of_the_stored_scale() -> None:
+    rows = RNG.normal(size=(8, 96)).astype(np.float32)
+    rows[2, 32:64] = 0
+    codes, scale = quantise_blocks(rows, 127)
+    wide = np.repeat(scale.astype(np.float64), 32, axis=1)
+    # A scale rounded down to f16 clips the largest code by less than a step's share.
+    assert (np.abs(codes * wide - rows) <= wide * 0.57).all()
+    parts = quantised(rows, "i8_block32", 8)
+    weight = np.frombuffer(parts["weight"], np.int8).reshape(1, 3, 32, 8)
+    scales = np.frombuffer(parts["weight_scale"], np.float16).reshape(1, 3, 8)
+    assert np.array_equal(unpacked_i8_block32(weight, scales), codes * wide)
+
+
+def test_a_layout_names_components_that_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "targets/layouts/odd.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "layout: even\nsummary: wrong\nlane: 8\nkernels:\n"
+        "  linear/linear: {f32: linear/gone}\n"
+    )
+    with pytest.raises(ExceptionGroup) as caught:
+        read_layout(path, tmp_path)
+    told = "\n".join(map(str, caught.value.exceptions))
+    assert (
+        "targets/layouts/odd.yaml:1:9: layout: expected the file's name 'odd'" in told
+    )
+    assert "no component named 'linear/gone'" in told
