@@ -108,15 +108,21 @@ def run_entry_point(
     inputs: tuple[Array, ...],
     parameters: Parameters,
     observe: Observer | None = None,
+    keep: bool = False,
 ) -> tuple[tuple[Array, ...], tuple[Step, ...]]:
-    """Return the entry point's outputs, and every block as it was run, in order."""
+    """Return the entry point's outputs and, to keep, every block as it was run.
+
+    A step of a decoder holds the caches of all layers: kept without need, those of a
+    long sequence fill the memory.
+    """
     values = dict(zip((port.value for port in entry.inputs), inputs, strict=True))
     steps: list[Step] = []
     for block in entry.blocks:
         block_inputs = tuple(values[name] for _, name in block.inputs)
         outputs = run_block(graph, oracles, block, block_inputs, parameters, observe)
         values.update(zip((name for name, _ in block.outputs), outputs, strict=True))
-        steps.append(Step(block, block_inputs, outputs))
+        if keep:
+            steps.append(Step(block, block_inputs, outputs))
     return tuple(values[port.value] for port in entry.outputs), tuple(steps)
 
 

@@ -41,7 +41,7 @@ def test_an_entry_point_is_its_blocks_one_after_the_other(
     oracles: dict[str, Any],
 ) -> None:
     outputs, steps = run_entry_point(
-        GRAPH, oracles, ENCODE, (TOKENS, MASK), {"w": WEIGHT}
+        GRAPH, oracles, ENCODE, (TOKENS, MASK), {"w": WEIGHT}, keep=True
     )
     np.testing.assert_allclose(outputs[0], expected(TOKENS, MASK), rtol=1e-6)
     assert [step.block.name for step in steps] == ["counting", "scaling"]

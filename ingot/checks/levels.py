@@ -217,7 +217,7 @@ def _trace(
     """Return an entry point's inputs, and its blocks as the oracle ran them."""
     inputs = entry_inputs(subject.graph, entry, case)
     _, steps = run_entry_point(
-        subject.graph, subject.oracles, entry, inputs, subject.parameters
+        subject.graph, subject.oracles, entry, inputs, subject.parameters, keep=True
     )
     return inputs, steps
 

@@ -92,7 +92,12 @@ class Loaded:
         """Return the results, left on the device."""
         try:
             made = self._module[function](*tensors)
-        except (KeyError, ValueError, RuntimeError) as error:
+        except KeyError:
+            raise IngotError(
+                f"@{function} of {self._name} does not run\n"
+                "the module has no function of that name"
+            ) from None
+        except (ValueError, RuntimeError) as error:
             raise IngotError(
                 f"@{function} of {self._name} does not run\n{error}"
             ) from error

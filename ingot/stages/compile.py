@@ -16,6 +16,11 @@ REPRODUCIBLE = (
     "--iree-llvmcpu-debug-symbols=false",
 )
 
+# IREE 3.13 hangs now and then without it: the thread that loads a target's kernels
+# holds their lock while it checks them in parallel, and may take on another function
+# that wants the lock. Actions run side by side, so the processors have work.
+SERIAL = "--mlir-disable-threading"
+
 
 def plan_compile(graph: Graph, target: Target) -> Action:
     """Return the action that makes `model.vmfb`."""
@@ -35,6 +40,7 @@ def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> A
             "iree-compile",
             linked,
             *REPRODUCIBLE,
+            SERIAL,
             *target.compile_flags,
             "-o",
             output,
