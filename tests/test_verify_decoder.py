@@ -48,7 +48,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cases": cases,
     }
     (folder / "golden.json").write_text(json.dumps(golden))
-    return tiny_decoder.sealed(folder, tiny_decoder.contract("here"))
+    return tiny_decoder.sealed(folder, tiny_decoder.contract())
 
 
 def changed(right: Path, folder: Path, **changes: Any) -> Path:
@@ -57,7 +57,7 @@ def changed(right: Path, folder: Path, **changes: Any) -> Path:
     golden = json.loads((folder / "golden.json").read_text())
     golden["cases"][-1] |= changes
     (folder / "golden.json").write_text(json.dumps(golden))
-    return tiny_decoder.sealed(folder, tiny_decoder.contract("here"))
+    return tiny_decoder.sealed(folder, tiny_decoder.contract())
 
 
 def test_a_right_decoder_is_verified(right: Path, tmp_path: Path) -> None:
