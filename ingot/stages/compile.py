@@ -1,4 +1,4 @@
-"""A linked module and a target in, the target's vmfb out, or what is made on the way."""
+"""A linked module and a target in, its vmfb out, and what is made on the way."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ def plan_compile_probe(graph: Graph, target: Target) -> Action:
 def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
     """Yield the actions that make `<phase>.mlir`, each of the phase before.
 
-    The flags are those of `model.vmfb`: in steps the compiler makes the same bytes.
+    The flags are those of `model.vmfb`: in steps the compiler makes the same bytes, but
+    for the file and the line that SPIR-V says it was made of.
     """
     source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
     before: tuple[str, ...] = ()
     for phase in PHASES:
-        steps = (*before, f"--compile-to={phase}")
-        action = _action(graph, target, f"phase-{phase}", source, f"{phase}.mlir", steps)
+        steps, output = (*before, f"--compile-to={phase}"), f"{phase}.mlir"
+        action = _action(graph, target, f"phase-{phase}", source, output, steps)
         yield action
-        source = (f"{phase}.mlir", action.task)
+        source = (output, action.task)
         before = (f"--compile-from={phase}",)
 
 
@@ -66,7 +67,7 @@ def _action(
     output: str,
     steps: tuple[str, ...] = (),
 ) -> Action:
-    """Return the action that compiles a source: its name, and the task that makes it."""
+    """Return the action that compiles a source, of this name and made by this task."""
     name, task = source
     return Action(
         task=f"{stage}:{graph.model}@{target.resolved}",
