@@ -38,6 +38,10 @@ DYNAMIC_SIZES = {
     "n_block": 2,
     "lane": 4,
     "n_layer": 3,
+    "n_keep": 11,
+    "n_padded": 37,
+    # As many as there are places to put them.
+    "n_patch": 600,
 }
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B and Qwen 3 0.6B; rows of the tables alone
 # are fewer: they are addresses, and 4096 of them make the same code.
@@ -78,7 +82,15 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
         {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
         {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
     ),
+    "position/rope_multimodal": ({"n_ctx": 4096, "n_head": 12, "head_dim": 128},),
+    "position/rope_vision": (
+        {"n_ctx": 4096, "n_rot": 40, "n_head": 16, "head_dim": 80},
+    ),
     "sequence/last_position": ({"n_embd": 640},),
+    "shape/permute": ({"n_head": 16, "head_dim": 128},),
+    "shape/repeat": ({"n_head": 14, "n_head_kv": 2, "head_dim": 64},),
+    "shape/split": ({"n_ff": 4864},),
+    "shape/view": ({"n_head": 14, "head_dim": 64},),
 }
 NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # batch, and seq below, at and above what kernels take at once.
@@ -93,6 +105,10 @@ SCALARS: Mapping[str, float | int] = {
     "cap": 2.0,
     "layer": 1,
     "window": 20,
+    "first": 3,
+    "value": 0.5,
+    "n_temporal": 1,
+    "n_height": 2,
 }
 
 
@@ -172,12 +188,19 @@ def operands(
         "ids": sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0)),
         "last": sizes["seq"],
         "start": room - sizes["seq"] + 1,
+        "positions": room,
+        "condition": 2,
+        "x": 2**30,
     }
     found = []
     for formal in tensors:
         shape = sized(formal.type, sizes)
         if formal.name == "mask":
             found.append(mask)
+        elif formal.name == "positions" and "ctx" in names:
+            # Each once: a row is written to one place.
+            places = np.tile(np.arange(sizes["ctx"], dtype=np.int32), (shape[0], 1))
+            found.append(rng.permuted(places, axis=1)[:, : shape[1]])
         elif formal.type.element == "i32":
             found.append(rng.integers(0, ends[formal.name], shape, dtype=np.int32))
         elif formal.name == "table":

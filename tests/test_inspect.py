@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 from ingot.catalogue import read, stage_of
-from ingot.edges import toolchain
 from ingot.inspection.content import Buffer, peak_bytes
 from ingot.inspection.outline import Outline, outline
 from ingot.inspection.phases import read as read_phase
@@ -22,7 +19,7 @@ from ingot.readers.target import read_target
 from ingot.stages.compile import PHASES, plan_compile, plan_phases
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
-from ingot.values import Action, SourceFile, Text
+from tests.perform import perform
 from tests.project import ROOT, Project
 from tests.toy_decoder import MODEL, place
 from tests.toy_decoder import read as read_toy
@@ -205,19 +202,6 @@ def test_compiled_in_steps_a_model_has_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "rest.vmfb").read_bytes() == (
         tmp_path / "model.vmfb"
     ).read_bytes()
-
-
-def perform(action: Action, folder: Path) -> None:
-    """Run an action in a folder that has what earlier ones made."""
-    for name, source in action.inputs:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Text):
-            path.write_text(source.text, encoding="utf-8")
-        elif isinstance(source, SourceFile):
-            shutil.copy(source.path, path)
-    tool = toolchain.executable(action.argv[0])
-    subprocess.run([tool, *action.argv[1:]], cwd=folder, check=True)
 
 
 def test_no_bundle_needs_a_phase_and_each_starts_from_the_one_before(

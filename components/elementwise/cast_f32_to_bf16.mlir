@@ -2,8 +2,8 @@
 //
 //   y[b, s, j] = x[b, s, j], rounded to the nearest of 8 bits, ties to even
 //
-// Source:  IEEE 754-2019, section 5.4.2 (convertFormat); bfloat16: Kalamkar et al. 2019,
-//          arXiv:1905.12322, section 3.
+// Source:  IEEE 754-2019, section 5.4.2 (convertFormat);
+//          bfloat16: Kalamkar et al. 2019, arXiv:1905.12322, section 3.
 // Exports: @cast_f32_to_bf16.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_embd (fixed by specialize)

@@ -3,8 +3,8 @@
 //   p             = start[b] + s, the position of query s of sequence b
 //   y[b, h, s, j] = score[b, h, s, j] where p - window < j <= p, -1e30 elsewhere
 //
-// -1e30 and not infinity: a row of nothing else does not become NaN in softmax. A window
-// of ctx or more is a plain causal mask; it is at least 1.
+// -1e30 and not infinity: a row of nothing else does not become NaN in softmax. A
+// window of ctx or more is a plain causal mask; it is at least 1.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3;
 //          window: Beltagy et al. 2020, arXiv:2004.05150, section 3.1.

@@ -2,8 +2,8 @@
 //
 //   y[b, s, j] = x[b, s, j]
 //
-// Tensors are values: whether memory is moved is the compiler's to decide, and it is not
-// where nothing could tell.
+// Tensors are values: whether memory is moved is the compiler's to decide, and it is
+// not where nothing could tell.
 //
 // Source:  Lawson et al. 1979, doi:10.1145/355841.355847 (BLAS's `copy`).
 // Exports: @copy.forward

@@ -13,7 +13,7 @@ module @pad {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,  // [batch, seq, n_embd]
       %value: f32,            // of the new columns, in the unit of x
-      %n_padded: index        // n_padded, at least n_embd
+      %n_padded: index        // n_padded at least n_embd
   ) -> tensor<?x?x?xf32> {    // [batch, seq, n_padded]
     %c2 = arith.constant 2 : index
     %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>

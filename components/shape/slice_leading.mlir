@@ -12,7 +12,7 @@
 module @slice_leading {
   util.func public @forward(
       %x: tensor<?x?xf32>,  // [n_ctx, n_embd]
-      %n_keep: index        // n_keep, at most n_ctx
+      %n_keep: index        // n_keep at most n_ctx
   ) -> tensor<?x?xf32> {    // [n_keep, n_embd]
     %c1 = arith.constant 1 : index
     %n_embd = tensor.dim %x, %c1 : tensor<?x?xf32>
