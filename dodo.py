@@ -43,7 +43,7 @@ def task_compile() -> Tasks:
 
 
 def task_phase() -> Tasks:
-    """Write what the compiler makes on the way, for `doit inspect`; no part of build."""
+    """Write what the compiler makes on the way, for `doit inspect`; not for build."""
     yield from FRONT.tasks("phase")
 
 

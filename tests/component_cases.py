@@ -198,9 +198,7 @@ def operands(
         if formal.name == "mask":
             found.append(mask)
         elif formal.name == "positions" and "ctx" in names:
-            # Each once: a row is written to one place.
-            places = np.tile(np.arange(sizes["ctx"], dtype=np.int32), (shape[0], 1))
-            found.append(rng.permuted(places, axis=1)[:, : shape[1]])
+            found.append(different(shape, sizes["ctx"], rng))
         elif formal.type.element == "i32":
             found.append(rng.integers(0, ends[formal.name], shape, dtype=np.int32))
         elif formal.name == "table":
@@ -217,6 +215,12 @@ def operands(
                 numbers /= np.float32(np.sqrt(sizes["n_in"]))
             found.append(numbers.astype(NUMPY[formal.type.element]))
     return found
+
+
+def different(shape: tuple[int, ...], end: int, rng: np.random.Generator) -> np.ndarray:
+    """Return integers below an end, none of them twice in a row."""
+    places = np.tile(np.arange(end, dtype=np.int32), (shape[0], 1))
+    return rng.permuted(places, axis=1)[:, : shape[1]]
 
 
 def angles(n_ctx: int, n_rot: int) -> np.ndarray:
