@@ -40,7 +40,8 @@ def mean(x: Floats) -> NDArray[np.float64]:
 
     Shapes: x [batch, seq, n_embd] -> [batch, seq].
     """
-    return reduce_sum(x) / x.shape[-1]
+    quotient: NDArray[np.float64] = reduce_sum(x) / x.shape[-1]
+    return quotient
 
 
 def argmax(x: Floats) -> NDArray[np.int32]:
@@ -48,7 +49,8 @@ def argmax(x: Floats) -> NDArray[np.int32]:
 
     Shapes: x [batch, seq, n_embd] -> [batch, seq].
     """
-    return x.argmax(axis=-1).astype(np.int32)
+    place: NDArray[np.int32] = x.argmax(axis=-1).astype(np.int32)
+    return place
 
 
 def argsort(x: Floats) -> NDArray[np.int32]:
@@ -56,7 +58,8 @@ def argsort(x: Floats) -> NDArray[np.int32]:
 
     Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
     """
-    return x.argsort(axis=-1, kind="stable").astype(np.int32)
+    places: NDArray[np.int32] = x.argsort(axis=-1, kind="stable").astype(np.int32)
+    return places
 
 
 def topk(x: Floats, k: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

@@ -7,8 +7,8 @@
 //   y[b, s, h, d]     = sum_j(exp(score[b, h, s, j]) * v[b, j, h / group, d])
 //                       / total[b, h, s]
 //
-// The sink is a score that every query of a head sees and that has no value. All else is
-// as in attention_causal: the halves of heads, the window (ctx or more of it is plain
+// The sink is a score that every query of a head sees and that has no value. All else
+// is as in attention_causal: the halves of heads, the window (ctx or more of it is plain
 // causal attention), and what a cache may hold where nothing is seen. head_dim is even,
 // and start[b] + seq is at most ctx.
 //
@@ -131,8 +131,8 @@ module @attention_sink {
       linalg.yield %masked : f32
     } -> tensor<?x?x?x?x?xf32>
 
-    // Step 4: largest score of each query, the sink's included, [batch, n_head_kv, group,
-    // seq].
+    // Step 4: largest score of each query, the sink's included,
+    // [batch, n_head_kv, group, seq].
     %per_query = tensor.empty(%batch, %n_head_kv, %group, %seq) : tensor<?x?x?x?xf32>
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?x?xf32>)
         -> tensor<?x?x?x?xf32>
