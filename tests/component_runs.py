@@ -47,14 +47,20 @@ STEPS = ((1, 1), (3, 1), (8, 1), (17, 1))
 Forward = Callable[..., Any]
 
 
-def run_tool(name: str, *arguments: str | Path) -> None:
-    """Run a tool of the compiler; its words are the failure's."""
+def tool_words(name: str, *arguments: str | Path) -> str:
+    """Return what a tool of the compiler said when it failed; '' where it did not."""
     tool = Path(sysconfig.get_path("scripts")) / name
     found = subprocess.run(
         [tool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if found.returncode:
-        pytest.fail(found.stderr, pytrace=False)
+    return found.stderr or "it failed" if found.returncode else ""
+
+
+def run_tool(name: str, *arguments: str | Path) -> None:
+    """Run a tool of the compiler; its words are the failure's."""
+    words = tool_words(name, *arguments)
+    if words:
+        pytest.fail(words, pytrace=False)
 
 
 def loaded(vmfb: Path) -> Callable[[str], Forward]:

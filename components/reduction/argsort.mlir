@@ -3,7 +3,7 @@
 //   rank[b, s, j]          = |{i : x[b, s, i] < x[b, s, j], or equal to it and i < j}|
 //   y[b, s, rank[b, s, j]] = j
 //
-// Stable: equal numbers keep their order. The opposite of x gives the other direction,
+// Equal numbers keep their order. The opposite of x gives the other direction,
 // stable too. Counted and not swapped, so that every place is computed by itself; that
 // is n_embd^2 comparisons a row. Not for NaN.
 //
