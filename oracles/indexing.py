@@ -21,8 +21,10 @@ def gather(x: Floats, positions: Integers) -> Exact:
     Source: Harris et al. 2020, doi:10.1038/s41586-020-2649-2.
     """
     _refuse_outside(positions, x.shape[1])
-    rows = [sequence[places] for sequence, places in zip(x, positions, strict=True)]
-    return np.stack(rows).astype(np.float64)
+    y = np.empty((*positions.shape, x.shape[2]))
+    for b, places in enumerate(positions):
+        y[b] = x[b, places]
+    return y
 
 
 def scatter(x: Floats, positions: Integers, rows: Floats) -> Exact:

@@ -57,8 +57,8 @@ def rope_multimodal(
     Source: Wang et al. 2024, arXiv:2409.12191, section 2.1.
     """
     _refuse_negative(positions)
-    batch, seq, _ = x.shape
-    y = x.astype(np.float64).reshape(batch, seq, n_head, -1)
+    batch, seq, n_column = x.shape
+    y = x.astype(np.float64).reshape(batch, seq, n_head, n_column // n_head)
     half = y.shape[-1] // 2
     axes = [0] * n_temporal + [1] * n_height
     axes += [2] * (half - len(axes))
@@ -81,8 +81,8 @@ def rope_vision(
         arXiv:2403.13298, section 3.2.
     """
     _refuse_negative(positions)
-    batch, seq, _ = x.shape
-    y = x.astype(np.float64).reshape(batch, seq, n_head, -1)
+    batch, seq, n_column = x.shape
+    y = x.astype(np.float64).reshape(batch, seq, n_head, n_column // n_head)
     n_rot = table.shape[1]
     n_angle = n_rot // 2
     for i in range(n_rot):
@@ -123,8 +123,8 @@ def _turn(
     # NumPy takes a negative position from the end; the table has no such row.
     if start.size and start.min() < 0:
         raise IndexError(f"position out of range; expected 0 or more, found {start}")
-    batch, seq, _ = x.shape
-    y = x.astype(np.float64).reshape(batch, seq, n_head, -1)
+    batch, seq, width = x.shape
+    y = x.astype(np.float64).reshape(batch, seq, n_head, width // n_head)
     position = start[:, None] + np.arange(seq)
     angle = table.astype(np.float64)[position][:, :, None, :]
     for i, (one, other) in enumerate(pairs):
