@@ -17,7 +17,8 @@ from ingot.readers.target import read_target
 from ingot.stages.compile import plan_compile, plan_phases
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
-from tests.perform import perform
+from ingot.values import Output
+from tests import scratch
 from tests.project import ROOT
 from tests.toy_decoder import read as read_toy
 from tests.two_norms import GRAPH, NORM
@@ -72,19 +73,23 @@ def test_layers_that_take_turns_are_told_in_the_shortest_turn(whole: Outline) ->
 
 def test_compiled_in_steps_a_model_has_the_same_bytes(tmp_path: Path) -> None:
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    whole = plan_compile(GRAPH, target)
-    phases = tuple(plan_phases(GRAPH, target))
-    last = tuple(word for word in whole.argv if word != "linked.mlir")
-    rest = replace(
-        whole, argv=(last[0], "vm.mlir", "--compile-from=vm", *last[1:-1], "rest.vmfb")
-    )
     component = ROOT / f"components/{NORM.component}.mlir"
-    before = (plan_specialize(NORM, component), plan_link(GRAPH))
-    for action in (*before, whole, *phases, rest):
-        perform(action, tmp_path)
-    assert (tmp_path / "rest.vmfb").read_bytes() == (
-        tmp_path / "model.vmfb"
-    ).read_bytes()
+    made = scratch.run(plan_specialize(NORM, component), tmp_path / "instance")
+    linked = scratch.run(plan_link(GRAPH), tmp_path / "link", {made.name: made})
+    compile_ = plan_compile(GRAPH, target)
+    whole = scratch.run(compile_, tmp_path / "whole", {linked.name: linked})
+    phase = linked
+    for action in plan_phases(GRAPH, target):
+        phase = scratch.run(action, tmp_path / phase.stem, {phase.name: phase})
+    words = [phase.name if word == linked.name else word for word in compile_.argv]
+    source = (phase.name, Output("", phase.name))
+    rest = replace(
+        compile_,
+        argv=(*words, "--compile-from=vm"),
+        inputs=(source, *compile_.inputs[1:]),
+    )
+    in_steps = scratch.run(rest, tmp_path / "rest", {phase.name: phase})
+    assert in_steps.read_bytes() == whole.read_bytes()
 
 
 def test_constants_and_sizes_that_follow_from_a_shape_are_read(tmp_path: Path) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ingot.edges import toolchain
 from ingot.emit.text import call, declaration, mlir_type, result_list
 from ingot.graph import Instance, TensorType
 from ingot.readers.component import read_component
 from ingot.stages.specialize import plan_specialize
+from tests import scratch
 from tests.component_cases import instance_of
-from tests.perform import perform, tool
 from tests.project import ROOT, Project
 
 FLAGS = (
@@ -27,6 +29,11 @@ FLAGS = (
 )
 # Work of the stream level: what moves or makes bytes.
 WORK = r"stream\.(?:async|cmd)\.(copy|clone|fill|dispatch)\b"
+
+
+def tool(folder: Path, name: str, *words: str | Path) -> None:
+    """Run a program of the compiler in a folder."""
+    subprocess.run([toolchain.executable(name), *words], cwd=folder, check=True)
 
 
 def around(instance: Instance) -> str:
@@ -71,9 +78,9 @@ def exp(value: str, kind: TensorType, name: str) -> list[str]:
 def work(component: str, sizes: dict[str, int], folder: Path) -> list[str]:
     """Return what is done in all when a component stands between exponentials."""
     instance = instance_of(read_component(component, ROOT), sizes)
-    perform(plan_specialize(instance, ROOT / f"components/{component}.mlir"), folder)
+    source = ROOT / f"components/{component}.mlir"
+    module = scratch.run(plan_specialize(instance, source), folder / "instance")
     (folder / "around.mlir").write_text(around(instance), "utf-8")
-    module = f"{instance.name}.mlir"
     tool(folder, "iree-link", "around.mlir", "--link-module", module, "-o", "l.mlir")
     phase = ("--compile-to=stream", "-o", "stream.mlir")
     tool(folder, "iree-compile", "l.mlir", *phase, *FLAGS)
