@@ -138,9 +138,7 @@ def clip(x: Floats, low: float, high: float) -> NDArray[np.float64]:
     Raises: ValueError if the interval is empty.
     """
     if low > high:
-        raise ValueError(
-            f"interval is empty; expected low <= high, found {low}, {high}"
-        )
+        raise ValueError(f"expected low <= high, found {low} and {high}")
     return np.minimum(np.maximum(x.astype(np.float64), low), high)
 
 
