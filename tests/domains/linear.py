@@ -20,6 +20,16 @@ def weight_i8(draw: Draw) -> np.ndarray:
     return draw.rng.integers(-127, 128, draw.shape)
 
 
+def weight_i4(draw: Draw) -> np.ndarray:
+    """Return words of any 8 codes of 4 bits."""
+    return draw.rng.integers(-(2**31), 2**31, draw.shape)
+
+
+def weight_scale_i4(draw: Draw) -> np.ndarray:
+    """Return scales that make a row of codes, -8 to 7, as long as one of floats."""
+    return 16 * weight_scale(draw)
+
+
 def weight_scale(draw: Draw) -> np.ndarray:
     """Return scales that make a row of bytes as long as one of float weights."""
     n_in = draw.sizes.get("n_in", 32 * draw.sizes.get("n_block", 1))
@@ -38,5 +48,7 @@ VALUES = {
     "weight": weight,
     "linear_packed_i8.weight": weight_i8,
     "linear_packed_i8_block32.weight": weight_i8,
+    "linear_packed_i4_block32.weight": weight_i4,
+    "linear_packed_i4_block32.weight_scale": weight_scale_i4,
     "weight_scale": weight_scale,
 }
