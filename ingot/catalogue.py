@@ -24,6 +24,7 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
+    "phase": "what the compiler makes on the way; not needed for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",
     "bench": "every entry point timed on the target",
@@ -46,6 +47,8 @@ VARIABLES = {
     "licence": "SPDX id of what `doit import` reads, where it does not say",
     "modes": "what `doit ablate` rounds, with commas; all modes unasked",
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
+    "level": "what `doit inspect` shows: graph, linalg, tensor or program",
+    "filter": "names that `doit inspect` shows, a glob: 'attn_*'",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""
@@ -80,18 +83,15 @@ class Plan:
         return found
 
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage that the selection's bundles need."""
-        bundles = [
-            f"bundle:{model}@{target}"
-            for model in selection.models
-            for target in selection.targets
-            if f"bundle:{model}@{target}" in self.by_task
-        ]
-        needed = self.needed(bundles)
+        """Return the tasks of a stage that are the selection's, or its bundles need."""
+        pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
+        bundles = sorted(f"bundle:{pair}" for pair in pairs)
+        needed = self.needed(task for task in bundles if task in self.by_task)
         return tuple(
             action.task
             for action in self.actions
-            if action.task in needed and stage_of(action.task) == stage
+            if stage_of(action.task) == stage
+            and (action.task in needed or action.task.partition(":")[2] in pairs)
         )
 
 
@@ -121,8 +121,8 @@ class Selection:
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task; what is made to be checked counts with its kind."""
-    return task.partition(":")[0].removesuffix("-probe")
+    """Return the stage of a task: the first word of its kind, `compile-probe`."""
+    return task.partition(":")[0].partition("-")[0]
 
 
 def read(root: Path) -> Catalogue:

@@ -48,7 +48,14 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
         {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
         {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
     ),
+    "position/rope_multimodal": ({"n_ctx": 4096, "n_head": 12, "head_dim": 128},),
+    "position/rope_vision": (
+        {"n_ctx": 4096, "n_rot": 40, "n_head": 16, "head_dim": 80},
+    ),
     "sequence/last_position": ({"n_embd": 640},),
+    "shape/permute": ({"n_head": 16, "head_dim": 128},),
+    "shape/repeat": ({"n_head": 14, "n_head_kv": 2, "head_dim": 64},),
+    "shape/split": ({"n_ff": 4864},),
 }
 
 
