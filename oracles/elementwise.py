@@ -40,3 +40,26 @@ def soft_cap(x: Floats, cap: float) -> NDArray[np.float64]:
     """
     capped: NDArray[np.float64] = cap * np.tanh(x.astype(np.float64) / cap)
     return capped
+
+
+def clip(x: Floats, low: float, high: float) -> NDArray[np.float64]:
+    """Bring all numbers into a range.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Units: low and high have the unit of x.
+    Raises: ValueError if the range is empty.
+    Source: Mosaic Research 2024, DBRX (modeling_dbrx.py, clip_qkv).
+    """
+    if low > high:
+        raise ValueError(f"expected low <= high, found {low} > {high}")
+    return np.clip(x.astype(np.float64), low, high)
+
+
+def scale(x: Floats, factor: float) -> NDArray[np.float64]:
+    """Multiply every number by one factor.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: xAI 2024, grok-1 (model.py, output_multiplier_scale).
+    """
+    y: NDArray[np.float64] = x.astype(np.float64) * factor
+    return y

@@ -38,6 +38,9 @@ DYNAMIC_SIZES = {
     "n_block": 2,
     "lane": 4,
     "n_layer": 3,
+    "block_size": 4,
+    "n_expert": 5,
+    "n_expert_used": 2,
 }
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B and Qwen 3 0.6B; rows of the tables alone
 # are fewer: they are addresses, and 4096 of them make the same code.
@@ -93,6 +96,9 @@ SCALARS: Mapping[str, float | int] = {
     "cap": 2.0,
     "layer": 1,
     "window": 20,
+    "factor": 0.625,
+    "low": -0.5,
+    "high": 0.75,
 }
 
 
@@ -168,8 +174,11 @@ def operands(
     names = {name for formal in tensors for name in formal.type.names}
     # Positions end where the table or the cache does.
     room = min((sizes[name] for name in ("n_ctx", "ctx") if name in names), default=1)
+    if "n_block_seq" in names:
+        room = sizes["n_block_seq"] * sizes["block_size"]
+    rows = sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0))
     ends = {
-        "ids": sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0)),
+        "ids": sizes["n_expert"] if "n_expert" in names else rows,
         "last": sizes["seq"],
         "start": room - sizes["seq"] + 1,
     }
@@ -178,6 +187,12 @@ def operands(
         shape = sized(formal.type, sizes)
         if formal.name == "mask":
             found.append(mask)
+        elif formal.name == "block_table":
+            blocks = 1 + rng.permutation(sizes["n_block"] - 1)
+            listed = blocks[: int(np.prod(shape))].reshape(shape)
+            found.append(listed.astype(np.int32))
+        elif formal.name == "share":
+            found.append(rng.random(shape, dtype=np.float32))
         elif formal.type.element == "i32":
             found.append(rng.integers(0, ends[formal.name], shape, dtype=np.int32))
         elif formal.name == "table":
@@ -194,6 +209,14 @@ def operands(
                 numbers /= np.float32(np.sqrt(sizes["n_in"]))
             found.append(numbers.astype(NUMPY[formal.type.element]))
     return found
+
+
+def pooled(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of a pool whose blocks hold every sequence, and two to spare."""
+    if "block_size" not in sizes:
+        return {}
+    n_block_seq = -(-(sizes["seq"] + SPARE) // sizes["block_size"])
+    return {"n_block_seq": n_block_seq, "n_block": 3 + sizes["batch"] * n_block_seq}
 
 
 def angles(n_ctx: int, n_rot: int) -> np.ndarray:

@@ -1,0 +1,39 @@
+// clip: all numbers brought into a range.
+//
+//   y[b, s, j] = min(max(x[b, s, j], low), high)
+//
+// Source:  Mosaic Research 2024, DBRX, clip_qkv of its attention (modeling_dbrx.py).
+// Exports: @clip.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
+// Types:   f32 in, f32 out
+// Oracle:  oracles/elementwise.py clip
+// Try:     iree-opt components/elementwise/clip.mlir
+module @clip {
+  util.func public @forward(
+      %x: tensor<?x?x?xf32>,  // [batch, seq, n_embd]
+      %low: f32,              // least result, unit of x
+      %high: f32              // largest result, not below low
+  ) -> tensor<?x?x?xf32> {    // [batch, seq, n_embd]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
+    %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
+    %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>
+    %y_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, j) -> (b, s, j)>,
+        affine_map<(b, s, j) -> (b, s, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%x : tensor<?x?x?xf32>) outs(%y_init : tensor<?x?x?xf32>) {
+    ^bb0(%value: f32, %unused: f32):
+      %from_low = arith.maximumf %value, %low : f32
+      %inside = arith.minimumf %from_low, %high : f32
+      linalg.yield %inside : f32
+    } -> tensor<?x?x?xf32>
+    util.return %y : tensor<?x?x?xf32>
+  }
+}
