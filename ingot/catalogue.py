@@ -79,15 +79,22 @@ class Plan:
                 )
         return found
 
+    def _ends(self, model: str, target: str) -> list[str]:
+        """Return the tasks that nothing follows: of a splat there is no bundle."""
+        ends = (f"bundle:{model}@{target}", f"compile:{model}@{target}")
+        found = [task for task in ends if task in self.by_task][:1]
+        if found == [ends[1]]:
+            found += [t for t in self.by_task if t.startswith(f"bake:{model}@")]
+        return found
+
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
         """Return the tasks of a stage that the selection's bundles need."""
-        bundles = [
-            f"bundle:{model}@{target}"
+        needed = self.needed(
+            task
             for model in selection.models
             for target in selection.targets
-            if f"bundle:{model}@{target}" in self.by_task
-        ]
-        needed = self.needed(bundles)
+            for task in self._ends(model, target)
+        )
         return tuple(
             action.task
             for action in self.actions

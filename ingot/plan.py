@@ -13,7 +13,7 @@ from ingot.catalogue import Catalogue, Plan
 from ingot.errors import IngotError
 from ingot.readers.lower import lower
 from ingot.readers.manifest import Manifest
-from ingot.readers.sources import Url
+from ingot.readers.sources import Splat, Url
 from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
@@ -125,6 +125,9 @@ def plan_model(
         manifest = lowered[target.layout.name]
         compiled = plan_compile(manifest.graph, target)
         yield compiled
+        if isinstance(manifest.weights.source, Splat):
+            # What it computes means nothing, and may not fit any memory.
+            continue
         yield plan_compile_probe(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)

@@ -42,23 +42,23 @@ def renormalize(share: Floats) -> NDArray[np.float64]:
     return y
 
 
-def mul_mat_id(x: Floats, weight: Floats, ids: Ids) -> NDArray[np.float64]:
+def mul_mat_id(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Multiply each row by the matrix of each of its experts.
 
-    Shapes: x [batch, seq, n_in], weight [n_expert, n_out, n_in],
-        ids [batch, seq, n_expert_used] -> [batch, seq, n_expert_used*n_out].
+    Shapes: weight [n_expert, n_out, n_in], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_in] -> [batch, seq, n_expert_used*n_out].
     Raises: ValueError if there is no such expert.
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """
-    n_expert_used = ids.shape[-1]
-    return mul_mat_id_each(np.tile(x, (1, 1, n_expert_used)), weight, ids)
+    each: NDArray[np.float64] = np.tile(x.astype(np.float64), (1, 1, ids.shape[-1]))
+    return mul_mat_id_each(weight, ids, each)
 
 
-def mul_mat_id_each(x: Floats, weight: Floats, ids: Ids) -> NDArray[np.float64]:
+def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Multiply what each row has for an expert by the matrix of that expert.
 
-    Shapes: x [batch, seq, n_expert_used*n_in], weight [n_expert, n_out, n_in],
-        ids [batch, seq, n_expert_used] -> [batch, seq, n_expert_used*n_out].
+    Shapes: weight [n_expert, n_out, n_in], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_expert_used*n_in] -> [batch, seq, n_expert_used*n_out].
     Raises: ValueError if there is no such expert.
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """
@@ -74,32 +74,32 @@ def mul_mat_id_each(x: Floats, weight: Floats, ids: Ids) -> NDArray[np.float64]:
     return y.reshape(*ids.shape[:2], -1)
 
 
-def mul_mat_id_packed(x: Floats, weight: Floats, ids: Ids) -> NDArray[np.float64]:
+def mul_mat_id_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Do what `mul_mat_id` does, from matrices that are stored in tiles.
 
-    Shapes: x [batch, seq, n_in], weight [n_expert, n_tile, n_in, lane],
-        ids [batch, seq, n_expert_used] -> [batch, seq, n_expert_used*n_tile*lane].
+    Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_in] -> [batch, seq, n_expert_used*n_tile*lane].
     Raises: ValueError if there is no such expert.
     Source: doi:10.1145/1356052.1356053 (packed panels).
     """
-    return mul_mat_id(x, _unpacked(weight), ids)
+    return mul_mat_id(_unpacked(weight), ids, x)
 
 
-def mul_mat_id_each_packed(x: Floats, weight: Floats, ids: Ids) -> NDArray[np.float64]:
+def mul_mat_id_each_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Do what `mul_mat_id_each` does, from matrices that are stored in tiles.
 
-    Shapes: x [batch, seq, n_expert_used*n_in], weight [n_expert, n_tile, n_in, lane],
-        ids [batch, seq, n_expert_used] -> [batch, seq, n_expert_used*n_tile*lane].
+    Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_expert_used*n_in] -> [batch, seq, n_expert_used*n_tile*lane].
     Raises: ValueError if there is no such expert.
     Source: doi:10.1145/1356052.1356053 (packed panels).
     """
-    return mul_mat_id_each(x, _unpacked(weight), ids)
+    return mul_mat_id_each(_unpacked(weight), ids, x)
 
 
-def expert_sum(x: Floats, share: Floats) -> NDArray[np.float64]:
+def expert_sum(share: Floats, x: Floats) -> NDArray[np.float64]:
     """Add up what the chosen experts made of each row, by their shares.
 
-    Shapes: x [batch, seq, n_expert_used*n_embd], share [batch, seq, n_expert_used]
+    Shapes: share [batch, seq, n_expert_used], x [batch, seq, n_expert_used*n_embd]
         -> [batch, seq, n_embd].
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """

@@ -45,13 +45,14 @@ def paged_cache_gather(
 ) -> NDArray[np.float64]:
     """Return the blocks of each sequence, one behind the other.
 
-    Shapes: cache [n_layer, n_block, block_size, n_embd_kv], block_table [batch, n_block_seq]
-        -> [batch, n_block_seq, block_size, n_embd_kv].
+    Shapes: cache [n_layer, n_block, block_size, n_embd_kv],
+        block_table [batch, n_block_seq] -> [batch, n_block_seq, block_size, n_embd_kv].
     Raises: ValueError if a block or the layer is not there.
     Source: Kwon et al. 2023, arXiv:2309.06180, section 4.1.
     """
     _refuse_outside(cache, block_table, layer)
-    return cache[layer][block_table].astype(np.float64)
+    y: NDArray[np.float64] = cache[layer][block_table].astype(np.float64)
+    return y
 
 
 def attention_paged(

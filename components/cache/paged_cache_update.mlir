@@ -32,27 +32,32 @@ module @paged_cache_update {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
+    %c3 = arith.constant 3 : index
     %zero_i32 = arith.constant 0 : i32
     %one_i32 = arith.constant 1 : i32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
+    %n_layer = tensor.dim %cache, %c0 : tensor<?x?x?x?xf32>
     %n_block = tensor.dim %cache, %c1 : tensor<?x?x?x?xf32>
     %block_size = tensor.dim %cache, %c2 : tensor<?x?x?x?xf32>
+    %n_embd_kv = tensor.dim %cache, %c3 : tensor<?x?x?x?xf32>
     %n_block_seq = tensor.dim %block_table, %c1 : tensor<?x?xi32>
     %n_block_i32 = arith.index_cast %n_block : index to i32
     %size = arith.index_cast %block_size : index to i32
     %n_block_seq_i32 = arith.index_cast %n_block_seq : index to i32
     %last_block = arith.subi %n_block_i32, %one_i32 : i32
+    %first_block = arith.muli %layer, %n_block_i32 : i32
     %last_entry = arith.subi %n_block_seq_i32, %one_i32 : i32
 
-    // Step 1: layer, block and place in the block of each row, [batch, seq, 3].
-    %place_init = tensor.empty(%batch, %seq) : tensor<?x?x3xi32>
+    // Step 1: block and place in the block of each row, [batch, seq, 2]. Blocks are
+    // counted through all layers.
+    %place_init = tensor.empty(%batch, %seq) : tensor<?x?x2xi32>
     %place = linalg.generic {
       indexing_maps = [
         affine_map<(b, s, i) -> (b)>, affine_map<(b, s, i) -> (b, s, i)>
       ],
       iterator_types = ["parallel", "parallel", "parallel"]
-    } ins(%start : tensor<?xi32>) outs(%place_init : tensor<?x?x3xi32>) {
+    } ins(%start : tensor<?xi32>) outs(%place_init : tensor<?x?x2xi32>) {
     ^bb0(%first: i32, %unused: i32):
       %b = linalg.index 0 : index
       %s = linalg.index 1 : index
@@ -68,24 +73,28 @@ module @paged_cache_update {
       %inside = arith.minsi %from_zero, %last_block : i32
       %is_listed = arith.cmpi ule, %number, %last_entry : i32
       %block = arith.select %is_listed, %inside, %zero_i32 : i32
-      %is_layer = arith.cmpi eq, %i, %c0 : index
-      %is_block = arith.cmpi eq, %i, %c1 : index
-      %later = arith.select %is_block, %block, %slot : i32
-      %coordinate = arith.select %is_layer, %layer, %later : i32
+      %absolute = arith.addi %first_block, %block : i32
+      %is_block = arith.cmpi eq, %i, %c0 : index
+      %coordinate = arith.select %is_block, %absolute, %slot : i32
       linalg.yield %coordinate : i32
-    } -> tensor<?x?x3xi32>
+    } -> tensor<?x?x2xi32>
 
     // Step 2: a row to each place. Only rows of block 0 share one, and none is read.
     %rows = tensor.collapse_shape %x [[0, 1], [2]]
         : tensor<?x?x?xf32> into tensor<?x?xf32>
     %places = tensor.collapse_shape %place [[0, 1], [2]]
-        : tensor<?x?x3xi32> into tensor<?x3xi32>
-    %y = iree_linalg_ext.scatter dimension_map = [0, 1, 2] unique_indices(true)
-        ins(%rows, %places : tensor<?x?xf32>, tensor<?x3xi32>)
-        outs(%cache : tensor<?x?x?x?xf32>) {
+        : tensor<?x?x2xi32> into tensor<?x2xi32>
+    %blocks = tensor.collapse_shape %cache [[0, 1], [2], [3]]
+        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+    %written = iree_linalg_ext.scatter dimension_map = [0, 1] unique_indices(true)
+        ins(%rows, %places : tensor<?x?xf32>, tensor<?x2xi32>)
+        outs(%blocks : tensor<?x?x?xf32>) {
     ^bb0(%new: f32, %old: f32):
       iree_linalg_ext.yield %new : f32
-    } -> tensor<?x?x?x?xf32>
+    } -> tensor<?x?x?xf32>
+    %y = tensor.expand_shape %written [[0, 1], [2], [3]]
+        output_shape [%n_layer, %n_block, %block_size, %n_embd_kv]
+        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
     util.return %y : tensor<?x?x?x?xf32>
   }
 }

@@ -11,8 +11,8 @@
 // Try:     iree-opt components/moe/expert_sum.mlir
 module @expert_sum {
   util.func public @forward(
-      %x: tensor<?x?x?xf32>,     // [batch, seq, n_expert_used*n_embd]
-      %share: tensor<?x?x?xf32>  // [batch, seq, n_expert_used]
+      %share: tensor<?x?x?xf32>,  // [batch, seq, n_expert_used]
+      %x: tensor<?x?x?xf32>       // [batch, seq, n_expert_used*n_embd]
   ) -> tensor<?x?x?xf32> {       // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index

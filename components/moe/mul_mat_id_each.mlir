@@ -15,9 +15,9 @@
 // Try:     iree-opt components/moe/mul_mat_id_each.mlir
 module @mul_mat_id_each {
   util.func public @forward(
-      %x: tensor<?x?x?xf32>,       // [batch, seq, n_expert_used*n_in]
       %weight: tensor<?x?x?xf32>,  // [n_expert, n_out, n_in]
-      %ids: tensor<?x?x?xi32>      // [batch, seq, n_expert_used] experts of each row
+      %ids: tensor<?x?x?xi32>,     // [batch, seq, n_expert_used] experts of each row
+      %x: tensor<?x?x?xf32>        // [batch, seq, n_expert_used*n_in]
   ) -> tensor<?x?x?xf32> {         // [batch, seq, n_expert_used*n_out]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index

@@ -18,9 +18,9 @@
 // Try:     iree-opt components/moe/mul_mat_id_each_packed.mlir
 module @mul_mat_id_each_packed {
   util.func public @forward(
-      %x: tensor<?x?x?xf32>,         // [batch, seq, n_expert_used*n_in]
       %weight: tensor<?x?x?x?xf32>,  // [n_expert, n_tile, n_in, lane]
-      %ids: tensor<?x?x?xi32>        // [batch, seq, n_expert_used] experts of each row
+      %ids: tensor<?x?x?xi32>,       // [batch, seq, n_expert_used] experts of each row
+      %x: tensor<?x?x?xf32>          // [batch, seq, n_expert_used*n_in]
   ) -> tensor<?x?x?xf32> {           // [batch, seq, n_expert_used*n_tile*lane]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index

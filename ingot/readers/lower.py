@@ -7,6 +7,7 @@ graph alone, so that what is checked is what runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,8 @@ Stored = Callable[[str], str]
 WEIGHT = "weight"
 # What a kernel's number is where the component has none: a lookup is not scaled.
 NEUTRAL: dict[str, float | int] = {"scale": 1.0}
+# A matrix, and one of each expert: a group of rows never holds two experts'.
+RANKS = (2, 3)
 # Values that share a scale, in the stored types that have blocks.
 BLOCK = 32
 
@@ -99,11 +102,13 @@ def _is_packed(
     """
     uses = used.get(parameter.name, set())
     shape = parameter.type.shape
-    if len(shape) != 2 or parameter.table or any(u.formal != WEIGHT for u in uses):
+    if len(shape) not in RANKS or parameter.table:
+        return False
+    if any(use.formal != WEIGHT for use in uses):
         return False
     named = sorted(use.component for use in uses)
     missing = [item for item in named if (item, stored) not in layout.kernels]
-    rows, columns = int(shape[0]), int(shape[1])
+    rows, columns = int(shape[-2]), int(shape[-1])
     in_blocks = stored.endswith(f"_block{BLOCK}")
     fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
     if not missing and fits:
@@ -210,9 +215,10 @@ class _Kernels:
 
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims that a packed matrix has, under the names of kernels."""
-        rows, columns = self.shapes[matrix]
+        *experts, rows, columns = self.shapes[matrix]
         lane = self.layout.lane
         return {
+            "n_expert": math.prod(experts),
             "n_tile": rows // lane,
             "lane": lane,
             "n_in": columns,
@@ -225,10 +231,10 @@ class _Kernels:
         if parameter.name not in self.packed:
             yield parameter
             return
-        rows, columns = self.shapes[parameter.name]
+        shape = self.shapes[parameter.name]
         scheme, lane = self.packed[parameter.name], self.layout.lane
         for part, kind in self.taken[parameter.name].items():
-            packing = Packing(parameter.name, rows, columns, scheme, lane, part)
+            packing = Packing(parameter.name, shape, scheme, lane, part)
             name = part_name(parameter.name, part)
             yield replace(parameter, name=name, type=kind, packing=packing)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingot.errors import IngotError
-from ingot.weights.archive import write
+from ingot.weights.archive import write, write_splat
 from ingot.weights.collect import Collected, from_files, synthetic
 from ingot.weights.wanted import Part, Wanted, container
 
@@ -86,7 +86,7 @@ def _is_gguf(path: str) -> bool:
 
 
 def _specification(manifest: Manifest) -> dict[str, Any]:
-    from ingot.readers.sources import Synthetic
+    from ingot.readers.sources import Splat, Synthetic
     from ingot.weights.inputs import weight_files
 
     weights = manifest.weights
@@ -95,6 +95,7 @@ def _specification(manifest: Manifest) -> dict[str, Any]:
         "layout": manifest.graph.layout,
         "origin": weights.source.origin,
         "seed": weights.source.seed if isinstance(weights.source, Synthetic) else None,
+        "splat": weights.source.value if isinstance(weights.source, Splat) else None,
         "files": [
             {"path": file.path, "label": file.label, "sha256": file.sha256}
             for file in weight_files(weights.source)
@@ -132,7 +133,7 @@ def _matrices(manifest: Manifest) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": matrix,
-                "shape": (packing.rows, packing.columns),
+                "shape": packing.shape,
                 "tensor": stored[0].source_name,
                 "source": manifest.weights.policy(matrix).source,
                 "stored": packing.scheme,
@@ -176,6 +177,9 @@ def bake(specification: dict[str, Any]) -> None:
         _wanted(item)
         for item in sorted(specification["parameters"], key=lambda item: item["name"])
     )
+    if specification["splat"] is not None:
+        _bake_splat(specification, wanted)
+        return
     files = [_identify(file) for file in specification["files"]]
     seed, origin = specification["seed"], specification["origin"]
     scratch = Path("converted.bin")
@@ -193,6 +197,35 @@ def bake(specification: dict[str, Any]) -> None:
     write(Path(ARCHIVE), collected.baked)
     scratch.unlink()
     report = _report(specification, files, collected)
+    Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def _bake_splat(specification: dict[str, Any], wanted: tuple[Wanted, ...]) -> None:
+    """Write an archive of one number, and a report without digests: it has no content.
+
+    Raises: IngotError where it cannot be written.
+    """
+    stored = [
+        part
+        for item in wanted
+        for part in ([item.part(each) for each in item.parts] or [item])
+    ]
+    stored.sort(key=lambda item: item.name)
+    write_splat(Path(ARCHIVE), tuple(stored), specification["splat"])
+    report = {
+        "model": specification["model"],
+        "layout": specification["layout"],
+        "origin": specification["origin"],
+        "parameters": [
+            {"name": item.name, "type": item.stored, "shape": item.shape}
+            for item in stored
+        ],
+        "totals": {
+            "parameters": len(stored),
+            "elements": sum(math.prod(item.shape) for item in stored),
+            "archive_bytes": Path(ARCHIVE).stat().st_size,
+        },
+    }
     Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

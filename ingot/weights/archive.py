@@ -15,7 +15,7 @@ from typing import IO
 from ingot.errors import IngotError
 from ingot.readers.safetensors import DOWNLOAD_AGAIN, StoredTensor
 from ingot.weights.convert import Content
-from ingot.weights.elements import BLOCKS, NUMPY_NAMES, SAFETENSORS
+from ingot.weights.elements import BLOCKS, ITEM_BYTES, NUMPY_NAMES, SAFETENSORS, encode
 from ingot.weights.wanted import Wanted
 
 _BLOCK_BYTES = 1 << 20
@@ -63,6 +63,25 @@ def write(archive: Path, baked: list[Baked]) -> None:
                     f" expected sha256 {item.content.sha256}, found {found}",
                     "the disk is full or damaged, or the source changed meanwhile",
                 )
+
+
+def write_splat(archive: Path, parameters: tuple[Wanted, ...], value: float) -> None:
+    """Write an archive whose every float is `value`, and whose codes are 1.
+
+    Raises: IngotError where it cannot be written.
+    """
+    import numpy as np
+
+    from ingot.edges.runtime import SplatSource, write_splats
+
+    def splat(item: Wanted) -> SplatSource:
+        one = np.array([1], np.int8).tobytes()
+        known = item.stored in SAFETENSORS
+        pattern = encode(np.array([value], "<f4"), item.stored) if known else one
+        size_bytes = math.prod(item.shape) * ITEM_BYTES[item.stored]
+        return SplatSource(item.name, pattern, size_bytes, _metadata(item))
+
+    write_splats(archive, map(splat, parameters))
 
 
 def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
