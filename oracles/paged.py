@@ -86,17 +86,14 @@ def attention_paged(
         arXiv:1706.03762, eq. 1; cap: arXiv:2408.00118, section 2.
     """
     batch, seq, width = q.shape
-    block_size, width_kv = keys.shape[2:]
-    ctx = block_table.shape[1] * block_size
+    width_kv, ctx = keys.shape[3], block_table.shape[1] * keys.shape[2]
     _refuse_outside(keys, block_table, layer)
     if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
         found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
         raise ValueError(f"heads must divide and be of one size, found {found}")
     if window < 1:
         raise ValueError(f"window must be at least 1, found {window}")
-    if start.min() < 0 or start.max() + seq > ctx:
-        found = f"{start.min()} to {start.max() + seq - 1}"
-        raise ValueError(f"positions must be within the table's {ctx}, found {found}")
+    _refuse_positions(start, seq, ctx)
     head_dim = width // n_head
     y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
     for b in range(batch):
@@ -111,11 +108,20 @@ def attention_paged(
                 query = q[b, s, h * head_dim : (h + 1) * head_dim].astype(np.float64)
                 shared = h // (n_head // n_head_kv)
                 score = scale * (key[seen, shared] @ query)
-                if cap > 0:
-                    score = cap * np.tanh(score / cap)
+                score = cap * np.tanh(score / cap) if cap > 0 else score
                 weight = np.exp(score - score.max())
                 y[b, s, h] = weight @ value[seen, shared] / weight.sum()
     return y.reshape(batch, seq, width)
+
+
+def _refuse_positions(start: Positions, seq: int, ctx: int) -> None:
+    """Refuse queries before or behind what the tables list.
+
+    Raises: ValueError.
+    """
+    if start.min() < 0 or start.max() + seq > ctx:
+        found = f"{start.min()} to {start.max() + seq - 1}"
+        raise ValueError(f"positions must be within the table's {ctx}, found {found}")
 
 
 def _refuse_outside(cache: Floats, block_table: Blocks, layer: int) -> None:

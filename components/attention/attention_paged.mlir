@@ -61,52 +61,69 @@ module @attention_paged {
     %half = arith.divui %head_dim, %c2 : index
     %n_block_i32 = arith.index_cast %n_block : index to i32
     %last_block = arith.subi %n_block_i32, %one_i32 : i32
-    %first_block = arith.muli %layer, %n_block_i32 : i32
+    %layer_index = arith.index_cast %layer : i32 to index
 
-    // Step 1: a copy of the blocks, [batch*n_block_seq, block_size, n_head_kv*head_dim].
-    // It is then read n_head / n_head_kv times, and in the order of its rows.
-    %listed = tensor.collapse_shape %block_table [[0, 1]] : tensor<?x?xi32> into tensor<?xi32>
-    %count = tensor.dim %listed, %c0 : tensor<?xi32>
-    %number_init = tensor.empty(%count) : tensor<?xi32>
-    %number = linalg.generic {
-      indexing_maps = [affine_map<(n) -> (n)>, affine_map<(n) -> (n)>],
-      iterator_types = ["parallel"]
-    } ins(%listed : tensor<?xi32>) outs(%number_init : tensor<?xi32>) {
-    ^bb0(%block: i32, %unused: i32):
+    // Step 1: a copy of the blocks, [batch, n_block_seq, block_size, n_head_kv*head_dim].
+    // It is then read n_head / n_head_kv times, and in the order of its rows; without the
+    // barriers each product would look every number up by itself.
+    %found_init = tensor.empty(%batch, %n_block_seq, %block_size, %n_embd_kv)
+        : tensor<?x?x?x?xf32>
+    %found_k = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, n, i, j) -> (b, n)>, affine_map<(b, n, i, j) -> (b, n, i, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%block_table : tensor<?x?xi32>) outs(%found_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%block: i32, %unused: f32):
+      %i = linalg.index 2 : index
+      %j = linalg.index 3 : index
       %from_zero = arith.maxsi %block, %zero_i32 : i32
       %inside = arith.minsi %from_zero, %last_block : i32
-      %absolute = arith.addi %first_block, %inside : i32
-      linalg.yield %absolute : i32
-    } -> tensor<?xi32>
-    %blocks_k = tensor.collapse_shape %keys [[0, 1], [2], [3]]
-        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
-    %blocks_v = tensor.collapse_shape %values [[0, 1], [2], [3]]
-        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
-    %found_init = tensor.empty(%count, %block_size, %n_embd_kv) : tensor<?x?x?xf32>
-    %found_k = iree_linalg_ext.gather dimension_map = [0]
-        ins(%blocks_k, %number : tensor<?x?x?xf32>, tensor<?xi32>)
-        outs(%found_init : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
-    %found_v = iree_linalg_ext.gather dimension_map = [0]
-        ins(%blocks_v, %number : tensor<?x?x?xf32>, tensor<?xi32>)
-        outs(%found_init : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+      %number = arith.index_cast %inside : i32 to index
+      %value = tensor.extract %keys[%layer_index, %number, %i, %j]
+          : tensor<?x?x?x?xf32>
+      linalg.yield %value : f32
+    } -> tensor<?x?x?x?xf32>
+    %ready_k = iree_tensor_ext.compute_barrier.start %found_k
+        : tensor<?x?x?x?xf32>{%batch, %n_block_seq, %block_size, %n_embd_kv}
+        -> tensor<?x?x?x?xf32>
+    %found_v = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, n, i, j) -> (b, n)>, affine_map<(b, n, i, j) -> (b, n, i, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%block_table : tensor<?x?xi32>) outs(%found_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%block: i32, %unused: f32):
+      %i = linalg.index 2 : index
+      %j = linalg.index 3 : index
+      %from_zero = arith.maxsi %block, %zero_i32 : i32
+      %inside = arith.minsi %from_zero, %last_block : i32
+      %number = arith.index_cast %inside : i32 to index
+      %value = tensor.extract %values[%layer_index, %number, %i, %j]
+          : tensor<?x?x?x?xf32>
+      linalg.yield %value : f32
+    } -> tensor<?x?x?x?xf32>
+    %ready_v = iree_tensor_ext.compute_barrier.start %found_v
+        : tensor<?x?x?x?xf32>{%batch, %n_block_seq, %block_size, %n_embd_kv}
+        -> tensor<?x?x?x?xf32>
 
     // Step 2: heads, and halves of heads: q is then [batch, seq, n_head_kv, group, 2,
     // half], k and v [batch, n_block_seq*block_size, n_head_kv, 2, half]. The
     // halves lie apart in what steps 3 and 8 compute: it keeps keys and values with one
     // head out of --iree-opt-data-tiling, which would pack them at each call.
-    %rows_k = tensor.collapse_shape %found_k [[0, 1], [2]]
-        : tensor<?x?x?xf32> into tensor<?x?xf32>
-    %rows_v = tensor.collapse_shape %found_v [[0, 1], [2]]
-        : tensor<?x?x?xf32> into tensor<?x?xf32>
+    %rows_k = tensor.collapse_shape %ready_k [[0], [1, 2], [3]]
+        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+    %rows_v = tensor.collapse_shape %ready_v [[0], [1, 2], [3]]
+        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
     %q_halves = tensor.expand_shape %q [[0], [1], [2, 3, 4, 5]]
         output_shape [%batch, %seq, %n_head_kv, %group, 2, %half]
         : tensor<?x?x?xf32> into tensor<?x?x?x?x2x?xf32>
-    %k_halves = tensor.expand_shape %rows_k [[0, 1], [2, 3, 4]]
+    %k_halves = tensor.expand_shape %rows_k [[0], [1], [2, 3, 4]]
         output_shape [%batch, %ctx, %n_head_kv, 2, %half]
-        : tensor<?x?xf32> into tensor<?x?x?x2x?xf32>
-    %v_halves = tensor.expand_shape %rows_v [[0, 1], [2, 3, 4]]
+        : tensor<?x?x?xf32> into tensor<?x?x?x2x?xf32>
+    %v_halves = tensor.expand_shape %rows_v [[0], [1], [2, 3, 4]]
         output_shape [%batch, %ctx, %n_head_kv, 2, %half]
-        : tensor<?x?xf32> into tensor<?x?x?x2x?xf32>
+        : tensor<?x?x?xf32> into tensor<?x?x?x2x?xf32>
 
     // Step 3: products of queries and keys, [2, batch, n_head_kv, group, seq, ctx].
     %product_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)

@@ -33,33 +33,26 @@ module @paged_cache_gather {
     %n_embd_kv = tensor.dim %cache, %c3 : tensor<?x?x?x?xf32>
     %n_block_i32 = arith.index_cast %n_block : index to i32
     %last_block = arith.subi %n_block_i32, %one_i32 : i32
-    %first_block = arith.muli %layer, %n_block_i32 : i32
+    %layer_index = arith.index_cast %layer : i32 to index
 
-    // Step 1: the blocks of all layers as one list, and the wanted ones' numbers there.
-    %blocks = tensor.collapse_shape %cache [[0, 1], [2], [3]]
-        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
-    %listed = tensor.collapse_shape %block_table [[0, 1]] : tensor<?x?xi32> into tensor<?xi32>
-    %count = tensor.dim %listed, %c0 : tensor<?xi32>
-    %number_init = tensor.empty(%count) : tensor<?xi32>
-    %number = linalg.generic {
-      indexing_maps = [affine_map<(n) -> (n)>, affine_map<(n) -> (n)>],
-      iterator_types = ["parallel"]
-    } ins(%listed : tensor<?xi32>) outs(%number_init : tensor<?xi32>) {
-    ^bb0(%block: i32, %unused: i32):
+    %y_init = tensor.empty(%batch, %n_block_seq, %block_size, %n_embd_kv)
+        : tensor<?x?x?x?xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, n, i, j) -> (b, n)>, affine_map<(b, n, i, j) -> (b, n, i, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+    } ins(%block_table : tensor<?x?xi32>) outs(%y_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%block: i32, %unused: f32):
+      %i = linalg.index 2 : index
+      %j = linalg.index 3 : index
       %from_zero = arith.maxsi %block, %zero_i32 : i32
       %inside = arith.minsi %from_zero, %last_block : i32
-      %absolute = arith.addi %first_block, %inside : i32
-      linalg.yield %absolute : i32
-    } -> tensor<?xi32>
-
-    // Step 2: the blocks, [batch*n_block_seq, block_size, n_embd_kv].
-    %found_init = tensor.empty(%count, %block_size, %n_embd_kv) : tensor<?x?x?xf32>
-    %found = iree_linalg_ext.gather dimension_map = [0]
-        ins(%blocks, %number : tensor<?x?x?xf32>, tensor<?xi32>)
-        outs(%found_init : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
-    %y = tensor.expand_shape %found [[0, 1], [2], [3]]
-        output_shape [%batch, %n_block_seq, %block_size, %n_embd_kv]
-        : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
+      %number = arith.index_cast %inside : i32 to index
+      %value = tensor.extract %cache[%layer_index, %number, %i, %j]
+          : tensor<?x?x?x?xf32>
+      linalg.yield %value : f32
+    } -> tensor<?x?x?x?xf32>
     util.return %y : tensor<?x?x?x?xf32>
   }
 }

@@ -7,7 +7,6 @@ graph alone, so that what is checked is what runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,8 +44,6 @@ Stored = Callable[[str], str]
 WEIGHT = "weight"
 # What a kernel's number is where the component has none: a lookup is not scaled.
 NEUTRAL: dict[str, float | int] = {"scale": 1.0}
-# A matrix, and one of each expert: a group of rows never holds two experts'.
-RANKS = (2, 3)
 # Values that share a scale, in the stored types that have blocks.
 BLOCK = 32
 
@@ -102,13 +99,12 @@ def _is_packed(
     """
     uses = used.get(parameter.name, set())
     shape = parameter.type.shape
-    if len(shape) not in RANKS or parameter.table:
-        return False
-    if any(use.formal != WEIGHT for use in uses):
+    is_matrix = len(shape) in (2, 3) and not parameter.table  # 3: one of each expert
+    if not is_matrix or any(use.formal != WEIGHT for use in uses):
         return False
     named = sorted(use.component for use in uses)
     missing = [item for item in named if (item, stored) not in layout.kernels]
-    rows, columns = int(shape[-2]), int(shape[-1])
+    rows, columns = map(int, shape[-2:])
     in_blocks = stored.endswith(f"_block{BLOCK}")
     fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
     if not missing and fits:
@@ -215,12 +211,11 @@ class _Kernels:
 
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims that a packed matrix has, under the names of kernels."""
-        *experts, rows, columns = self.shapes[matrix]
-        lane = self.layout.lane
+        n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
         return {
-            "n_expert": math.prod(experts),
-            "n_tile": rows // lane,
-            "lane": lane,
+            "n_expert": n_expert,
+            "n_tile": rows // self.layout.lane,
+            "lane": self.layout.lane,
             "n_in": columns,
             "n_embd": columns,
             "n_block": columns // BLOCK,
@@ -231,10 +226,9 @@ class _Kernels:
         if parameter.name not in self.packed:
             yield parameter
             return
-        shape = self.shapes[parameter.name]
-        scheme, lane = self.packed[parameter.name], self.layout.lane
+        shape, scheme = self.shapes[parameter.name], self.packed[parameter.name]
         for part, kind in self.taken[parameter.name].items():
-            packing = Packing(parameter.name, shape, scheme, lane, part)
+            packing = Packing(parameter.name, shape, scheme, self.layout.lane, part)
             name = part_name(parameter.name, part)
             yield replace(parameter, name=name, type=kind, packing=packing)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingot.errors import IngotError
-from ingot.weights.archive import write, write_splat
+from ingot.weights.archive import write
 from ingot.weights.collect import Collected, from_files, synthetic
+from ingot.weights.splat import splat
 from ingot.weights.wanted import Part, Wanted, container
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ PROGRAM = (
     "ingot/weights/convert.py",
     "ingot/weights/elements.py",
     "ingot/weights/packing.py",
+    "ingot/weights/splat.py",
     "ingot/weights/synthetic.py",
     "ingot/weights/tables.py",
     "ingot/weights/wanted.py",
@@ -178,7 +180,8 @@ def bake(specification: dict[str, Any]) -> None:
         for item in sorted(specification["parameters"], key=lambda item: item["name"])
     )
     if specification["splat"] is not None:
-        _bake_splat(specification, wanted)
+        report = splat(Path(ARCHIVE), wanted, specification)
+        Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         return
     files = [_identify(file) for file in specification["files"]]
     seed, origin = specification["seed"], specification["origin"]
@@ -197,35 +200,6 @@ def bake(specification: dict[str, Any]) -> None:
     write(Path(ARCHIVE), collected.baked)
     scratch.unlink()
     report = _report(specification, files, collected)
-    Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-def _bake_splat(specification: dict[str, Any], wanted: tuple[Wanted, ...]) -> None:
-    """Write an archive of one number, and a report without digests: it has no content.
-
-    Raises: IngotError where it cannot be written.
-    """
-    stored = [
-        part
-        for item in wanted
-        for part in ([item.part(each) for each in item.parts] or [item])
-    ]
-    stored.sort(key=lambda item: item.name)
-    write_splat(Path(ARCHIVE), tuple(stored), specification["splat"])
-    report = {
-        "model": specification["model"],
-        "layout": specification["layout"],
-        "origin": specification["origin"],
-        "parameters": [
-            {"name": item.name, "type": item.stored, "shape": item.shape}
-            for item in stored
-        ],
-        "totals": {
-            "parameters": len(stored),
-            "elements": sum(math.prod(item.shape) for item in stored),
-            "archive_bytes": Path(ARCHIVE).stat().st_size,
-        },
-    }
     Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from typing import IO
 from ingot.errors import IngotError
 from ingot.readers.safetensors import DOWNLOAD_AGAIN, StoredTensor
 from ingot.weights.convert import Content
-from ingot.weights.elements import BLOCKS, ITEM_BYTES, NUMPY_NAMES, SAFETENSORS, encode
+from ingot.weights.elements import BLOCKS, NUMPY_NAMES, SAFETENSORS
 from ingot.weights.wanted import Wanted
 
 _BLOCK_BYTES = 1 << 20
@@ -49,7 +49,7 @@ def write(archive: Path, baked: list[Baked]) -> None:
                 path=item.content.path,
                 offset=item.content.offset,
                 size_bytes=item.content.size_bytes,
-                metadata=_metadata(item.wanted),
+                metadata=described(item.wanted),
             )
             for item in baked
         ],
@@ -63,25 +63,6 @@ def write(archive: Path, baked: list[Baked]) -> None:
                     f" expected sha256 {item.content.sha256}, found {found}",
                     "the disk is full or damaged, or the source changed meanwhile",
                 )
-
-
-def write_splat(archive: Path, parameters: tuple[Wanted, ...], value: float) -> None:
-    """Write an archive whose every float is `value`, and whose codes are 1.
-
-    Raises: IngotError where it cannot be written.
-    """
-    import numpy as np
-
-    from ingot.edges.runtime import SplatSource, write_splats
-
-    def splat(item: Wanted) -> SplatSource:
-        one = np.array([1], np.int8).tobytes()
-        known = item.stored in SAFETENSORS
-        pattern = encode(np.array([value], "<f4"), item.stored) if known else one
-        size_bytes = math.prod(item.shape) * ITEM_BYTES[item.stored]
-        return SplatSource(item.name, pattern, size_bytes, _metadata(item))
-
-    write_splats(archive, map(splat, parameters))
 
 
 def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
@@ -140,14 +121,15 @@ def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...
         ) from error
 
 
-def _metadata(wanted: Wanted) -> str:
+def described(wanted: Wanted) -> str:
+    """Return the metadata of a parameter's entry, its type and shape."""
     # The form that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
-    described = {
+    found = {
         "type": "Tensor",
         "dtype": NUMPY_NAMES[wanted.stored],
         "shape": list(wanted.shape),
     }
-    return f"{_METADATA}{json.dumps(described)}"
+    return f"{_METADATA}{json.dumps(found)}"
 
 
 def _hash_range(file: IO[bytes], offset: int, size_bytes: int) -> str:
