@@ -63,7 +63,7 @@ def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """
     n_expert, n_out, n_in = weight.shape
-    if ids.min() < 0 or ids.max() >= n_expert:
+    if ids.min(initial=0) < 0 or ids.max(initial=0) >= n_expert:
         found = f"{ids.min()} to {ids.max()}"
         raise ValueError(f"ids must be below n_expert = {n_expert}, found {found}")
     rows = x.reshape(*ids.shape, n_in).astype(np.float64)
@@ -71,7 +71,7 @@ def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     # Expert by expert: a float64 copy of all of them may not fit the memory.
     for expert in np.unique(ids):
         y[ids == expert] = rows[ids == expert] @ weight[expert].astype(np.float64).T
-    return y.reshape(*ids.shape[:2], -1)
+    return y.reshape(*ids.shape[:2], ids.shape[2] * n_out)
 
 
 def mul_mat_id_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
@@ -103,7 +103,8 @@ def expert_sum(share: Floats, x: Floats) -> NDArray[np.float64]:
         -> [batch, seq, n_embd].
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """
-    parts = x.reshape(*share.shape, -1).astype(np.float64)
+    n_embd = x.shape[-1] // share.shape[-1]
+    parts = x.reshape(*share.shape, n_embd).astype(np.float64)
     y: NDArray[np.float64] = (parts * share[..., None]).sum(axis=2)
     return y
 

@@ -29,7 +29,7 @@ def paged_cache_update(
     """
     block_size = cache.shape[2]
     _refuse_outside(cache, block_table, layer)
-    if start.min() < 0:
+    if start.min(initial=0) < 0:
         raise ValueError(f"positions must not be negative, found {start.min()}")
     y = cache.astype(np.float64)
     for b, first in enumerate(start):
@@ -119,7 +119,7 @@ def _refuse_positions(start: Positions, seq: int, ctx: int) -> None:
 
     Raises: ValueError.
     """
-    if start.min() < 0 or start.max() + seq > ctx:
+    if start.min(initial=0) < 0 or start.max(initial=-seq) + seq > ctx:
         found = f"{start.min()} to {start.max() + seq - 1}"
         raise ValueError(f"positions must be within the table's {ctx}, found {found}")
 
@@ -132,6 +132,6 @@ def _refuse_outside(cache: Floats, block_table: Blocks, layer: int) -> None:
     n_layer, n_block = cache.shape[:2]
     if not 0 <= layer < n_layer:
         raise ValueError(f"layer must be below n_layer = {n_layer}, found {layer}")
-    if block_table.min() < 0 or block_table.max() >= n_block:
+    if block_table.min(initial=0) < 0 or block_table.max(initial=0) >= n_block:
         found = f"{block_table.min()} to {block_table.max()}"
         raise ValueError(f"blocks must be below n_block = {n_block}, found {found}")

@@ -1,8 +1,8 @@
-// clip: all numbers brought into a range.
+// clip: moves every number to the nearest of an interval.
 //
 //   y[b, s, j] = min(max(x[b, s, j], low), high)
 //
-// Source:  Mosaic Research 2024, DBRX, clip_qkv of its attention (modeling_dbrx.py).
+// Source:  Array API standard 2023.12, clip.
 // Exports: @clip.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
@@ -13,7 +13,7 @@ module @clip {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,  // [batch, seq, n_embd]
       %low: f32,              // least result, unit of x
-      %high: f32              // largest result, not below low
+      %high: f32              // largest result, unit of x, not below low
   ) -> tensor<?x?x?xf32> {    // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
@@ -30,9 +30,12 @@ module @clip {
       iterator_types = ["parallel", "parallel", "parallel"]
     } ins(%x : tensor<?x?x?xf32>) outs(%y_init : tensor<?x?x?xf32>) {
     ^bb0(%value: f32, %unused: f32):
-      %from_low = arith.maximumf %value, %low : f32
-      %inside = arith.minimumf %from_low, %high : f32
-      linalg.yield %inside : f32
+      // Comparisons and selects: a NaN stays one.
+      %is_low = arith.cmpf olt, %value, %low : f32
+      %raised = arith.select %is_low, %low, %value : f32
+      %is_high = arith.cmpf ogt, %raised, %high : f32
+      %result = arith.select %is_high, %high, %raised : f32
+      linalg.yield %result : f32
     } -> tensor<?x?x?xf32>
     util.return %y : tensor<?x?x?xf32>
   }
