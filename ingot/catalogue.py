@@ -82,11 +82,37 @@ class Plan:
                 )
         return found
 
+    def ends(self, selection: Selection) -> list[str]:
+        """Return the selected tasks that nothing follows, model by model."""
+        return [
+            task
+            for model in selection.models
+            for target in selection.targets
+            for task in self._ends(model, target)
+        ]
+
+    def compiled_only(self, selection: Selection) -> list[str]:
+        """Return the selected models of which there is no bundle: splats."""
+        return [
+            model
+            for model in selection.models
+            if any(task.startswith(f"compile:{model}@") for task in self.by_task)
+            and not any(task.startswith(f"bundle:{model}@") for task in self.by_task)
+        ]
+
+    def _ends(self, model: str, target: str) -> list[str]:
+        """Return the bundle of a model, of which a splat has none."""
+        bundle, compiled = (f"{s}:{model}@{target}" for s in ("bundle", "compile"))
+        if bundle in self.by_task:
+            return [bundle]
+        if compiled not in self.by_task:
+            return []
+        return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
+
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
         """Return the tasks of a stage that are the selection's, or its bundles need."""
         pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
-        bundles = sorted(f"bundle:{pair}" for pair in pairs)
-        needed = self.needed(task for task in bundles if task in self.by_task)
+        needed = self.needed(self.ends(selection))
         return tuple(
             action.task
             for action in self.actions

@@ -64,7 +64,7 @@ def test_an_8_bit_matrix_has_a_scale_for_each_row_beside_it(graph: Graph) -> Non
     assert scale.packing
     assert (codes.type.element, scale.type.element) == ("i8", "f32")
     assert scale.packing == replace(codes.packing, part="weight_scale")
-    assert scale.type.shape == (codes.packing.rows // 8, 8)
+    assert scale.type.shape == (codes.packing.shape[0] // 8, 8)
 
 
 def test_every_use_of_a_matrix_calls_the_kernel_of_its_stored_type(

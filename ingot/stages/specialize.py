@@ -155,9 +155,9 @@ def _move_casts(module: Any) -> bool:
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
-        owner = operation.operands[0].owner if operation.name in BARRIERS else None
-        if _is(owner, "tensor.cast"):
         owner: Any = operation.operands[0].owner if operation.name in BARRIERS else 0
+        if _is(owner, "tensor.cast"):
+            known, loose = owner.operands[0].type, operation.operands[0].type
             if _dynamic_axes(known) < _dynamic_axes(loose):
                 found.append(operation)
         return ir.WalkResult.ADVANCE
