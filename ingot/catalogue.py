@@ -108,6 +108,7 @@ class Catalogue:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
     plan: Plan
 
 

@@ -1,7 +1,8 @@
 """Actions in, results out: from the record, from the store, or by running the command.
 
 An action is current when it is equal to the one recorded and everything it made is as
-it was left. Otherwise the store is asked by key; only then does the command run.
+it was left. Otherwise the store is asked by key, then the shared cache; only then does
+the command run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ingot.values import (
 )
 
 if TYPE_CHECKING:
+    from ingot.edges.shared.cache import SharedCache
     from ingot.keys import Encoded
 
 
@@ -38,13 +40,18 @@ class Executor:
     """Runs actions of one checkout against a store."""
 
     def __init__(
-        self, root: Path, store: Store, report: Callable[[str, str, float], None]
+        self,
+        root: Path,
+        store: Store,
+        report: Callable[[str, str, float], None],
+        shared: SharedCache | None = None,
     ) -> None:
-        """Keep checkout and store; `report(task, source, ms)` is told of each end."""
+        """Keep checkout and stores; `report(task, source, ms)` is told of each end."""
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
         self._report = report
+        self._shared = shared
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
@@ -112,15 +119,22 @@ class Executor:
     def _obtain(
         self, action: Action, bound: BoundAction, encoded: Encoded
     ) -> tuple[ActionResult, str]:
-        """Return the action's result, and whether it "ran" or was "restored"."""
+        """Return the action's result, and how: "restored", "fetched" or "ran"."""
         result = self.store.action(encoded.key)
         if result is not None:
             return result, "restored"
+        if self._shared is not None:
+            result = self._shared.fetch(encoded.key, bound.outputs)
+            if result is not None:
+                return result, "fetched"
         for digest, content in encoded.blobs:
             if not self.store.holds(digest):
                 self.store.put_bytes(content)
         result = self._run(action, bound)
         self.store.put_action(encoded.key, result)
+        if self._shared is not None:
+            messages = tuple(digest for digest, _ in encoded.blobs)
+            self._shared.share(encoded.key, messages + result.blobs())
         return result, "ran"
 
     def log(self, task: str) -> str:

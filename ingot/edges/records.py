@@ -31,7 +31,7 @@ class Record:
     outputs: tuple[tuple[str, Digest], ...]
     shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
-    source: str  # "ran" or "restored"
+    source: str  # "ran", "restored" or "fetched"
     wall_ms: float
 
 

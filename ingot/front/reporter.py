@@ -28,7 +28,8 @@ class Reporter:
         self._start = time.monotonic()
         self._total = 0
         self._seen = 0
-        self._counts = {"ran": 0, "restored": 0, "up to date": 0, "failed": 0}
+        counted = ("ran", "restored", "fetched", "up to date", "failed")
+        self._counts = dict.fromkeys(counted, 0)
         self._failures: list[tuple[str, str]] = []
         self._progress: Any = None
         self._bars: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
+from ingot.front import sharing
 from ingot.front.reporter import Reporter
 from ingot.values import Action, Output
 
@@ -44,7 +45,8 @@ class Front:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
             kept = store()
             kept.sweep()
-            self.executor = Executor(root, kept, self._ended)
+            shared = sharing.open_cache(catalogue.shared_cache, kept)
+            self.executor = Executor(root, kept, self._ended, shared)
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
