@@ -6,6 +6,7 @@ without it. Blobs are sent before the result that names them, beside the build.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -161,7 +162,8 @@ class SharedCache:
         hasher, size_bytes = hashlib.sha256(), 0
         with self._store.scratch() as folder:
             path = folder / digest.hash
-            with open(path, "wb") as file:
+            # What cannot be unpacked is as damaged as what is another content.
+            with open(path, "wb") as file, contextlib.suppress(BlobRefused):
                 deadline = self._patience.deadline(digest.size_bytes)
                 for piece in paced(pieces, deadline):
                     size_bytes += len(piece)

@@ -123,26 +123,16 @@ class ReapiRemote:
             response_deserializer=api.ReadResponse.FromString,
         )
         request = api.ReadRequest(resource_name=self._named(self._resource(digest)))
-        packed = self._unpack() if self._packed() else None
         stream = call(request, **self._options(digest.size_bytes))
+        arriving = self._arriving(stream)
         try:
-            while (answer := self._guarded(lambda: next(stream, None))) is not None:
-                yield packed(answer.data) if packed else answer.data
+            yield from _unpacked(arriving) if self._packed() else arriving
         finally:
             stream.cancel()
 
-    def _unpack(self) -> Callable[[bytes], bytes]:
-        import zstandard
-
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
-
-        def unpack(piece: bytes) -> bytes:
-            try:
-                return bytes(unpacker.decompress(piece))
-            except zstandard.ZstdError as error:
-                raise CacheFailure(f"it sends no zstd: {error}") from error
-
-        return unpack
+    def _arriving(self, stream: Iterator[Any]) -> Iterator[bytes]:
+        while (answer := self._guarded(lambda: next(stream, None))) is not None:
+            yield answer.data
 
     def _writes(self, name: str, path: Path) -> Iterator[Message]:
         offset = 0
@@ -226,6 +216,33 @@ def _failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
     if code is codes.INVALID_ARGUMENT:
         return BlobRefused(text)
     return CacheFailure(text)
+
+
+class _Joined:
+    """Pieces as a file to read from."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most that many bytes; none at the end."""
+        while not self._rest and (piece := next(self._pieces, None)) is not None:
+            self._rest = piece
+        part, self._rest = self._rest[:size], self._rest[size:]
+        return part
+
+
+def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield what the pieces unpack to, no more at a time than fits in memory."""
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(_Joined(pieces))
+    try:
+        while piece := reader.read(PIECE_BYTES):
+            yield piece
+    except zstandard.ZstdError as error:
+        raise BlobRefused(f"it sends no zstd: {error}") from error
 
 
 def _raw(content: bytes) -> bytes:
