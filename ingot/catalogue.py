@@ -34,6 +34,7 @@ STAGES = {
 VARIABLES = {
     "model": "model names, separated by commas, or 'all'",
     "target": "target names, separated by commas, or 'all'",
+    "executor": "where actions run: local, or dask://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",
@@ -46,6 +47,8 @@ VARIABLES = {
     "licence": "SPDX id of what `doit import` reads, where it does not say",
     "modes": "what `doit ablate` rounds, with commas; all modes unasked",
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
+    "workers": "how many workers `doit cluster` starts (2)",
+    "port": "where the scheduler of `doit cluster` listens (8786)",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""

@@ -12,6 +12,9 @@ from typing import IO, Any, ClassVar
 
 from doit.exceptions import BaseFail
 
+# More are under way elsewhere; a terminal has 24 lines.
+N_BARS = 16
+
 
 class Reporter:
     """Reports one run; doit calls the methods from its main thread and its workers."""
@@ -146,6 +149,8 @@ class Reporter:
             self._progress.start()
             self._overall = self._progress.add_task("build", total=self._total)
         self._progress.update(self._overall, completed=self._seen)
+        if len(self._bars) == N_BARS:
+            return
         self._bars[name] = self._progress.add_task(name, total=None)
 
 

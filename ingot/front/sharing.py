@@ -1,4 +1,4 @@
-"""The shared cache of a command: found in the settings, finished at the end.
+"""The shared cache and the executor of a command: opened at its start, then closed.
 
 `shared-cache` and `shared-cache-mode` in pyproject.toml's `[tool.ingot]`, or the
 variables INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE, which come first. With none of
@@ -11,15 +11,20 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, did_you_mean
 
 if TYPE_CHECKING:
     from ingot.edges.shared.cache import SharedCache
     from ingot.edges.store import Store
+    from ingot.farm.dask import DaskFarm
+    from ingot.farm.shared import SharedFarm
 
 MODES = ("read-write", "read")
 
+EXECUTORS = ("dask", "dask+tls")
+
 _opened: list[SharedCache] = []
+_farms: list[DaskFarm] = []
 
 
 def open_cache(settings: tuple[str, str], store: Store) -> SharedCache | None:
@@ -57,16 +62,59 @@ def open_cache(settings: tuple[str, str], store: Store) -> SharedCache | None:
     return cache
 
 
+def open_farm(
+    address: str, shared: SharedCache | None, store: Store
+) -> SharedFarm | None:
+    """Return the machines that `executor=` names; None where it is this one.
+
+    Raises: IngotError where the address is wrong, or a package is missing.
+    """
+    if address == "local":
+        return None
+    scheme = address.partition("://")[0]
+    if scheme not in EXECUTORS:
+        raise IngotError(
+            f"executor={address}: no executor named '{scheme}';"
+            " expected local or dask://HOST:PORT",
+            did_you_mean(scheme, ["local", *EXECUTORS], "executors"),
+        )
+    if shared is None:
+        raise IngotError(
+            f"executor={address}: there is no shared cache, through which workers get"
+            " inputs and give results",
+            "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
+        )
+    try:
+        from ingot.farm.dask import DaskFarm
+        from ingot.farm.shared import SharedFarm
+
+        dask = DaskFarm(address, _warn)
+    except ModuleNotFoundError as error:
+        raise IngotError(
+            f"executor={address}: the package '{error.name}' is not installed",
+            "run: pip install -e '.[dask]'",
+        ) from error
+    _farms.append(dask)
+    return SharedFarm(dask, shared, store)
+
+
 def finish() -> None:
     """Wait until everything that was to be sent is there."""
     while _opened:
         _opened.pop().finish()
+    _close()
 
 
 def abandon() -> None:
     """Send no more."""
     while _opened:
         _opened.pop().abandon()
+    _close()
+
+
+def _close() -> None:
+    while _farms:
+        _farms.pop().close()
 
 
 def _warn(message: str) -> None:

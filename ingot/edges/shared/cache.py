@@ -91,9 +91,19 @@ class SharedCache:
             raise CacheFailure("nothing is sent there")
         known = set() if again else self._present
         asked = [digest for digest in files if digest not in known]
-        for digest in asked if again else self._remote.missing(asked):
+        wanted = self._remote.missing(asked) | self._damaged.intersection(asked)
+        for digest in asked if again else wanted:
             self._remote.put("cas", digest, files[digest])
+            self._damaged.discard(digest)
         self._present.update(asked)
+
+    def publish(self, key: Digest, blobs: Iterable[Digest]) -> None:
+        """Send a result that the store has, now: its blobs, then the result itself.
+
+        Raises: CacheFailure where the cache fails, or takes nothing from here.
+        """
+        self.send({digest: self._store.blob(digest) for digest in blobs})
+        self._remote.put("ac", key, self._entry(key))
 
     def finish(self) -> None:
         """Wait for what is being sent; say so where that takes a while."""
@@ -119,8 +129,7 @@ class SharedCache:
                 self._remote.put("cas", digest, self._store.blob(digest))
                 self._damaged.discard(digest)
             self._present.update(wanted)
-            entry = self._store.root / "ac" / key.hash[:2] / key.hash
-            self._remote.put("ac", key, entry)
+            self._remote.put("ac", key, self._entry(key))
         except BlobRefused as error:
             self._say(f"{error}; a result was not sent")
         except CacheFailure as error:
@@ -128,6 +137,9 @@ class SharedCache:
         except OSError as error:
             # Another build's clean-up may have been here first.
             self._say(f"cannot send {error.filename}: {error.strerror}")
+
+    def _entry(self, key: Digest) -> Path:
+        return self._store.root / "ac" / key.hash[:2] / key.hash
 
     def _decoded(
         self, key: Digest, content: bytes, outputs: tuple[str, ...]

@@ -7,10 +7,11 @@ Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestre
 
 from __future__ import annotations
 
+import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from ingot.edges.shared import services_pb2 as api
@@ -218,14 +219,14 @@ def _failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
     return CacheFailure(text)
 
 
-class _Joined:
+class _Joined(io.RawIOBase):
     """Pieces as a file to read from."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = b""
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         """Return at most that many bytes; none at the end."""
         while not self._rest and (piece := next(self._pieces, None)) is not None:
             self._rest = piece
@@ -237,7 +238,9 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield what the pieces unpack to, no more at a time than fits in memory."""
     import zstandard
 
-    reader = zstandard.ZstdDecompressor().stream_reader(_Joined(pieces))
+    reader = zstandard.ZstdDecompressor().stream_reader(
+        cast(IO[bytes], _Joined(pieces))
+    )
     try:
         while piece := reader.read(PIECE_BYTES):
             yield piece
