@@ -46,6 +46,7 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
     environment = {
         "INGOT_CACHE": str(root / "store"),
         "INGOT_SHARED_CACHE": shared_cache,
+        "DASK_LOGGING__DISTRIBUTED": "error",
     }
     n_threads = max(1, len(os.sched_getaffinity(0)) // n_workers)
     workers = {
@@ -64,11 +65,18 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
     }
     scheduler = {
         "cls": Scheduler,
-        "options": {"host": HOST, "port": port, "dashboard": False},
+        "options": {
+            "host": HOST,
+            "port": port,
+            "dashboard": False,
+            "dashboard_address": f"{HOST}:0",
+        },
     }
     with dask.config.set({"distributed.worker.daemon": True}):
         try:
-            running = SpecCluster(workers=workers, scheduler=scheduler, silence_logs=50)
+            running = SpecCluster(  # type: ignore[no-untyped-call]
+                workers=workers, scheduler=scheduler, silence_logs=50
+            )
         except (OSError, RuntimeError) as error:
             raise IngotError(
                 f"cluster: port {port} of {HOST} cannot be had: {error}",
