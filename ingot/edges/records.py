@@ -91,6 +91,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, timeout=30, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA journal_mode=WAL")
+    # A kill loses nothing; a power cut may lose rows, which are then restored.
+    connection.execute("PRAGMA synchronous=NORMAL")
     if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         connection.execute("DROP TABLE IF EXISTS record")
         connection.execute(f"PRAGMA user_version={SCHEMA}")
