@@ -142,6 +142,7 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     farmed = machine.executor._farm
     assert farmed is not None
     offered = dask.DaskFarm._resources
+    farmed._dask._known = (-dask.KNOWN_S, [])  # type: ignore[attr-defined]
     order = dask.Order("check:x@gpu", UPPER_BOUND, (), False, False)
     wanted = offered(farmed._dask, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
     assert wanted["gpu"] == dask.SHARE

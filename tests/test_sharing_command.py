@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache_server import CacheServer, serving
+from tests.farm import farm
 from tests.project import ROOT, Project, edit
 
 
@@ -36,9 +37,7 @@ def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
     assert set(first.done.values()) == {"ran"}
     assert set(second.done.values()) == {"fetched"}
     assert " fetched; " in second.out.splitlines()[-1]
-    linked = [(each.root / "build/toy").rglob("linked.mlir") for each in machines]
-    contents = [[path.read_bytes() for path in sorted(paths)] for paths in linked]
-    assert contents[0] == contents[1] != []
+    assert linked(machines[0]) == linked(machines[1]) != []
 
 
 def test_a_cache_that_is_down_is_said_once_and_the_build_succeeds(
@@ -95,6 +94,62 @@ def test_a_wrong_setting_is_refused(
     assert run.code == 3
     assert message in run.err
     assert "s3cret" not in run.out + run.err
+
+
+@pytest.mark.parametrize(
+    ("executor", "shared", "message"),
+    [
+        (
+            "desk://127.0.0.1:8786",
+            "",
+            "executor=desk://127.0.0.1:8786: no executor named 'desk';"
+            " expected local or dask://HOST:PORT\n  did you mean 'dask'?",
+        ),
+        (
+            "dask://127.0.0.1:8786",
+            "",
+            "executor=dask://127.0.0.1:8786: there is no shared cache, through which"
+            " workers get inputs and give results\n"
+            "  set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
+        ),
+        (
+            "dask://127.0.0.1:9",
+            "file:///nowhere",
+            "executor=dask://127.0.0.1:9: no scheduler answers there\n"
+            "  start one: doit cluster",
+        ),
+    ],
+    ids=["misspelt", "no shared cache", "no scheduler"],
+)
+def test_a_wrong_executor_is_refused(
+    tmp_path: Path, executor: str, shared: str, message: str
+) -> None:
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    variables = {"INGOT_SHARED_CACHE": shared}
+    words = ("specialize", f"executor={executor}")
+    run = Project(project.root, project.cache, variables).doit(*words)
+    assert run.code == 3
+    assert message in run.err
+
+
+def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
+    alone = Project.create(tmp_path / "alone", tmp_path / "alone-cache")
+    farmed = Project.create(tmp_path / "farmed", tmp_path / "farmed-cache")
+    with farm(tmp_path / "farm") as running:
+        variables = {"INGOT_SHARED_CACHE": running.shared_cache}
+        run = Project(farmed.root, farmed.cache, variables).doit(
+            "link", f"executor={running.address}"
+        )
+    assert run.code == 0, run.out + run.err
+    assert set(run.done.values()) == {"ran"}
+    assert alone.doit("link").code == 0
+    assert linked(farmed) == linked(alone) != []
+
+
+def linked(project: Project) -> list[bytes]:
+    """The linked modules of a project."""
+    found = (project.root / "build/toy").rglob("linked.mlir")
+    return [path.read_bytes() for path in sorted(found)]
 
 
 def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:

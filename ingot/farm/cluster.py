@@ -14,6 +14,7 @@ from typing import Any
 
 from ingot.edges.toolchain import SYSTEM_FILES
 from ingot.errors import IngotError
+from ingot.farm.dask import SILENT_S
 from ingot.farm.order import BENCH, LABELS
 
 HOST = "127.0.0.1"
@@ -47,6 +48,7 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
         "INGOT_CACHE": str(root / "store"),
         "INGOT_SHARED_CACHE": shared_cache,
         "DASK_LOGGING__DISTRIBUTED": "error",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
     }
     n_threads = max(1, len(os.sched_getaffinity(0)) // n_workers)
     workers = {
@@ -72,7 +74,7 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
             "dashboard_address": f"{HOST}:0",
         },
     }
-    with dask.config.set({"distributed.worker.daemon": True}):
+    with dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"}):
         try:
             running = SpecCluster(  # type: ignore[no-untyped-call]
                 workers=workers, scheduler=scheduler, silence_logs=50

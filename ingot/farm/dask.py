@@ -7,6 +7,7 @@ scheduler is lost, everything is sent again once it is back; what is done is a h
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,6 +21,12 @@ from ingot.farm.worker import perform
 # How long a scheduler that went away is waited for.
 RETURN_S = 60.0
 CONNECT_S = 10.0
+
+# Of a connection: a scheduler or a build with much to do may be silent that long.
+SILENT_S = 300
+
+# What workers offer changes seldom, and asking costs a scheduler as much as a task.
+KNOWN_S = 2.0
 
 # A worker labelled `vulkan=1` runs so many of its actions at once; a benchmark takes
 # the whole label.
@@ -39,7 +46,8 @@ class DaskFarm:
         self._lock = threading.Lock()
         self._said: set[str] = set()
         # Its own complaints are told here, in words for who builds.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+        self._known: tuple[float, list[dict[str, float]]] = (-KNOWN_S, [])
         self._client = self._connect(CONNECT_S)
 
     def run(
@@ -55,13 +63,14 @@ class DaskFarm:
 
         text = encode(order)
         while True:
-            client = self._client
+            client, future = self._client, None
             try:
+                wanted = self._resources(order, labels, memory_bytes)
                 future = client.submit(
                     perform,
                     text,
                     key=f"ingot-{key}",
-                    resources=self._resources(order, labels, memory_bytes),
+                    resources=wanted,
                     # An answer is for one build only: another asks the caches first.
                     pure=False,
                 )
@@ -79,19 +88,22 @@ class DaskFarm:
                 OSError,
                 TimeoutError,
                 RuntimeError,
-            ) as error:
-                self._reconnect(client, error)
+            ):
+                if future is not None and future.status == "error":
+                    # The worker's own defect, not the connection's.
+                    raise
+                self._reconnect(client)
 
     def close(self) -> None:
         """Let go of what still waits there; what runs ends, and is kept."""
-        self._client.close(timeout=2)
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=2)
 
     def _resources(
         self, order: Order, labels: tuple[str, ...], memory_bytes: int
     ) -> dict[str, float]:
         """Return what the worker must have; say where none has it so far."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        offered = [worker["resources"] for worker in workers]
+        offered = self._offered()
         for label in labels:
             if not any(label in item for item in offered):
                 self._say(f"no worker is labelled '{label}' so far; {order.task} waits")
@@ -107,11 +119,27 @@ class DaskFarm:
             wanted["memory"] = min(float(memory_bytes), largest)
         return wanted
 
+    def _offered(self) -> list[dict[str, float]]:
+        """Return the resources of every worker.
+
+        Raises: OSError where the scheduler is lost.
+        """
+        asked, offered = self._known
+        if time.monotonic() - asked > KNOWN_S:
+            known = self._client.scheduler_info(n_workers=-1)
+            if "workers" not in known:
+                raise ConnectionError("the scheduler is lost")
+            offered = [worker["resources"] for worker in known["workers"].values()]
+            self._known = (time.monotonic(), offered)
+        return offered
+
     def _connect(self, timeout_s: float) -> Any:
+        import dask
         from distributed import Client
 
         scheme = "tls" if self.address.startswith("dask+tls") else "tcp"
         place = self.address.partition("://")[2]
+        dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"})
         try:
             return Client(  # type: ignore[no-untyped-call]
                 f"{scheme}://{place}", timeout=timeout_s, set_as_default=False
@@ -122,7 +150,7 @@ class DaskFarm:
                 "start one: doit cluster",
             ) from error
 
-    def _reconnect(self, lost: Any, error: Exception) -> None:
+    def _reconnect(self, lost: Any) -> None:
         """Replace the connection; whoever comes first does it for all.
 
         Raises: IngotError where the scheduler stays away.
@@ -130,8 +158,10 @@ class DaskFarm:
         with self._lock:
             if self._client is not lost:
                 return
-            self._say(f"the scheduler is lost ({error}); waiting for it to be back")
-            lost.close(timeout=1)
+            self._say("the scheduler is lost; waiting for it to be back")
+            # It may fail in any way: it is half-closed.
+            with contextlib.suppress(Exception):
+                lost.close(timeout=1)
             end = time.monotonic() + RETURN_S
             while True:
                 try:
