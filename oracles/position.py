@@ -51,8 +51,8 @@ def _turn(
     # NumPy takes a negative position from the end; the table has no such row.
     if start.size and start.min() < 0:
         raise IndexError(f"position out of range; expected 0 or more, found {start}")
-    batch, seq, _ = x.shape
-    y = x.astype(np.float64).reshape(batch, seq, n_head, -1)
+    batch, seq, width = x.shape
+    y = x.astype(np.float64).reshape(batch, seq, n_head, width // n_head)
     position = start[:, None] + np.arange(seq)
     angle = table.astype(np.float64)[position][:, :, None, :]
     for i, (one, other) in enumerate(pairs):

@@ -1,0 +1,65 @@
+"""The dims of models that components are tried at, as instances of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingot.graph import Instance
+from ingot.readers.component import read_component
+from ingot.readers.manifest import read_manifest
+from tests.component_cases import ROOT, instance_of
+
+# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B and Qwen 3 0.6B; rows of the tables alone
+# are fewer: they are addresses, and 4096 of them make the same code.
+REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
+    "activation/geglu_tanh": ({"n_ff": 2048},),
+    "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
+    "attention/attention_causal": (
+        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
+        {"n_layer": 3, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
+        {"n_layer": 3, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
+        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
+        {"n_layer": 3, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
+    ),
+    "cache/kv_cache_update": (
+        {"n_layer": 18, "n_embd_kv": 256},
+        {"n_layer": 3, "n_embd_kv": 192},
+    ),
+    "elementwise/soft_cap": ({"n_vocab": 49152, "seq": 1},),
+    "embedding/embedding_lookup_scaled": ({"n_vocab": 4096, "n_embd": 640},),
+    "linear/linear": (
+        {"n_in": 640, "n_out": 1024},
+        {"n_in": 576, "n_out": 192},
+        {"n_in": 4864, "n_out": 896},
+        {"n_in": 576, "n_out": 49152, "seq": 1},
+    ),
+    "normalization/rms_norm": ({"n_embd": 576}, {"n_embd": 1024}),
+    "normalization/rms_norm_heads": (
+        {"n_head": 1, "head_dim": 256},
+        {"n_head": 16, "head_dim": 128},
+    ),
+    "normalization/rms_norm_plus_one": ({"n_embd": 640},),
+    "position/rope": (
+        {"n_ctx": 4096, "n_rot": 256, "n_head": 1, "head_dim": 256},
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
+        {"n_ctx": 4096, "n_rot": 32, "n_head": 32, "head_dim": 80},
+    ),
+    "position/rope_interleaved": (
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
+    ),
+    "sequence/last_position": ({"n_embd": 640},),
+}
+
+
+def real_instances() -> dict[str, Instance]:
+    """Return the instances at real dims by name, with seq dynamic and with seq 1."""
+    model = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+    found = {item.name: item for item in model.graph.instances}
+    for component, rows in REAL_SIZES.items():
+        signature = read_component(component, ROOT)
+        for row in rows:
+            for sizes in (row, row | {"seq": 1}):
+                item = instance_of(signature, sizes)
+                found[item.name] = item
+    return found
