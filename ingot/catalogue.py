@@ -35,6 +35,7 @@ STAGES = {
 VARIABLES = {
     "model": "model names, separated by commas, or 'all'",
     "target": "target names, separated by commas, or 'all'",
+    "executor": "where actions run: local, or dask://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",
@@ -49,6 +50,8 @@ VARIABLES = {
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
     "level": "what `doit inspect` shows: graph, linalg, tensor or program",
     "filter": "names that `doit inspect` shows, a glob: 'attn_*'",
+    "workers": "how many workers `doit cluster` starts (2)",
+    "port": "where the scheduler of `doit cluster` listens (8786)",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""
@@ -134,6 +137,7 @@ class Catalogue:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
     plan: Plan
 
 

@@ -58,6 +58,7 @@ def catalogue(root: Path) -> Catalogue:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        shared_cache=workspace.shared_cache,
         unbuildable=unbuildable,
         plan=found,
     )

@@ -21,11 +21,15 @@ from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
+from ingot.front import sharing
 from ingot.front.reporter import Reporter
 from ingot.values import Action, Output
 
 # Stages whose output people read: it is shown when they end.
 SHOWN_LOGS = ("check", "bench", "bundle")
+
+# Actions that other machines are asked for at once; each is a thread that waits.
+IN_FLIGHT = 200
 
 
 class Front:
@@ -49,7 +53,10 @@ class Front:
                 )
             kept = store()
             kept.sweep()
-            self.executor = Executor(root, kept, self._ended)
+            shared = sharing.open_cache(catalogue.shared_cache, kept)
+            where = variables.get("executor", "local")
+            farm = sharing.open_farm(where, shared, kept)
+            self.executor = Executor(root, kept, self._ended, shared, farm)
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
@@ -96,6 +103,12 @@ class Front:
         log = self.executor.log(task) if shown else ""
         if Reporter.current is not None:
             Reporter.current.ended(task, source, wall_ms, log)
+
+
+def n_parallel() -> int:
+    """Return how many actions are under way at once: elsewhere, more than cores."""
+    farmed = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
+    return IN_FLIGHT if farmed else os.cpu_count() or 1
 
 
 def store() -> Store:
