@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.component_cases import Draw
 from tests.domains.linear import fit as fit
-from tests.domains.linear import weight_i4, weight_scale, weight_scale_i4
+from tests.domains.linear import weight_scale, weight_scale_i4, weight_words
 
 
 def ids(draw: Draw) -> np.ndarray:
@@ -20,7 +20,7 @@ def ids(draw: Draw) -> np.ndarray:
 
 VALUES = {
     "ids": ids,
-    "embedding_lookup_packed_i4_block32.weight": weight_i4,
-    "embedding_lookup_packed_i4_block32.weight_scale": weight_scale_i4,
     "weight_scale": weight_scale,
+    "embedding_lookup_packed_i4_block32.weight_scale": weight_scale_i4,
+    "embedding_lookup_packed_i4_block32.weight": weight_words,
 }
