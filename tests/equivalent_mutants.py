@@ -32,3 +32,12 @@ EQUIVALENT: dict[str, str] = {
         )
     },
 }
+
+# Components of so little text that there are not three mistakes to make.
+FEW = (
+    "shape/concat",
+    "shape/contiguous",
+    "shape/copy",
+    "shape/reshape",
+    "shape/slice_leading",
+)
