@@ -3,17 +3,16 @@
 `doit build model=NAME target=NAME` builds bundles; `doit list` shows what there is.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingot.front.tasks import Front
+from ingot.front.tasks import Front, n_parallel
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],
     "backend": "none",
-    "num_process": os.cpu_count(),
+    "num_process": n_parallel(),
     "par_type": "thread",
 }
 

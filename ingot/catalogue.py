@@ -35,6 +35,7 @@ STAGES = {
 VARIABLES = {
     "model": "model names, separated by commas, or 'all'",
     "target": "target names, separated by commas, or 'all'",
+    "executor": "where actions run: local, or dask://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",
@@ -49,6 +50,8 @@ VARIABLES = {
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
     "level": "what `doit inspect` shows: graph, linalg, tensor or program",
     "filter": "names that `doit inspect` shows, a glob: 'attn_*'",
+    "workers": "how many workers `doit cluster` starts (2)",
+    "port": "where the scheduler of `doit cluster` listens (8786)",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
 }
 """Words that a command line may set; anything else is refused."""
@@ -82,11 +85,37 @@ class Plan:
                 )
         return found
 
+    def ends(self, selection: Selection) -> list[str]:
+        """Return the selected tasks that nothing follows, model by model."""
+        return [
+            task
+            for model in selection.models
+            for target in selection.targets
+            for task in self._ends(model, target)
+        ]
+
+    def compiled_only(self, selection: Selection) -> list[str]:
+        """Return the selected models of which there is no bundle: splats."""
+        return [
+            model
+            for model in selection.models
+            if any(task.startswith(f"compile:{model}@") for task in self.by_task)
+            and not any(task.startswith(f"bundle:{model}@") for task in self.by_task)
+        ]
+
+    def _ends(self, model: str, target: str) -> list[str]:
+        """Return the bundle of a model, of which a splat has none."""
+        bundle, compiled = (f"{s}:{model}@{target}" for s in ("bundle", "compile"))
+        if bundle in self.by_task:
+            return [bundle]
+        if compiled not in self.by_task:
+            return []
+        return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
+
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
         """Return the tasks of a stage that are the selection's, or its bundles need."""
         pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
-        bundles = sorted(f"bundle:{pair}" for pair in pairs)
-        needed = self.needed(task for task in bundles if task in self.by_task)
+        needed = self.needed(self.ends(selection))
         return tuple(
             action.task
             for action in self.actions
@@ -108,6 +137,7 @@ class Catalogue:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
     plan: Plan
 
 

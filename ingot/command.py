@@ -48,6 +48,22 @@ def lay_out(
     return large
 
 
+def start(action: Action, folder: Path, large: dict[str, Path]) -> process.Completed:
+    """Return how the command ended, run in the folder that `lay_out` has filled.
+
+    Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
+    is being stopped.
+    """
+    return process.run(
+        (toolchain.executable(action.argv[0]), *action.argv[1:]),
+        folder,
+        {**environment(), **dict(action.env)},
+        mounts=large,
+        confined=process.sandbox() == "bubblewrap",
+        network=("network", "yes") in action.platform,
+    )
+
+
 def environment() -> dict[str, str]:
     """Return what every command sees besides its own variables.
 

@@ -1,7 +1,8 @@
 """Actions in, results out: from the record, from the store, or by running the command.
 
 An action is current when it is equal to the one recorded and everything it made is as
-it was left. Otherwise the store is asked by key; only then does the command run.
+it was left. Otherwise the store is asked by key, then the shared cache; only then does
+the command run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ingot.edges.digests import identify
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.farm.protocol import Failed
 from ingot.values import (
     Action,
     ActionResult,
@@ -31,6 +33,8 @@ from ingot.values import (
 )
 
 if TYPE_CHECKING:
+    from ingot.edges.shared.cache import SharedCache
+    from ingot.farm.protocol import Farm
     from ingot.keys import Encoded
 
 
@@ -38,13 +42,20 @@ class Executor:
     """Runs actions of one checkout against a store."""
 
     def __init__(
-        self, root: Path, store: Store, report: Callable[[str, str, float], None]
+        self,
+        root: Path,
+        store: Store,
+        report: Callable[[str, str, float], None],
+        shared: SharedCache | None = None,
+        farm: Farm | None = None,
     ) -> None:
-        """Keep checkout and store; `report(task, source, ms)` is told of each end."""
+        """Keep checkout and stores; `report(task, source, ms)` is told of each end."""
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
         self._report = report
+        self._shared = shared
+        self._farm = farm
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
@@ -112,15 +123,26 @@ class Executor:
     def _obtain(
         self, action: Action, bound: BoundAction, encoded: Encoded
     ) -> tuple[ActionResult, str]:
-        """Return the action's result, and whether it "ran" or was "restored"."""
+        """Return the action's result, and how: "restored", "fetched" or "ran"."""
         result = self.store.action(encoded.key)
         if result is not None:
             return result, "restored"
+        if self._shared is not None:
+            result = self._shared.fetch(encoded.key, bound.outputs)
+            if result is not None:
+                return result, "fetched"
         for digest, content in encoded.blobs:
             if not self.store.holds(digest):
                 self.store.put_bytes(content)
-        result = self._run(action, bound)
+        farmed = self._farm is not None and self._farm.takes(action)
+        if farmed:
+            result = self._run_elsewhere(action, bound, encoded.key)
+        else:
+            result = self._run(action, bound)
         self.store.put_action(encoded.key, result)
+        if self._shared is not None and not farmed:
+            messages = tuple(digest for digest, _ in encoded.blobs)
+            self._shared.share(encoded.key, messages + result.blobs())
         return result, "ran"
 
     def log(self, task: str) -> str:
@@ -185,18 +207,10 @@ class Executor:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
             large = command.lay_out(action, bound, folder, self._blob)
-            done = process.run(
-                (toolchain.executable(action.argv[0]), *action.argv[1:]),
-                folder,
-                {**command.environment(), **dict(action.env)},
-                mounts=large,
-                confined=process.sandbox() == "bubblewrap",
-                network=("network", "yes") in action.platform,
-            )
+            done = command.start(action, folder, large)
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:
-                kept = command.keep(action, folder, large, self.root)
-                raise command.failure(action, done, missing, kept)
+                raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
             return ActionResult(
                 outputs=tuple(
@@ -205,6 +219,40 @@ class Executor:
                 ),
                 log=self.store.put_bytes(done.output),
             )
+
+    def _run_elsewhere(
+        self, action: Action, bound: BoundAction, key: Digest
+    ) -> ActionResult:
+        """Have the command run by another machine; return what it made."""
+        assert self._farm is not None
+        result = self._farm.run(action, bound, key, self._inputs(action, bound))
+        if isinstance(result, ActionResult):
+            self._refuse_changed_inputs(action, bound)
+            return result
+        with self.store.scratch() as folder:
+            large = command.lay_out(action, bound, folder, self._blob)
+            raise self._failure(action, folder, large, result)
+
+    def _inputs(self, action: Action, bound: BoundAction) -> dict[Digest, Path]:
+        """Return where the contents of the inputs are."""
+        digests, files = dict(bound.inputs), {}
+        for name, source in action.inputs:
+            digest = digests[name]
+            if isinstance(source, SourceFile):
+                files[digest] = source.path
+            elif isinstance(source, Output):
+                files[digest] = self._blob(action, source, digest)
+            else:
+                files[digest] = self.store.blob(
+                    self.store.put_bytes(source.text.encode())
+                )
+        return files
+
+    def _failure(
+        self, action: Action, folder: Path, large: dict[str, Path], how: Failed
+    ) -> command.ActionFailed:
+        kept = command.keep(action, folder, large, self.root)
+        return command.failure(action, how.done, how.missing, kept)
 
     def _blob(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return where the output of an earlier action is."""

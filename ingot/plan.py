@@ -13,7 +13,7 @@ from ingot.catalogue import Catalogue, Plan
 from ingot.errors import IngotError
 from ingot.readers.lower import lower
 from ingot.readers.manifest import Manifest
-from ingot.readers.sources import Url
+from ingot.readers.sources import Splat, Url
 from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
@@ -58,6 +58,7 @@ def catalogue(root: Path) -> Catalogue:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        shared_cache=workspace.shared_cache,
         unbuildable=unbuildable,
         plan=found,
     )
@@ -106,6 +107,8 @@ def plan_model(
     workspace: Workspace, manifest: Manifest, lowered: dict[str, Manifest]
 ) -> Iterator[Action]:
     """Yield the model's actions, stage by stage; `lowered` has it by layout."""
+    # What it computes means nothing, and may not fit any memory.
+    is_splat = isinstance(manifest.weights.source, Splat)
     for source in (manifest.weights.source, manifest.tokenizer):
         if isinstance(source, Url) and is_fetched(source):
             yield plan_fetch(source, workspace.root)
@@ -115,7 +118,8 @@ def plan_model(
                 instance, workspace.root / f"components/{instance.component}.mlir"
             )
         yield plan_link(item.graph)
-        yield plan_link_probe(item.graph)
+        if not is_splat:
+            yield plan_link_probe(item.graph)
         yield plan_bake(item, workspace.root)
     # `ablate` reads the weights as they are, whatever is stored for targets.
     yield plan_bake(manifest, workspace.root)
@@ -125,6 +129,8 @@ def plan_model(
         manifest = lowered[target.layout.name]
         compiled = plan_compile(manifest.graph, target)
         yield compiled
+        if is_splat:
+            continue
         yield plan_compile_probe(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)

@@ -114,6 +114,11 @@ class ActionResult:
     # What the tool printed (both streams), kept so that a hit can show it too.
     log: Digest | None = None
 
+    def blobs(self) -> tuple[Digest, ...]:
+        """Return every content that the result names."""
+        logs = () if self.log is None else (self.log,)
+        return (*(digest for _, digest in self.outputs), *logs)
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:

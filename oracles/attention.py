@@ -96,9 +96,7 @@ def attention_sink(
     """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]
-    _whole_heads(n_head, n_head_kv, width, width_kv)
-    if window < 1:
-        raise ValueError(f"window must be at least 1, found {window}")
+    _check_heads(n_head, n_head_kv, width, width_kv, window)
     if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
         found = f"{start.min()} to {start.max() + seq - 1}"
         raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
@@ -125,7 +123,11 @@ def attention_sink(
     return y
 
 
-def _whole_heads(n_head: int, n_head_kv: int, width: int, width_kv: int) -> None:
+def _check_heads(
+    n_head: int, n_head_kv: int, width: int, width_kv: int, window: int
+) -> None:
     if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
         found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
         raise ValueError(f"heads must divide and be of one size, found {found}")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, found {window}")

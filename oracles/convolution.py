@@ -104,8 +104,7 @@ def interpolate_bilinear(x: Floats, y_row: int, y_col: int) -> NDArray[np.float6
     rows, cols = (
         _shares(n, size) for size, n in zip((y_row, y_col), x.shape[2:], strict=True)
     )
-    mixed: NDArray[np.float64]
-    mixed = np.einsum("ri,bcij,lj->bcrl", rows, x.astype(np.float64), cols)
+    mixed: NDArray[np.float64] = rows @ x.astype(np.float64) @ cols.T
     return mixed
 
 

@@ -41,6 +41,16 @@ def soft_cap(x: Floats, cap: float) -> NDArray[np.float64]:
     return capped
 
 
+def scale(x: Floats, factor: float) -> NDArray[np.float64]:
+    """Multiply every number by one factor.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: xAI 2024, grok-1 (model.py, output_multiplier_scale).
+    """
+    y: NDArray[np.float64] = x.astype(np.float64) * factor
+    return y
+
+
 def sub(a: Floats, b: Floats) -> NDArray[np.float64]:
     """Return the difference of two tensors of one shape.
 
@@ -138,9 +148,7 @@ def clip(x: Floats, low: float, high: float) -> NDArray[np.float64]:
     Raises: ValueError if the interval is empty.
     """
     if low > high:
-        raise ValueError(
-            f"interval is empty; expected low <= high, found {low}, {high}"
-        )
+        raise ValueError(f"expected low <= high, found {low} and {high}")
     return np.minimum(np.maximum(x.astype(np.float64), low), high)
 
 

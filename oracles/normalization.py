@@ -25,6 +25,16 @@ def layer_norm(
     return normal * weight + bias
 
 
+def layer_norm_no_bias(x: Floats, weight: Floats, eps: float) -> NDArray[np.float64]:
+    """Give the last dimension zero mean and unit variance, then scale it.
+
+    Shapes: x [batch, seq, n_embd], weight [n_embd] -> [batch, seq, n_embd].
+    Units: eps is added to the variance.
+    Source: Ba et al. 2016, arXiv:1607.06450, eq. 3 and 4, without the bias.
+    """
+    return layer_norm(x, weight, np.zeros_like(weight), eps)
+
+
 def l2_normalize(x: Floats, eps: float) -> NDArray[np.float64]:
     """Scale each row to unit Euclidean length.
 

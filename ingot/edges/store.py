@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ingot.edges import results
 from ingot.edges.digests import Digests, hash_file
 from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
@@ -47,55 +48,22 @@ class Store:
 
     def action(self, key: Digest) -> ActionResult | None:
         """Return the result kept under the key, if all of it is there and undamaged."""
-        from google.protobuf.message import DecodeError
-
-        from ingot import reapi_pb2 as reapi
-
         path = self._path("ac", key.hash)
         try:
-            message = reapi.ActionResult.FromString(path.read_bytes())
+            result = results.from_bytes(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (DecodeError, OSError) as error:
+        except (results.Damaged, OSError) as error:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             path.unlink(missing_ok=True)
             return None
-        outputs = tuple(
-            (file.path, Digest(file.digest.hash, file.digest.size_bytes))
-            for file in message.output_files
-        )
-        log = message.stdout_digest
-        result = ActionResult(
-            outputs=outputs,
-            exit_code=message.exit_code,
-            log=Digest(log.hash, log.size_bytes) if log.hash else None,
-        )
-        needed = [digest for _, digest in outputs] + (
-            [result.log] if result.log else []
-        )
-        if not outputs or not all(self.holds(digest) for digest in needed):
+        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 
     def put_action(self, key: Digest, result: ActionResult) -> None:
         """Keep the result under the key; its blobs must be in the store already."""
-        from ingot import reapi_pb2 as reapi
-
-        message = reapi.ActionResult(
-            output_files=[
-                reapi.OutputFile(
-                    path=path,
-                    digest=reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes),
-                )
-                for path, digest in result.outputs
-            ],
-            exit_code=result.exit_code,
-        )
-        if result.log is not None:
-            message.stdout_digest.hash = result.log.hash
-            message.stdout_digest.size_bytes = result.log.size_bytes
-        content = message.SerializeToString(deterministic=True)
-        self._put(content, self._path("ac", key.hash))
+        self._put(results.to_bytes(result), self._path("ac", key.hash))
 
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""

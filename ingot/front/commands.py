@@ -40,6 +40,7 @@ class Run(DoitRun):  # type: ignore[misc]
         if "input" in variables():
             return guarded(run_bundle)
         from ingot.edges import process
+        from ingot.front import sharing
         from ingot.front.reporter import QuietReporter, Reporter
         from ingot.front.tasks import stop_on_signals
 
@@ -47,7 +48,9 @@ class Run(DoitRun):  # type: ignore[misc]
             params["reporter"] = QuietReporter if params["quiet"] else Reporter
         stop_on_signals()
         try:
-            return int(super().execute(params, args))
+            code = int(super().execute(params, args))
+            sharing.finish()
+            return code
         except InvalidCommand as error:
             if not error.not_found:
                 raise
@@ -55,10 +58,12 @@ class Run(DoitRun):  # type: ignore[misc]
             raise InvalidCommand(str(unknown_task(error.not_found, known))) from None
         except KeyboardInterrupt:
             process.stop_all()
+            sharing.abandon()
             print("\nstopped; finished actions are kept", file=sys.stderr)
             return 130
         except SystemExit as stop:
             process.stop_all()
+            sharing.abandon()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
 

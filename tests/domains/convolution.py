@@ -38,7 +38,10 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
         sizes[f"n_{axis}"] = min(max(sizes[f"n_{axis}"], sizes[f"k_{axis}"]), 20)
         room = sizes[f"n_{axis}"] + 2 * (sizes[f"k_{axis}"] // 2) - sizes[f"k_{axis}"]
         sizes[f"y_{axis}"] = room // sizes[stride] + 1
-    if axes:
+    if not axes:
+        # Images of many channels are many images.
+        sizes["n_channel"] = min(sizes["n_channel"], 7)
+    else:
         sizes |= {name: min(sizes[name], 9) for name in ("n_in", "n_out")}
         sizes["n_group"] = min(sizes["n_group"], 3)
     return sizes

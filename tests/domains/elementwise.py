@@ -48,5 +48,5 @@ VALUES = {
     "exp.x": wide,
     "sigmoid.x": wide,
 }
-SCALARS = {"low": (-0.5, 0.25), "high": (0.75, 0.5)}
+SCALARS = {"low": (-0.5, 0.25), "high": (0.75, 0.5), "factor": (0.625, -1.5)}
 VARIANTS = {"sin": 2, "cos": 2}
