@@ -185,18 +185,11 @@ class Executor:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
             large = command.lay_out(action, bound, folder, self._blob)
-            done = process.run(
-                (toolchain.executable(action.argv[0]), *action.argv[1:]),
-                folder,
-                {**command.environment(), **dict(action.env)},
-                mounts=large,
-                confined=process.sandbox() == "bubblewrap",
-                network=("network", "yes") in action.platform,
-            )
+            done = command.start(action, folder, large)
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:
                 kept = command.keep(action, folder, large, self.root)
-                raise command.failure(action, done, missing, kept)
+                raise command.failure(action, done, missing, folder, self.root, kept)
             self._refuse_changed_inputs(action, bound)
             return ActionResult(
                 outputs=tuple(

@@ -78,7 +78,13 @@ def plan_bundle(
             *((path, SourceFile(root / path)) for path in PROGRAM),
         ),
         outputs=outputs,
-        tools=("python", "numpy", "iree-base-runtime", "iree-base-compiler"),
+        tools=(
+            "python",
+            "numpy",
+            "ml_dtypes",
+            "iree-base-runtime",
+            "iree-base-compiler",
+        ),
         shown=tuple(f"build/{model}/{name}/{output}" for output in outputs),
     )
 
