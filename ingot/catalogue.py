@@ -47,6 +47,7 @@ VARIABLES = {
     "modes": "what `doit ablate` rounds, with commas; all modes unasked",
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
+    "limit": "the size that `doit gc` leaves of the store: 20GB, 500MiB",
 }
 """Words that a command line may set; anything else is refused."""
 

@@ -73,6 +73,18 @@ class Digests:
                     (repr(identity), purpose, value),
                 )
 
+    def trim(self, most: int = 200_000) -> None:
+        """Forget everything where more than `most` facts (some 30 MB) are remembered.
+
+        Most are then of files that are gone; what is asked again is computed again.
+        """
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                count = self._connection.execute("SELECT count(*) FROM fact").fetchone()
+                if count[0] > most:
+                    self._connection.execute("DELETE FROM fact")
+                    self._connection.execute("VACUUM")
+
     def _recall(self, identity: Identity, purpose: str) -> str | None:
         known = self._memory.get((identity, purpose))
         if known is not None or self._connection is None:

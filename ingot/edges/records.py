@@ -20,7 +20,7 @@ from ingot.values import BoundAction, Digest
 
 # Bumped when the row's meaning changes: older rows are then forgotten, nothing is
 # misread.
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Record:
     """A finished action: what it was, what it made, how its shown files were left."""
 
     bound: BoundAction
+    key: str  # hash of the action, under which the store has its result
     outputs: tuple[tuple[str, Digest], ...]
     shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
@@ -112,6 +113,7 @@ def _decode(text: str) -> Record:
             outputs=tuple(bound["outputs"]),
             platform=_pairs(bound["platform"]),
         ),
+        key=value["key"],
         outputs=_digests(value["outputs"]),
         shown=tuple((path, tuple(identity)) for path, identity in value["shown"]),
         log=Digest(**value["log"]) if value["log"] else None,
