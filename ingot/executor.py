@@ -19,6 +19,7 @@ from ingot.edges.digests import identify
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.spans import Spans
 from ingot.values import (
     Action,
     ActionResult,
@@ -45,6 +46,7 @@ class Executor:
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
         self._report = report
+        self.spans = Spans()
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
@@ -93,11 +95,14 @@ class Executor:
         try:
             bound = self.bound(action)
             encoded = encode(bound)
+            self.spans.end(action.task, "key", start)
             # Shown and recorded under the lock too: two builds in one checkout would
             # otherwise record each other's files.
             with self.store.locked(encoded.key):
                 result, source = self._obtain(action, bound, encoded)
+                showing = time.monotonic()
                 shown = self._show(action, result)
+                self.spans.end(action.task, "show", showing)
                 wall_ms = (time.monotonic() - start) * 1e3
                 self.records.put(
                     action.task,
@@ -115,6 +120,8 @@ class Executor:
             raise IngotError(
                 f"{action.task}: {error.filename}: {error.strerror}"
             ) from error
+        finally:
+            self.spans.end(action.task, "action", start)
         self._made[action.task] = dict(result.outputs)
         self._report(action.task, source, wall_ms)
 
@@ -122,7 +129,9 @@ class Executor:
         self, action: Action, bound: BoundAction, encoded: Encoded
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and whether it "ran" or was "restored"."""
+        start = time.monotonic()
         result = self.store.action(encoded.key)
+        self.spans.end(action.task, "look up", start)
         # A flipped bit may leave a message that can be read.
         if result is not None and {name for name, _ in result.outputs} == set(
             action.outputs
@@ -134,6 +143,10 @@ class Executor:
         result = self._run(action, bound)
         self.store.put_action(encoded.key, result)
         return result, "ran"
+
+    def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
+        """Take these for the outputs of a task that would be restored."""
+        self._made[task] = dict(outputs)
 
     def log(self, task: str) -> str:
         """Return what the task's command printed when it ran, here or elsewhere."""
@@ -196,24 +209,27 @@ class Executor:
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
-            large = command.lay_out(action, bound, folder, self._blob)
             start = time.monotonic()
+            large = command.lay_out(action, bound, folder, self._blob)
+            start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
+            ended = self.spans.end(action.task, "run", start)
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:
                 kept = command.keep(action, folder, large, self.root)
                 raise command.failure(action, done, missing, folder, self.root, kept)
             self._refuse_changed_inputs(action, bound)
-            wall_ms = (time.monotonic() - start) * 1e3
-            return ActionResult(
+            result = ActionResult(
                 outputs=tuple(
                     (path, self.store.take_file(folder / path))
                     for path in sorted(action.outputs)
                 ),
                 log=self.store.put_bytes(done.output),
                 task=action.task,
-                wall_ms=wall_ms,
+                wall_ms=(ended - start) * 1e3,
             )
+            self.spans.end(action.task, "keep", ended)
+            return result
 
     def _blob(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return where the output of an earlier action is."""

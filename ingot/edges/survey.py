@@ -63,6 +63,18 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
     return Survey(entries, blobs)
 
 
+def last_results(root: Path) -> dict[str, tuple[float, str]]:
+    """Return when each task's newest result was last used, and its key."""
+    last: dict[str, tuple[float, str]] = {}
+    for key, file in _files(root / "ac"):
+        with contextlib.suppress(OSError, results.Damaged):
+            content = (root / "ac" / key[:2] / key).read_bytes()
+            task = results.from_bytes(content).task
+            if task:
+                last[task] = max(last.get(task, (0.0, "")), (file.used_s, key))
+    return last
+
+
 def blob_path(root: Path, name: str) -> Path:
     """Return where the blob of that hash is."""
     return root / "cas" / name[:2] / name
