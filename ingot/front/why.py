@@ -25,7 +25,7 @@ def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> i
     catalogue = read(root)
     everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
-    names = _chosen(everything, patterns) or everything.needed(
+    names = chosen(everything, patterns) or everything.needed(
         everything.selected("bundle", select(catalogue, variables))
     )
     elsewhere = Elsewhere(executor)
@@ -171,7 +171,11 @@ def _shown(record: Record, root: Path) -> list[str]:
     return lines
 
 
-def _chosen(everything: Plan, patterns: list[str]) -> set[str]:
+def chosen(everything: Plan, patterns: list[str]) -> set[str]:
+    """Return the tasks that the patterns name.
+
+    Raises: IngotError for one that names none.
+    """
     from ingot.front.commands import unknown_task
 
     names = [action.task for action in everything.actions]
