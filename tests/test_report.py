@@ -141,6 +141,13 @@ def test_a_single_benchmark_has_its_band_too() -> None:
     assert "2 ms, half of the repetitions 1 ms to 4 ms" in one
 
 
+def test_an_axis_has_round_numbers_and_does_not_magnify_noise() -> None:
+    assert plots.axis([2.1, 5.9]) == [2.0, 4.0, 6.0]
+    assert plots.axis([100.0, 101.0]) == [80.0, 90.0, 100.0, 110.0]
+    assert plots.axis([0.0, 0.0]) == [0.0, 1.0]
+    assert all(2 <= len(plots.axis([low, 9.0])) <= 6 for low in (0.0, 1.0, 5.0, 8.9))
+
+
 def test_times_and_days_are_said_in_their_unit() -> None:
     said = [plots.say_ms(value) for value in (0.0125, 1.5, 250.0, 2500.0)]
     assert said == ["12 µs", "1.5 ms", "250 ms", "2.5 s"]

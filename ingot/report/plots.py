@@ -59,12 +59,9 @@ def margins(cells: Sequence[Cell]) -> str:
 def benchmark(title: str, points: Sequence[Point]) -> str:
     """Return a benchmark over builds: the median, in the band between the quartiles."""
     top, bottom = 26.0, 120.0
-    lowest = min(point.low_ms for point in points)
-    highest = max(point.high_ms for point in points)
-    # As much room as the band has, at least a tenth: noise shall look like noise.
-    room = max((highest - lowest) * 0.25, highest * 0.1)
-    low, high = max(0.0, lowest - room), highest + room
-    left, right = 52.0, RIGHT - 8
+    ticks = axis([time for p in points for time in (p.low_ms, p.high_ms)])
+    low, high = ticks[0], ticks[-1]
+    left, right = 64.0, RIGHT - 8
 
     def at(number: int, value_ms: float) -> tuple[float, float]:
         share = number / (len(points) - 1) if len(points) > 1 else 0.5
@@ -72,7 +69,7 @@ def benchmark(title: str, points: Sequence[Point]) -> str:
         return left + share * (right - left), y
 
     body = [marks.text(LEFT, 12, title, "bold")]
-    for value in (low, (low + high) / 2, high):
+    for value in ticks:
         y = at(0, value)[1]
         body.append(marks.path(((left - 4, y), (right, y)), "rule"))
         body.append(marks.text(left - 8, y + 4, say_ms(value), "dim end"))
@@ -95,6 +92,21 @@ def benchmark(title: str, points: Sequence[Point]) -> str:
     if len(points) > 1:
         body.append(marks.text(right, 138, day(points[-1].at_s), "dim end"))
     return marks.svg(WIDTH, 146, f"{title}, milliseconds over builds", body)
+
+
+def axis(values: Sequence[float]) -> list[float]:
+    """Return round numbers, two to five apart alike, that enclose the values.
+
+    They span at least a fifth of the largest value: noise shall look like noise.
+    """
+    high = max(values)
+    low = max(0.0, min(min(values), high * 0.8))
+    exact = (high - low) / 3 or 1.0
+    unit = 10.0 ** math.floor(math.log10(exact))
+    step = next(n * unit for n in (1, 2, 5, 10) if n * unit >= exact)
+    first = math.floor(low / step)
+    last = max(math.ceil(high / step), first + 1)
+    return [number * step for number in range(first, last + 1)]
 
 
 def sizes(cells: Sequence[Cell]) -> str:
@@ -157,8 +169,10 @@ def _done(build: Build) -> dict[str, int]:
 
 def say_ms(value_ms: float) -> str:
     """Return a time in the unit that fits."""
+    if value_ms == 0:
+        return "0"
     if value_ms >= 1000:
-        return f"{value_ms / 1000:.1f} s"
+        return f"{value_ms / 1000:.3g} s"
     return f"{value_ms:.3g} ms" if value_ms >= 1 else f"{value_ms * 1000:.0f} µs"
 
 
