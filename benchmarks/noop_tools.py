@@ -207,7 +207,7 @@ def once(words: list[str], folder: Path, env: dict[str, str]) -> None:
         words, cwd=folder, env=env, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(f"{words[0]} failed\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"{words[0]} failed\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 def refuse_other_results(base: Path, tools: list[str]) -> None:

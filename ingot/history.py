@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
+# Of a failure's message.
+MOST_LINES = 20
 # Stages whose figures a line has.
 MEASURED = ("check", "bench", "bundle", "compile")
 
@@ -44,6 +46,7 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
         "counts": dict(sorted(journal.counts.items())),
         "actions": {
             task: {"how": how, "why": journal.reasons.get(task, [])}
+            | _failure(journal.messages.get(task, ""))
             for task, how in changed.items()
         },
         "results": {pair: figures(journal.root, *pair.split("@")) for pair in pairs},
@@ -51,6 +54,14 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
     path = journal.root / FILE
     builds.append(path, line)
     builds.trim(path)
+
+
+def _failure(message: str) -> dict[str, str]:
+    """Return what a failed action said: its end, where tools put the reason."""
+    lines = message.splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [lines[0], "...", *lines[2 - MOST_LINES :]]
+    return {"message": "\n".join(lines)} if message else {}
 
 
 def figures(root: Path, model: str, target: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Journal:
         self.started_s = time.time()
         self.ends: dict[str, str] = {}  # task: how it got its outputs
         self.reasons: dict[str, list[str]] = {}  # task: why it was not up to date
+        self.messages: dict[str, str] = {}  # task: why it failed
         self._start = time.monotonic()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.started_s))
         self.folder = root / FOLDER / f"{stamp}-{os.getpid()}"
@@ -75,6 +76,8 @@ class Journal:
     def ended(self, task: str, how: str, **facts: Any) -> None:
         """Note how an action got its outputs: "ran", "restored", "failed", ..."""
         self.ends[task] = how
+        if "message" in facts:
+            self.messages[task] = facts["message"]
         self.note("action ended", task=task, how=how, **facts)
 
     def current_task(self, task: str) -> None:

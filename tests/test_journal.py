@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ingot import journal
+from ingot import history, journal
 from ingot.edges import builds
 from ingot.journal import Journal, trace
 from ingot.spans import Span
@@ -127,6 +127,8 @@ def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
     assert events[-1]["exit_code"] == 1
     (line,) = builds.read(other.root / "build/.ingot/history.jsonl")
     assert line["actions"][TASK]["how"] == "failed"
+    assert "arith.nothing" in line["actions"][TASK]["message"]
+    assert len(line["actions"][TASK]["message"].splitlines()) <= history.MOST_LINES
 
 
 def test_why_says_what_the_store_would_restore(other: Project) -> None:

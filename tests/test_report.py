@@ -59,7 +59,8 @@ def root(tmp_path: Path) -> Path:
         "a torn line",
         build(3e9, {}, 1, **{"check_toy@there": "failed", "bench_toy@here": "ran"}),
     ]
-    lines[-1]["actions"]["check:toy@there"]["why"] = ["flag added: <-O3>"]
+    failed = lines[-1]["actions"]["check:toy@there"]
+    failed |= {"why": ["flag added: <-O3>"], "message": "logits differ: 2 > 1"}
     place = tmp_path / history.FILE
     place.parent.mkdir(parents=True)
     place.write_text("\n".join(json.dumps(line) for line in lines) + '\n{"sch')
@@ -110,6 +111,7 @@ def test_the_page_says_what_failed_and_why(root: Path) -> None:
     assert '<td class="failed" data-target="there"><b>✗ failed</b>' in text
     assert '<td class="passed" data-target="here"><b>✓ passed</b>' in text
     assert "error 0.2 of tolerance" in text
+    assert "<b>check:toy@there</b></p><pre>logits differ: 2 &gt; 1</pre>" in text
     assert "check:toy@there: failed<br><span class=dim>flag added: &lt;-O3&gt;" in text
 
 

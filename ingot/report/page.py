@@ -30,6 +30,8 @@ td.failed { box-shadow: inset 4px 0 var(--red) }
 td.built { box-shadow: inset 4px 0 var(--orange) }
 .passed b { color: var(--green) } .failed b { color: var(--red) }
 .built b { color: var(--orange) }
+pre { overflow-x: auto; padding: 8px; border-radius: 6px; background: var(--panel);
+  border-left: 4px solid var(--red); font-size: 12px }
 details { border-top: 1px solid var(--rule); padding: 6px 0 }
 summary { cursor: pointer } li { overflow-wrap: anywhere }
 ul { margin: 4px 0; padding-left: 20px }
@@ -61,7 +63,7 @@ def page(
     known = [cell for cell in cells.values() if cell.status != "none"]
     checked = [cell for cell in known if cell.figures.get("check")]
     sized = [cell for cell in known if cell.figures.get("sizes")]
-    body = [*_head(builds, known), *_matrix(models, targets, cells)]
+    body = [*_head(builds, known), *_matrix(models, targets, cells), *_failures(builds)]
     cards = []
     if checked:
         cards.append(("Worst error over its tolerance", plots.margins(checked)))
@@ -143,6 +145,19 @@ def _cell(cell: Cell, target: str) -> str:
         f'<td class="{cell.status}" data-target="{escape(target)}">'
         f"<b>{MARKS[cell.status]}</b><small>{escape(told)}</small></td>"
     )
+
+
+def _failures(builds: Sequence[Build]) -> Iterator[str]:
+    """Yield what the last build's failed actions said."""
+    failed = {
+        task: str(item.get("message", ""))
+        for task, item in (builds[-1].actions.items() if builds else ())
+        if item["how"] == "failed"
+    }
+    if failed:
+        yield "<h2>Failures of the last build</h2>"
+    for task, message in failed.items():
+        yield f"<p><b>{escape(task)}</b></p><pre>{escape(message)}</pre>"
 
 
 def _card(title: str, plot: str) -> str:
