@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
 # Of a failure's message.
-MOST_LINES = 20
+MOST_LINES = 12
 # Stages whose figures a line has.
 MEASURED = ("check", "bench", "bundle", "compile")
 
@@ -46,7 +46,7 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
         "counts": dict(sorted(journal.counts.items())),
         "actions": {
             task: {"how": how, "why": journal.reasons.get(task, [])}
-            | _failure(journal.messages.get(task, ""))
+            | _failure(journal.messages.get(task, ""), journal.root)
             for task, how in changed.items()
         },
         "results": {pair: figures(journal.root, *pair.split("@")) for pair in pairs},
@@ -56,9 +56,9 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
     builds.trim(path)
 
 
-def _failure(message: str) -> dict[str, str]:
+def _failure(message: str, root: Path) -> dict[str, str]:
     """Return what a failed action said: its end, where tools put the reason."""
-    lines = message.splitlines()
+    lines = message.replace(f"{root}/", "").splitlines()
     if len(lines) > MOST_LINES:
         lines = [lines[0], "...", *lines[2 - MOST_LINES :]]
     return {"message": "\n".join(lines)} if message else {}

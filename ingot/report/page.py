@@ -36,6 +36,7 @@ details { border-top: 1px solid var(--rule); padding: 6px 0 }
 summary { cursor: pointer } li { overflow-wrap: anywhere }
 ul { margin: 4px 0; padding-left: 20px }
 @media (max-width: 640px) {
+  pre { white-space: pre-wrap; overflow-wrap: anywhere }
   thead { display: none } table, tbody, tr { display: block }
   tr { display: grid; grid-template-columns: 1fr 1fr; gap: 6px; margin-bottom: 14px }
   tbody th { grid-column: 1 / -1; padding: 0 }
@@ -61,32 +62,14 @@ def page(
 ) -> str:
     """Return the report as one HTML file."""
     known = [cell for cell in cells.values() if cell.status != "none"]
-    checked = [cell for cell in known if cell.figures.get("check")]
-    sized = [cell for cell in known if cell.figures.get("sizes")]
-    body = [*_head(builds, known), *_matrix(models, targets, cells), *_failures(builds)]
-    cards = []
-    if checked:
-        cards.append(("Worst error over its tolerance", plots.margins(checked)))
-    if sized:
-        cards.append(("Sizes", plots.sizes(sized)))
-    if builds:
-        cards.append(("What builds did", plots.activity(builds[-40:])))
-    if cards:
-        body.append('<h2>Checks, sizes, builds</h2><div class="grid">')
-        body += [_card(title, plot) for title, plot in cards]
-        body.append("</div>")
-    if series:
-        body.append(
-            "<h2>Benchmarks</h2><p class=dim>The line is the median of a build's"
-            " repetitions, the band their middle half: a step within the band is noise."
-            '</p><div class="grid">'
-        )
-        for (pair, what), points in series.items():
-            emulated = _is_emulated(cells, pair)
-            note = ", emulated: says nothing of the device" if emulated else ""
-            body.append(_card(f"{pair}{note}", plots.benchmark(what, points[-60:])))
-        body.append("</div>")
-    body += _reasons(builds)
+    body = [
+        *_head(builds, known),
+        *_matrix(models, targets, cells),
+        *_failures(builds),
+        *_plots(known, builds),
+        *_benchmarks(cells, series),
+        *_reasons(builds),
+    ]
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -98,6 +81,39 @@ def page(
             "",
         ]
     )
+
+
+def _plots(known: Sequence[Cell], builds: Sequence[Build]) -> Iterator[str]:
+    """Yield the plots that there are figures for."""
+    checked = [cell for cell in known if cell.figures.get("check")]
+    sized = [cell for cell in known if cell.figures.get("sizes")]
+    cards = []
+    if checked:
+        cards.append(("Worst error over its tolerance", plots.margins(checked)))
+    if sized:
+        cards.append(("Sizes", plots.sizes(sized)))
+    if builds:
+        cards.append(("What builds did", plots.activity(builds[-40:])))
+    if cards:
+        yield '<h2>Checks, sizes, builds</h2><div class="grid">'
+        yield from (_card(title, plot) for title, plot in cards)
+        yield "</div>"
+
+
+def _benchmarks(
+    cells: dict[tuple[str, str], Cell], series: dict[tuple[str, str], list[Point]]
+) -> Iterator[str]:
+    """Yield a plot for each benchmark."""
+    if not series:
+        return
+    yield "<h2>Benchmarks</h2><p class=dim>The line is the median of a build's"
+    yield "repetitions, the band their middle half: a step within the band is noise."
+    yield '</p><div class="grid">'
+    for (pair, what), points in series.items():
+        emulated = _is_emulated(cells, pair)
+        note = ", emulated: says nothing of the device" if emulated else ""
+        yield _card(f"{pair}{note}", plots.benchmark(what, points[-60:]))
+    yield "</div>"
 
 
 def _is_emulated(cells: dict[tuple[str, str], Cell], pair: str) -> bool:
