@@ -9,6 +9,7 @@ are part of the identity under which their digests are remembered.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -66,8 +67,10 @@ class Uses:
         with open(self._root / "lock/tmp", "w") as sweeping:
             # As for scratch folders: `sweep` removes what nobody holds.
             fcntl.flock(sweeping, fcntl.LOCK_SH)
-            self._pins, _ = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
+            self._pins, name = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
             fcntl.flock(self._pins, fcntl.LOCK_EX)
+        # What a killed process leaves is swept.
+        atexit.register(Path(name).unlink, missing_ok=True)
 
 
 @contextlib.contextmanager
