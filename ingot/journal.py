@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -42,6 +43,8 @@ class Journal:
         self._start = time.monotonic()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.started_s))
         self.folder = root / FOLDER / f"{stamp}-{os.getpid()}"
+        # Lines are in the order of their times.
+        self._lock = threading.Lock()
         self._handle = -1
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True)
@@ -58,10 +61,10 @@ class Journal:
         """Write an event; one that cannot be written is lost."""
         if self._handle < 0:
             return
-        at_ms = round((time.monotonic() - self._start) * 1e3, 3)
-        line = json.dumps({"event": event, "at_ms": at_ms, **facts})
-        # One write for each line: threads do not mix theirs, a kill leaves whole lines.
-        with contextlib.suppress(OSError):
+        with self._lock, contextlib.suppress(OSError):
+            at_ms = round((time.monotonic() - self._start) * 1e3, 3)
+            line = json.dumps({"event": event, "at_ms": at_ms, **facts})
+            # One write for each line: a kill leaves whole lines.
             os.write(self._handle, f"{line}\n".encode())
 
     def started(self, task: str) -> None:

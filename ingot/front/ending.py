@@ -26,18 +26,27 @@ class End:
     code: int = DEFECT
 
 
+# Of the command that builds; doit hands nothing on to what it loads.
+_words: list[str] | None = None
+
+
+def begin(root: Path) -> None:
+    """Open the log of the build that is being prepared: its folder is known now."""
+    if _words is not None:
+        Journal.current = Journal(root, _words)
+
+
 @contextmanager
 def logged(args: list[str]) -> Iterator[End]:
     """Keep a log of the build that runs meanwhile; when it ends, what follows from it.
 
     What cannot be written of it is said, and does not change how the build ends.
     """
+    global _words
     variables = doit_cmd._CMDLINE_VARS or {}
-    words = [*args, *(f"{name}={value}" for name, value in variables.items())]
+    _words = [*args, *(f"{name}={value}" for name, value in variables.items())]
     # The length is of another clock: the wall clock may jump meanwhile.
     start = time.monotonic()
-    journal = Journal(Path.cwd(), words)
-    Journal.current = journal
     end = End()
     try:
         yield end
@@ -45,10 +54,11 @@ def logged(args: list[str]) -> Iterator[End]:
         end.code = REFUSED
         raise
     finally:
-        Journal.current = None
-        journal.finish(end.code)
-        if journal.ends:
-            _remember(journal, end.code, time.monotonic() - start)
+        journal, Journal.current, _words = Journal.current, None, None
+        if journal is not None:
+            journal.finish(end.code)
+            if journal.ends:
+                _remember(journal, end.code, time.monotonic() - start)
 
 
 def _remember(journal: Journal, code: int, wall_s: float) -> None:

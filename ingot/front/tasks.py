@@ -21,6 +21,7 @@ from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
+from ingot.front import ending
 from ingot.front.reporter import Reporter
 from ingot.journal import Journal
 from ingot.values import Action, Output
@@ -45,6 +46,7 @@ class Front:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
             kept = store()
             kept.sweep()
+            ending.begin(root)
             self.executor = Executor(root, kept, self._ended)
             self._stale: set[str] = set()
             if Journal.current is not None:
