@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,8 +54,11 @@ VARIABLES = {
     "workers": "how many workers `doit cluster` starts (2)",
     "port": "where the scheduler of `doit cluster` listens (8786)",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
+    "limit": "the size that `doit gc` leaves of the store: 20GB, 500MiB",
 }
 """Words that a command line may set; anything else is refused."""
+
+SEAL_BYTES = 4
 
 # Folders and files of a checkout that a catalogue is read from.
 SOURCES = ("models", "targets", "components", "ingot", "pyproject.toml")
@@ -174,7 +178,7 @@ def read(root: Path) -> Catalogue:
     temporary = place.with_name(f"{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        temporary.write_bytes(_seal(content) + content)
         os.replace(temporary, place)
     except OSError as error:
         raise IngotError(
@@ -251,8 +255,11 @@ def _names(
 def _kept(place: Path, root: Path) -> Catalogue | None:
     """Return the kept catalogue; None where anything that it was read from differs."""
     try:
-        with open(place, "rb") as file:
-            identities, found = pickle.load(file)
+        sealed = place.read_bytes()
+        content = sealed[SEAL_BYTES:]
+        if sealed[:SEAL_BYTES] != _seal(content):
+            return None
+        identities, found = pickle.loads(content)
         if identities == _identities(root, _folders(found)):
             assert isinstance(found, Catalogue)
             return found
@@ -260,6 +267,11 @@ def _kept(place: Path, root: Path) -> Catalogue | None:
         # A damaged file, or one of another version, is as good as none.
         return None
     return None
+
+
+def _seal(content: bytes) -> bytes:
+    """Return a checksum: a flipped bit must not pass for another flag."""
+    return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
 
 
 def _folders(catalogue: Catalogue) -> set[Path]:
