@@ -4,7 +4,7 @@
 
 runs each component on each target at sizes that are no multiple of a vector, compares
 it with its oracle, and writes `docs/components.json`. What is there of other targets,
-and of components that are not asked for (`only=shape/*`), stays.
+and of components that are not asked for (`only=shape/*,moe/*`), stays.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ def measure(target: Target, only: str) -> Iterator[dict[str, float | None]]:
     """Yield the errors of the components that a target has, family by family."""
     families: dict[str, list[str]] = {}
     for component in COMPONENTS:
-        if fnmatch(component, only) and not (
-            PACKED in component and "vulkan" in target.runner.device
-        ):
+        asked = any(fnmatch(component, pattern) for pattern in only.split(","))
+        if asked and not (PACKED in component and "vulkan" in target.runner.device):
             families.setdefault(component.partition("/")[0], []).append(component)
     for family, components in families.items():
         with tempfile.TemporaryDirectory() as name:
