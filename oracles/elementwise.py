@@ -176,33 +176,8 @@ def cast_i32_to_f32(x: NDArray[np.int32]) -> NDArray[np.float64]:
     Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
     Source: IEEE 754-2019, section 5.4.1 (convertFromInt).
     """
-    return _rounded(x.astype(np.float64), 24)
-
-
-def cast_bf16_to_f32(x: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the same numbers.
-
-    Shapes: x [batch, seq, n_embd], bfloat16 -> [batch, seq, n_embd].
-    Source: IEEE 754-2019, section 5.4.2 (convertFormat); Kalamkar et al. 2019,
-        arXiv:1905.12322, section 3.
-    """
-    return x.astype(np.float64)
-
-
-def cast_f32_to_bf16(x: Floats) -> NDArray[np.float64]:
-    """Return the bfloat16 next to each number; of two, the one with an even end.
-
-    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
-    Source: IEEE 754-2019, section 5.4.2 (convertFormat); Kalamkar et al. 2019,
-        arXiv:1905.12322, section 3.
-    """
-    return _rounded(x.astype(np.float64), 8)
-
-
-def _rounded(x: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
-    """Return the nearest numbers of so many binary digits; ties go to even ones."""
-    fraction, exponent = np.frexp(x)
-    # np.rint rounds halves to even.
-    whole = np.rint(np.ldexp(fraction, digits))
-    y: NDArray[np.float64] = np.ldexp(whole, exponent - digits)
+    fraction, exponent = np.frexp(x.astype(np.float64))
+    # 24 binary digits; np.rint rounds halves to even.
+    whole = np.rint(np.ldexp(fraction, 24))
+    y: NDArray[np.float64] = np.ldexp(whole, exponent - 24)
     return y

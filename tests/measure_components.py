@@ -4,7 +4,7 @@
 
 runs each component on each target at sizes that are no multiple of a vector, compares
 it with its oracle, and writes `docs/components.json`. What is there of other targets,
-and of components that are not asked for (`only=shape/*`), stays.
+and of components that are not asked for (`only=shape/*,moe/*`), stays.
 """
 
 from __future__ import annotations
@@ -76,40 +76,43 @@ def error(target: Target, vmfb: Path, component: str, case: Case) -> float | Non
     )
 
 
-def measure(target: Target, only: str) -> dict[str, float | None]:
-    """Return the error of every component that a target has."""
+def measure(target: Target, only: str) -> Iterator[dict[str, float | None]]:
+    """Yield the errors of the components that a target has, family by family."""
     families: dict[str, list[str]] = {}
     for component in COMPONENTS:
-        if fnmatch(component, only) and not (
-            PACKED in component and "vulkan" in target.runner.device
-        ):
+        asked = any(fnmatch(component, pattern) for pattern in only.split(","))
+        if asked and not (PACKED in component and "vulkan" in target.runner.device):
             families.setdefault(component.partition("/")[0], []).append(component)
-    found: dict[str, float | None] = {}
     for family, components in families.items():
         with tempfile.TemporaryDirectory() as name:
-            found |= dict(errors(target, tuple(components), Path(name)))
+            yield dict(errors(target, tuple(components), Path(name)))
         print(f"{target.name}: {family}", flush=True)
-    return found
+
+
+def write(target: str, found: dict[str, float | None]) -> None:
+    """Put what was found into the file; what is there no more goes out of it."""
+    path = ROOT / DATA
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {"measured": {}}
+    measured = kept["measured"]
+    for component, worst in found.items():
+        row = measured.setdefault(component, {})
+        row[target] = {"error": worst, "component": digest(ROOT, component)}
+    measured = {
+        component: dict(sorted(measured[component].items()))
+        for component in sorted(measured)
+        if component in COMPONENTS
+    }
+    content = {"sizes": ROW, "tolerance": TOLERANCE, "measured": measured}
+    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
     """Measure the targets that `argv` names, and write the file."""
     words = sys.argv[1:]
     only = next((w.removeprefix("only=") for w in words if "=" in w), "*")
-    path = ROOT / DATA
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {"measured": {}}
-    measured = kept["measured"]
     for name in (word for word in words if "=" not in word):
-        for component, worst in measure(of_tree(name), only).items():
-            row = measured.setdefault(component, {})
-            row[name] = {"error": worst, "component": digest(ROOT, component)}
-            measured = {
-                item: dict(sorted(measured[item].items()))
-                for item in sorted(measured)
-                if item in COMPONENTS
-            }
-        content = {"sizes": ROW, "tolerance": TOLERANCE, "measured": measured}
-        path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        for found in measure(of_tree(name), only):
+            write(name, found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Oracles of shapes, indices and casts, against second sources.
 
-Loops over single numbers, other functions of NumPy, and bit patterns.
+Loops over single numbers, and other functions of NumPy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -209,31 +208,10 @@ def test_each_sequence_is_masked_from_its_own_start() -> None:
     assert seen[:, 0, 0].tolist() == [[True, False, False, False], [True] * 3 + [False]]
 
 
-def test_casts_agree_with_numpys_and_with_bit_patterns() -> None:
-    x = np.concatenate([normal(1, 1, 500), 1e30 * normal(1, 1, 500, seed=1)], axis=2)
-    expected = x.astype(ml_dtypes.bfloat16)
-    found = elementwise.cast_f32_to_bf16(x)
-    np.testing.assert_array_equal(found, expected.astype(np.float64))
-    # A bfloat16 is the upper half of a float32's bits.
-    bits = expected.view(np.uint16).astype(np.uint32) << 16
-    back = elementwise.cast_bf16_to_f32(expected)
-    np.testing.assert_array_equal(back, bits.view(np.float32).astype(np.float64))
-    whole = np.array([[[-7, 0, 2**24 + 1, 2**24 + 3, 2**31 - 1]]], np.int32)
+def test_casts_agree_with_numpys() -> None:
+    ties = [2**24 + 1, 2**24 + 3, -(2**25) - 2, -(2**25) - 6]
+    whole = np.array([[[-7, 0, *ties, 2**31 - 1, -(2**31)]]], np.int32)
     floats = elementwise.cast_i32_to_f32(whole)
     np.testing.assert_array_equal(floats, whole.astype(np.float32).astype(np.float64))
     numbers = np.array([[[-2.9, -0.5, 0.5, 2.9, 1e9]]], np.float32)
     assert elementwise.cast_f32_to_i32(numbers).tolist() == [[[-2, 0, 0, 2, 10**9]]]
-
-
-@pytest.mark.parametrize(
-    ("x", "expected"),
-    [
-        # 8 bits end at 2^-7 of 1: what is between is a tie, and goes to the even one.
-        (1 + 2**-8, 1.0),
-        (1 + 3 * 2**-8, 1 + 2**-6),
-        (1 + 2**-8 + 2**-16, 1 + 2**-7),
-        (0.0, 0.0),
-    ],
-)
-def test_a_tie_goes_to_the_even_bfloat16(x: float, expected: float) -> None:
-    assert elementwise.cast_f32_to_bf16(np.full((1, 1, 1), x)).item() == expected

@@ -17,7 +17,7 @@ from ingot.inspection.content import (
     peak_bytes,
 )
 from ingot.inspection.outline import BITS
-from ingot.inspection.sizes import Shapes, number
+from ingot.inspection.sizes import Known, Shapes, number
 
 _TENSOR = re.compile(r"(?:tensor|vector)<((?:[0-9]+x)*)([a-z]+[0-9]+)>")
 _PARAMETER = re.compile(r'#flow\.parameter\.named<(?:"[^"]*"::)?"([^"]*)">')
@@ -66,17 +66,18 @@ def _stream(module: Any, shapes: Mapping[str, Shapes]) -> Content:
     """Buffers, and when they live: what a call allocates, starts and frees."""
     functions = []
     parameters: list[tuple[str, int]] = []
+    given = _given(module, shapes)
     for item in _walk(module):
         if item.name not in ("util.func", "util.initializer"):
             continue
         name = _symbol(item) if item.name == "util.func" else "initializer"
-        sizes = shapes.get(name, ())
+        known = given.get(name, Known())
         inner = list(_walk(item))
-        buffers = tuple(b for part in inner for b in _buffers(part, sizes))
+        buffers = tuple(b for part in inner for b in _buffers(part, known))
         functions.append(
             Function(
                 name,
-                counted([part.name for part in inner if _tells(part.name)]),
+                counted([word for word in _operations(item) if _tells(word)]),
                 counted([entry for part in inner for entry in _dispatched(part)]),
                 buffers,
                 peak_bytes(buffers),
@@ -152,9 +153,30 @@ def _operations(function: Any) -> list[str]:
     ]
 
 
+def _given(module: Any, shapes: Mapping[str, Shapes]) -> dict[str, Known]:
+    """Return what is known of each function's arguments, by function.
+
+    Entry points have shapes; what they call has the numbers that they pass.
+    """
+    given = {name: Known(found) for name, found in shapes.items()}
+    for item in _walk(module):
+        if item.name != "util.func" or _symbol(item) not in shapes:
+            continue
+        known = given[_symbol(item)]
+        for part in _walk(item):
+            if part.name != "util.call":
+                continue
+            passed = [number(operand, known) for operand in part.operands]
+            numbers = {n: size for n, size in enumerate(passed) if size is not None}
+            callee = str(part.attributes["callee"]).removeprefix("@")
+            given.setdefault(callee.strip('"'), Known(numbers=numbers))
+    return given
+
+
 def _tells(name: str) -> bool:
     """Return whether an operation of the stream level is about memory or work."""
-    return name.startswith(("stream.cmd.", "stream.resource.", "stream.tensor."))
+    wanted = ("stream.cmd.", "stream.resource.", "stream.tensor.", "util.call ")
+    return name.startswith(wanted)
 
 
 def _dispatched(item: Any) -> list[str]:
@@ -164,20 +186,20 @@ def _dispatched(item: Any) -> list[str]:
     return [str(item.attributes["entry_points"]).strip("[]").rpartition("::@")[2]]
 
 
-def _buffers(item: Any, shapes: Shapes) -> Iterator[Buffer]:
+def _buffers(item: Any, known: Known) -> Iterator[Buffer]:
     """Yield what an operation allocates, takes over, gives back or frees."""
     kind = item.name.removeprefix("stream.")
     if kind == "resource.alloca":
         yield Buffer(
-            f"alloca {_lifetime(item.results[0])}", number(item.operands[0], shapes)
+            f"alloca {_lifetime(item.results[0])}", number(item.operands[0], known)
         )
     elif kind == "resource.dealloca":
         value, size, *_ = item.operands
-        yield Buffer(f"dealloca {_lifetime(value)}", number(size, shapes))
+        yield Buffer(f"dealloca {_lifetime(value)}", number(size, known))
     elif kind in ("tensor.import", "tensor.export"):
         value = item.results[0] if kind == "tensor.import" else item.operands[0]
         # The value, the dims of its type that are dynamic, and last its size.
-        size = number(list(item.operands)[-1], shapes)
+        size = number(list(item.operands)[-1], known)
         yield Buffer(f"{kind.removeprefix('tensor.')} {_lifetime(value)}", size)
 
 
@@ -194,7 +216,7 @@ def _loaded(item: Any) -> Iterator[tuple[str, int]]:
     scope, count, *_ = map(int, item.attributes["operandSegmentSizes"])
     operands = list(item.operands)[scope:]
     for key, size in zip(operands[:count], operands[2 * count :], strict=False):
-        yield _text(key), number(size, ()) or 0
+        yield _text(key), number(size, Known()) or 0
 
 
 def _constants(module: Any) -> tuple[tuple[str, int], ...]:

@@ -7,11 +7,22 @@ given, the arithmetic can be done here.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 Shapes = tuple[tuple[int, ...], ...]
 """The shape of each argument of a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is given of a function's arguments."""
+
+    shapes: Shapes = ()
+    # By place, of arguments that are numbers: what a block's function is called with.
+    numbers: Mapping[int, int] = field(default_factory=dict)
+
 
 _OPERATIONS: dict[str, Callable[..., int]] = {
     "arith.addi": operator.add,
@@ -46,26 +57,26 @@ _COMPARISONS: dict[int, Callable[[int, int], bool]] = {
 }
 
 
-def number(value: Any, shapes: Shapes) -> int | None:
-    """Return what a value of a function is; None where more than shapes decide."""
+def number(value: Any, known: Known) -> int | None:
+    """Return what a value of a function is; None where more than is known decides."""
     from iree.compiler import ir
 
     owner = value.owner
     if isinstance(owner, ir.Block):
-        return None
+        return known.numbers.get(ir.BlockArgument(value).arg_number)
     name, attributes = owner.name, owner.attributes
     if name == "arith.constant":
         return int(ir.IntegerAttr(attributes["value"]).value)
     if name == "hal.buffer_view.dim":
         axis = int(ir.IntegerAttr(attributes["index"]).value)
         place = ir.BlockArgument(owner.operands[0]).arg_number
-        return shapes[place][axis] if place < len(shapes) else None
+        return known.shapes[place][axis] if place < len(known.shapes) else None
     operands = list(owner.operands)
     if name == "util.assume.int":
         # As many results as operands: each is its own.
         results = [result == value for result in owner.results]
         operands = [operands[results.index(True)]]
-    found = [number(operand, shapes) for operand in operands]
+    found = [number(operand, known) for operand in operands]
     if None in found:
         return None
     if name == "arith.cmpi":

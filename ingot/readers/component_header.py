@@ -74,18 +74,22 @@ def read_header(source: Source, stem: str) -> Header:
         for name in names.split(",")
     }
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
-    texts = {label: text for label, (_, text) in labels.items()}
     first = min((number for number, _ in labels.values()), default=0)
-    above = [text.removeprefix("//").removeprefix(" ") for text in source.lines[:first]]
+    summary, *formula = _plain(source.lines[:first]) or [""]
     return Header(
         exports=exports,
         dims=dims,
         oracle=function,
         dims_line=line,
-        summary=above[0].removeprefix(f"{stem}: ") if above else "",
-        formula=tuple(above[1:]),
-        texts=texts,
+        summary=summary.removeprefix(f"{stem}: "),
+        formula=tuple(formula),
+        texts={label: text for label, (_, text) in labels.items()},
     )
+
+
+def _plain(lines: tuple[str, ...]) -> list[str]:
+    """Return comments without their marks."""
+    return [line.removeprefix("//").removeprefix(" ") for line in lines]
 
 
 def _labels(source: Source) -> dict[str, tuple[int, str]]:
