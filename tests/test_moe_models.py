@@ -1,7 +1,7 @@
 """Mixtures of experts with small dims, on all kinds of targets; and full ones compiled.
 
-Each takes half a minute and more, so here a model has one target. With INGOT_FULL=1 each
-has all of them, and those of full size are compiled.
+Each takes half a minute and more, so here a model has one target. With INGOT_FULL=1 it
+has all of them, and the models of full size are compiled.
 """
 
 from __future__ import annotations
