@@ -41,6 +41,11 @@ def task_compile() -> Tasks:
     yield from FRONT.tasks("compile")
 
 
+def task_phase() -> Tasks:
+    """Write what the compiler makes on the way, for `doit inspect`; not for build."""
+    yield from FRONT.tasks("phase")
+
+
 def task_bake() -> Tasks:
     """Write the weights as an IREE parameter archive."""
     yield from FRONT.tasks("bake")

@@ -46,6 +46,11 @@ class Front:
             self.unrunnable = catalogue.unrunnable
             for name, reason in self.selection.skipped:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
+            if models := self.plan.compiled_only(self.selection):
+                names = ", ".join(models)
+                print(
+                    f"compiled only, their weights are splats: {names}", file=sys.stderr
+                )
             kept = store()
             kept.sweep()
             shared = sharing.open_cache(catalogue.shared_cache, kept)
@@ -72,7 +77,7 @@ class Front:
         """Return the task that stands for everything up to the bundle."""
         return {
             "actions": None,
-            "task_dep": list(self.plan.selected("bundle", self.selection)),
+            "task_dep": self.plan.ends(self.selection),
         }
 
     def _task(self, action: Action) -> dict[str, Any]:

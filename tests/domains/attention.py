@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.component_cases import Draw
 from tests.domains.cache import fit as fit_layers
-from tests.domains.cache import layer
+from tests.domains.cache import block_table, layer, paged_start
 
 # What all scores of variant 1 get from the first column of a head: exp of it is zero in
 # f32, so that a softmax that does not take away the largest score divides by zero.
@@ -52,6 +52,10 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     return fit_layers(component, sizes)
 
 
-VALUES = {"q": query, "k": key, "cache_k": key, "sink": sink}
-SCALARS = {"layer": layer, "scale": (0.625, 0.75)}
-VARIANTS = {"attention_causal": 2, "attention_sink": 2}
+VALUES = {"q": query, "k": key, "cache_k": key, "sink": sink} | {
+    "keys": key,
+    "block_table": block_table,
+    "attention_paged.start": paged_start,
+}
+SCALARS = {"layer": layer, "scale": (0.625, 0.75), "cap": (0.0, 2.0)}
+VARIANTS = {"attention_causal": 2, "attention_sink": 2, "attention_paged": 2}
