@@ -17,7 +17,7 @@ from ingot.edges.store import Store
 from ingot.executor import Executor
 from ingot.values import Action
 
-# Tests wait for what is hung no longer than this.
+# What is hung is waited for no longer than this, by tests of just that.
 IMPATIENT = Patience(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
 
 
@@ -147,6 +147,7 @@ class Machine:
         address: str = "",
         writes: bool = True,
         environment: dict[str, str] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.root = root
         self.said: list[str] = []
@@ -155,13 +156,14 @@ class Machine:
         self.store = Store(root / "store", self.said.append)
         self.shared = None
         if address:
+            waits = patience or Patience()
             known = {"NETRC": str(root / "no-netrc"), **(environment or {})}
             self.shared = SharedCache(
-                connect(address, known, IMPATIENT),
+                connect(address, known, waits),
                 self.store,
                 self.said.append,
                 writes,
-                IMPATIENT,
+                waits,
             )
         self.executor = Executor(root, self.store, self._ended, self.shared)
 
@@ -175,5 +177,5 @@ class Machine:
             if not self.executor.is_current(action):
                 self.executor.perform(action)
         if self.shared is not None:
-            self.shared.finish()
+            self.shared.finish(silent_s=600)
         return [source for _, source in self.events]
