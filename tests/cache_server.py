@@ -78,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if self.refused():
             return
+        if self.server.fault == "takes its time":
+            time.sleep(0.7)
         self.server.order.append(self.path)
         self.server.files[self.path] = content
         self.answer(201)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot.edges.shared.remote import Patience
 from ingot.values import Action, Output, Text
 from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
 
@@ -184,6 +185,18 @@ def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
         f"shared cache {server.url}: {reason};"
         " the build goes on and sends nothing there"
     ]
+
+
+def test_a_server_that_takes_its_time_is_waited_for(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    server.fault = "takes its time"
+    # Longer than a connection may take: the body has been sent by then.
+    patience = Patience(connect_s=0.3, silent_s=30)
+    machine = Machine(tmp_path / "a", server.url, patience=patience)
+    assert machine.build(UPPER) == ["ran"]
+    assert machine.said == []
+    assert any("/ac/" in path for path in server.files)
 
 
 def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
