@@ -25,6 +25,7 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
+    "phase": "what the compiler makes on the way; not needed for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",
     "bench": "every entry point timed on the target",
@@ -35,6 +36,7 @@ STAGES = {
 VARIABLES = {
     "model": "model names, separated by commas, or 'all'",
     "target": "target names, separated by commas, or 'all'",
+    "executor": "where actions run: local, or dask://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",
@@ -47,6 +49,10 @@ VARIABLES = {
     "licence": "SPDX id of what `doit import` reads, where it does not say",
     "modes": "what `doit ablate` rounds, with commas; all modes unasked",
     "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
+    "level": "what `doit inspect` shows: graph, linalg, tensor or program",
+    "filter": "names that `doit inspect` shows, a glob: 'attn_*'",
+    "workers": "how many workers `doit cluster` starts (2)",
+    "port": "where the scheduler of `doit cluster` listens (8786)",
     "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
     "limit": "the size that `doit gc` leaves of the store: 20GB, 500MiB",
 }
@@ -83,19 +89,42 @@ class Plan:
                 )
         return found
 
-    def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage that the selection's bundles need."""
-        bundles = [
-            f"bundle:{model}@{target}"
+    def ends(self, selection: Selection) -> list[str]:
+        """Return the selected tasks that nothing follows, model by model."""
+        return [
+            task
             for model in selection.models
             for target in selection.targets
-            if f"bundle:{model}@{target}" in self.by_task
+            for task in self._ends(model, target)
         ]
-        needed = self.needed(bundles)
+
+    def compiled_only(self, selection: Selection) -> list[str]:
+        """Return the selected models of which there is no bundle: splats."""
+        return [
+            model
+            for model in selection.models
+            if any(task.startswith(f"compile:{model}@") for task in self.by_task)
+            and not any(task.startswith(f"bundle:{model}@") for task in self.by_task)
+        ]
+
+    def _ends(self, model: str, target: str) -> list[str]:
+        """Return the bundle of a model, of which a splat has none."""
+        bundle, compiled = (f"{s}:{model}@{target}" for s in ("bundle", "compile"))
+        if bundle in self.by_task:
+            return [bundle]
+        if compiled not in self.by_task:
+            return []
+        return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
+
+    def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
+        """Return the tasks of a stage that are the selection's, or its bundles need."""
+        pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
+        needed = self.needed(self.ends(selection))
         return tuple(
             action.task
             for action in self.actions
-            if action.task in needed and stage_of(action.task) == stage
+            if stage_of(action.task) == stage
+            and (action.task in needed or action.task.partition(":")[2] in pairs)
         )
 
 
@@ -112,6 +141,7 @@ class Catalogue:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
     plan: Plan
 
 
@@ -125,8 +155,8 @@ class Selection:
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task; what is made to be checked counts with its kind."""
-    return task.partition(":")[0].removesuffix("-probe")
+    """Return the stage of a task: the first word of its kind, `compile-probe`."""
+    return task.partition(":")[0].partition("-")[0]
 
 
 def read(root: Path) -> Catalogue:

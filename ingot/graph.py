@@ -112,6 +112,13 @@ class EntryPoint:
     blocks: tuple[Block, ...]
     outputs: tuple[Port, ...]
 
+    @property
+    def block_size(self) -> int:
+        """Return the positions of a block where caches are pools of blocks, or 0."""
+        caches = (port.type for port in self.inputs if port.role == "cache")
+        sizes = (int(kind.shape[2]) for kind in caches if kind.shape[1] == "n_block")
+        return next(sizes, 0)
+
     def traced(self, block: Block) -> tuple[str, ...]:
         """Return the values of a block that say how far an error has grown.
 
@@ -125,13 +132,13 @@ class EntryPoint:
 class Packing:
     """How a matrix of the model is stored as one or several parameters.
 
-    Rows are taken in groups of `lane`, and a group is stored column by column: element
-    (row, column) is at [row / lane, column, row % lane].
+    Rows, those of all experts one after the other, are taken in groups of `lane`, and a
+    group is stored column by column: element (row, column) is at
+    [row / lane, column, row % lane].
     """
 
     matrix: str  # "blk.0.attn_q.weight"
-    rows: int
-    columns: int
+    shape: tuple[int, ...]  # (rows, columns), of experts (n_expert, rows, columns)
     scheme: str  # element type and quantisation: "f32", "bf16", "i8", "i4_block32"
     lane: int
     part: str  # the kernel's argument: "weight", "weight_scale"

@@ -13,13 +13,13 @@ from ingot.catalogue import Catalogue, Plan
 from ingot.errors import IngotError
 from ingot.readers.lower import lower
 from ingot.readers.manifest import Manifest
-from ingot.readers.sources import Url
+from ingot.readers.sources import Splat, Url
 from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check
-from ingot.stages.compile import plan_compile, plan_compile_probe
+from ingot.stages.compile import plan_compile, plan_compile_probe, plan_phases
 from ingot.stages.fetch import plan_fetch
 from ingot.stages.link import plan_link, plan_link_probe
 from ingot.stages.specialize import plan_specialize
@@ -58,6 +58,7 @@ def catalogue(root: Path) -> Catalogue:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        shared_cache=workspace.shared_cache,
         unbuildable=unbuildable,
         plan=found,
     )
@@ -106,6 +107,8 @@ def plan_model(
     workspace: Workspace, manifest: Manifest, lowered: dict[str, Manifest]
 ) -> Iterator[Action]:
     """Yield the model's actions, stage by stage; `lowered` has it by layout."""
+    # What it computes means nothing, and may not fit any memory.
+    is_splat = isinstance(manifest.weights.source, Splat)
     for source in (manifest.weights.source, manifest.tokenizer):
         if isinstance(source, Url) and is_fetched(source):
             yield plan_fetch(source, workspace.root)
@@ -115,7 +118,8 @@ def plan_model(
                 instance, workspace.root / f"components/{instance.component}.mlir"
             )
         yield plan_link(item.graph)
-        yield plan_link_probe(item.graph)
+        if not is_splat:
+            yield plan_link_probe(item.graph)
         yield plan_bake(item, workspace.root)
     # `ablate` reads the weights as they are, whatever is stored for targets.
     yield plan_bake(manifest, workspace.root)
@@ -125,7 +129,10 @@ def plan_model(
         manifest = lowered[target.layout.name]
         compiled = plan_compile(manifest.graph, target)
         yield compiled
+        if is_splat:
+            continue
         yield plan_compile_probe(manifest.graph, target)
+        yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)
         yield plan_bundle(manifest, target, compiled, workspace.root)

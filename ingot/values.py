@@ -117,6 +117,11 @@ class ActionResult:
     task: str = field(default="", compare=False)
     wall_ms: float = field(default=0.0, compare=False)
 
+    def blobs(self) -> tuple[Digest, ...]:
+        """Return every content that the result names."""
+        logs = () if self.log is None else (self.log,)
+        return (*(digest for _, digest in self.outputs), *logs)
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:

@@ -45,3 +45,42 @@ def swiglu(gate: Floats, up: Floats) -> NDArray[np.float64]:
     # By tanh: exp(-g) overflows below -709.
     sigmoid: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * g))
     return g * sigmoid * up
+
+
+def silu(x: Floats) -> NDArray[np.float64]:
+    """Return x times its sigmoid.
+
+    Shapes: x [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Elfwing et al. 2017, arXiv:1702.03118, eq. 5.
+    """
+    return swiglu(x, np.ones_like(x))
+
+
+def quick_gelu(x: Floats) -> NDArray[np.float64]:
+    """Return x times the sigmoid of 1.702 x, an approximation of gelu.
+
+    Shapes: x [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
+    """
+    exact = x.astype(np.float64)
+    gelu: NDArray[np.float64] = 0.5 * exact * (1.0 + np.tanh(0.851 * exact))
+    return gelu
+
+
+def gelu_tanh(x: Floats) -> NDArray[np.float64]:
+    """Return the tanh approximation of gelu.
+
+    Shapes: x [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
+    """
+    return geglu_tanh(x, np.ones_like(x))
+
+
+def relu(x: Floats) -> NDArray[np.float64]:
+    """Return what of x is above 0, and 0 elsewhere.
+
+    Shapes: x [batch, seq, n_ff] -> [batch, seq, n_ff].
+    Source: Nair & Hinton 2010, "Rectified Linear Units Improve Restricted Boltzmann
+        Machines", section 2.
+    """
+    return np.maximum(x.astype(np.float64), 0.0)

@@ -66,14 +66,40 @@ def attention_causal(
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; groups: arXiv:2305.13245;
         window: arXiv:2004.05150, section 3.1.
     """
+    nothing = np.full(n_head, -np.inf)
+    return attention_sink(
+        q, cache_k, cache_v, start, nothing, layer, window, scale, n_head, n_head_kv
+    )
+
+
+def attention_sink(
+    q: Floats,
+    cache_k: Floats,
+    cache_v: Floats,
+    start: Positions,
+    sink: Floats,
+    layer: int,
+    window: int,
+    scale: float,
+    n_head: int,
+    n_head_kv: int,
+) -> NDArray[np.float64]:
+    """Do as attention_causal, with a score a head that has no value.
+
+    Shapes: q [batch, seq, n_head*head_dim],
+        cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch],
+        sink [n_head] -> [batch, seq, n_head*head_dim].
+    Raises: ValueError if the heads do not divide, window is below 1, or a query is
+        before or behind the cache's positions.
+    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.1; a learned sink: OpenAI
+        2025, arXiv:2508.10925, section 2.3; the rest as attention_causal.
+    """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]
-    if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
-        found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
-        raise ValueError(f"heads must divide and be of one size, found {found}")
+    _whole_heads(n_head, n_head_kv, width, width_kv)
     if window < 1:
         raise ValueError(f"window must be at least 1, found {window}")
-    if start.min() < 0 or start.max() + seq > ctx:
+    if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
         found = f"{start.min()} to {start.max() + seq - 1}"
         raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
     head_dim = width // n_head
@@ -92,6 +118,14 @@ def attention_causal(
                 for cache in (cache_k, cache_v)
             )
             score = np.where(seen, scale * (query @ key.T), -np.inf)
-            weight = np.exp(score - score.max(axis=-1, keepdims=True))
-            y[b, :, head] = weight / weight.sum(axis=-1, keepdims=True) @ value
+            peak = np.maximum(score.max(axis=-1, keepdims=True), sink[h])
+            weight = np.exp(score - peak)
+            total = weight.sum(axis=-1, keepdims=True) + np.exp(sink[h] - peak)
+            y[b, :, head] = weight / total @ value
     return y
+
+
+def _whole_heads(n_head: int, n_head_kv: int, width: int, width_kv: int) -> None:
+    if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
+        found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
+        raise ValueError(f"heads must divide and be of one size, found {found}")

@@ -24,7 +24,7 @@ def kv_cache_update(
     seq = x.shape[1]
     if not 0 <= layer < n_layer:
         raise ValueError(f"layer must be below n_layer = {n_layer}, found {layer}")
-    if start.min() < 0 or start.max() + seq > ctx:
+    if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
         found = f"{start.min()} to {start.max() + seq - 1}"
         raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
     y = cache.astype(np.float64)

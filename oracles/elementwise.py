@@ -15,8 +15,7 @@ def add(a: Floats, b: Floats) -> NDArray[np.float64]:
     Raises: ValueError if the shapes differ: the component does not broadcast.
     Source: He et al. 2015, arXiv:1512.03385, eq. 1.
     """
-    if a.shape != b.shape:
-        raise ValueError(f"shapes differ; expected {a.shape}, found {b.shape}")
+    _same_shape(a, b)
     return a.astype(np.float64) + b.astype(np.float64)
 
 
@@ -40,3 +39,170 @@ def soft_cap(x: Floats, cap: float) -> NDArray[np.float64]:
     """
     capped: NDArray[np.float64] = cap * np.tanh(x.astype(np.float64) / cap)
     return capped
+
+
+def scale(x: Floats, factor: float) -> NDArray[np.float64]:
+    """Multiply every number by one factor.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: xAI 2024, grok-1 (model.py, output_multiplier_scale).
+    """
+    y: NDArray[np.float64] = x.astype(np.float64) * factor
+    return y
+
+
+def sub(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the difference of two tensors of one shape.
+
+    Shapes: a, b [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError if the shapes differ.
+    """
+    return add(a, -b.astype(np.float64))
+
+
+def mul(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the product of two tensors of one shape, element by element.
+
+    Shapes: a, b [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError if the shapes differ.
+    """
+    _same_shape(a, b)
+    return a.astype(np.float64) * b.astype(np.float64)
+
+
+def div(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the quotient of two tensors of one shape, element by element.
+
+    Shapes: a, b [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError if the shapes differ.
+    """
+    _same_shape(a, b)
+    return a.astype(np.float64) / b.astype(np.float64)
+
+
+def neg(x: Floats) -> NDArray[np.float64]:
+    """Return the opposite of every number.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    """
+    return -x.astype(np.float64)
+
+
+def abs(x: Floats) -> NDArray[np.float64]:
+    """Return the magnitude of every number.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    """
+    return np.abs(x.astype(np.float64))
+
+
+def exp(x: Floats) -> NDArray[np.float64]:
+    """Return e to the power of every number.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    """
+    return np.exp(x.astype(np.float64))
+
+
+def log(x: Floats) -> NDArray[np.float64]:
+    """Return the natural logarithm of every number, which is above 0.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    """
+    return np.log(x.astype(np.float64))
+
+
+def sin(x: Floats) -> NDArray[np.float64]:
+    """Return the sine of every number.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Units: x in radians.
+    """
+    return np.sin(x.astype(np.float64))
+
+
+def cos(x: Floats) -> NDArray[np.float64]:
+    """Return the cosine of every number.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Units: x in radians.
+    """
+    return np.cos(x.astype(np.float64))
+
+
+def sigmoid(x: Floats) -> NDArray[np.float64]:
+    """Squeeze every number into (0, 1).
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    """
+    # By tanh: exp(-x) overflows below -709.
+    squeezed: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * x.astype(np.float64)))
+    return squeezed
+
+
+def clip(x: Floats, low: float, high: float) -> NDArray[np.float64]:
+    """Move every number to the nearest of an interval.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Units: low and high have the unit of x.
+    Raises: ValueError if the interval is empty.
+    """
+    if low > high:
+        raise ValueError(f"expected low <= high, found {low} and {high}")
+    return np.minimum(np.maximum(x.astype(np.float64), low), high)
+
+
+def _same_shape(a: Floats, b: Floats) -> None:
+    if a.shape != b.shape:
+        raise ValueError(f"shapes differ; expected {a.shape}, found {b.shape}")
+
+
+def cast_f32_to_i32(x: Floats) -> NDArray[np.int32]:
+    """Return each number without its fraction.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError for a number that no 32-bit integer is next to.
+    Source: IEEE 754-2019, section 5.8 (convertToIntegerTowardZero).
+    """
+    whole = np.trunc(x.astype(np.float64))
+    if not (np.abs(whole) < 2.0**31).all():
+        raise ValueError("numbers must be below 2^31 in size")
+    return whole.astype(np.int32)
+
+
+def cast_i32_to_f32(x: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the float32 next to each integer; of two, the one with an even end.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: IEEE 754-2019, section 5.4.1 (convertFromInt).
+    """
+    return _rounded(x.astype(np.float64), 24)
+
+
+def cast_bf16_to_f32(x: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the same numbers.
+
+    Shapes: x [batch, seq, n_embd], bfloat16 -> [batch, seq, n_embd].
+    Source: IEEE 754-2019, section 5.4.2 (convertFormat); Kalamkar et al. 2019,
+        arXiv:1905.12322, section 3.
+    """
+    return x.astype(np.float64)
+
+
+def cast_f32_to_bf16(x: Floats) -> NDArray[np.float64]:
+    """Return the bfloat16 next to each number; of two, the one with an even end.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: IEEE 754-2019, section 5.4.2 (convertFormat); Kalamkar et al. 2019,
+        arXiv:1905.12322, section 3.
+    """
+    return _rounded(x.astype(np.float64), 8)
+
+
+def _rounded(x: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
+    """Return the nearest numbers of so many binary digits; ties go to even ones."""
+    fraction, exponent = np.frexp(x)
+    # np.rint rounds halves to even.
+    whole = np.rint(np.ldexp(fraction, digits))
+    y: NDArray[np.float64] = np.ldexp(whole, exponent - digits)
+    return y

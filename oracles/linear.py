@@ -25,3 +25,29 @@ def linear(x: Floats, weight: Floats) -> NDArray[np.float64]:
     Source: torch.nn.Linear without bias.
     """
     return x.astype(np.float64) @ weight.astype(np.float64).T
+
+
+def matmul(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the product of two matrices, for every sequence.
+
+    Shapes: a [batch, seq, n_in], b [batch, n_in, n_out] -> [batch, seq, n_out].
+    """
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def matmul_transposed(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the product of two matrices, the second one stored [out, in].
+
+    Shapes: a [batch, seq, n_in], b [batch, n_out, n_in] -> [batch, seq, n_out].
+    """
+    return matmul(a, b.transpose(0, 2, 1))
+
+
+def einsum(a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Return the products of all rows of two tensors, head by head.
+
+    Shapes: a [batch, n_head, seq, head_dim], b [batch, n_head, ctx, head_dim]
+        -> [batch, n_head, seq, ctx].
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
+    """
+    return a.astype(np.float64) @ b.astype(np.float64).transpose(0, 1, 3, 2)

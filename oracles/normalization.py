@@ -25,6 +25,16 @@ def layer_norm(
     return normal * weight + bias
 
 
+def layer_norm_no_bias(x: Floats, weight: Floats, eps: float) -> NDArray[np.float64]:
+    """Give the last dimension zero mean and unit variance, then scale it.
+
+    Shapes: x [batch, seq, n_embd], weight [n_embd] -> [batch, seq, n_embd].
+    Units: eps is added to the variance.
+    Source: Ba et al. 2016, arXiv:1607.06450, eq. 3 and 4, without the bias.
+    """
+    return layer_norm(x, weight, np.zeros_like(weight), eps)
+
+
 def l2_normalize(x: Floats, eps: float) -> NDArray[np.float64]:
     """Scale each row to unit Euclidean length.
 
@@ -81,3 +91,49 @@ def rms_norm_heads(
         raise ValueError(f"expected {n_head} heads of {weight.size}, found {found}")
     heads = x.reshape(*x.shape[:-1], n_head, weight.size)
     return rms_norm(heads, weight, eps).reshape(x.shape)
+
+
+def softmax(x: Floats) -> NDArray[np.float64]:
+    """Return the exponentials of each row, divided by their sum.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: Bridle 1990, "Probabilistic Interpretation of Feedforward Classification
+        Network Outputs", eq. 1.
+    """
+    exact = x.astype(np.float64)
+    weight = np.exp(exact - exact.max(axis=-1, keepdims=True))
+    share: NDArray[np.float64] = weight / weight.sum(axis=-1, keepdims=True)
+    return share
+
+
+def group_norm(
+    x: Floats, weight: Floats, bias: Floats, eps: float, n_group: int
+) -> NDArray[np.float64]:
+    """Give each group of channels zero mean and unit variance; scale and shift each.
+
+    Shapes: x [batch, n_group*n_in, n_row, n_col], weight, bias [n_group*n_in]
+        -> [batch, n_group*n_in, n_row, n_col].
+    Units: eps is added to the variance.
+    Raises: ValueError if n_group does not divide the channels.
+    Source: Wu & He 2018, arXiv:1803.08494, eq. 1 to 7.
+    """
+    batch, n_channel, n_row, n_col = x.shape
+    if n_channel % n_group:
+        raise ValueError(f"n_group must divide {n_channel} channels, found {n_group}")
+    n_value = n_channel // n_group * n_row * n_col
+    groups = x.reshape(batch, n_group, n_value)
+    normal = layer_norm(groups, np.ones(n_value), np.zeros(n_value), eps)
+    shaped = normal.reshape(x.shape)
+    return shaped * weight[:, None, None] + bias[:, None, None]
+
+
+def dyt(x: Floats, alpha: Floats, weight: Floats, bias: Floats) -> NDArray[np.float64]:
+    """Squeeze all numbers by tanh, then scale and shift the columns.
+
+    Shapes: x [batch, seq, n_embd], alpha [1], weight, bias [n_embd]
+        -> [batch, seq, n_embd].
+    Units: alpha has the inverse unit of x.
+    Source: Zhu et al. 2025, arXiv:2503.10622, eq. 1 and algorithm 1.
+    """
+    bounded: NDArray[np.float64] = np.tanh(alpha.astype(np.float64) * x)
+    return bounded * weight + bias

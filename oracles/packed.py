@@ -1,8 +1,9 @@
 """Maps and lookups with packed weights: the truth for components named *_packed*.
 
 A packed weight is [n_tile, n_in, lane]: row n of the plain weight [n_out, n_in] is in
-tile n // lane, lane n % lane, and n_out = n_tile*lane. One of 8-bit integers comes with
-scales: of a row, or of 32 of its values, its block. bfloat16 is that of ml_dtypes.
+tile n // lane, lane n % lane, and n_out = n_tile*lane. One of integers comes with
+scales: of a row, or of 32 of its values, its block. Of 4-bit integers, the 8 that an
+input has in a tile are one word, 8 added to each. bfloat16 is that of ml_dtypes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Floats = NDArray[np.float32] | Exact
 Halves = NDArray[np.float16]
 Bytes = NDArray[np.int8]
 Ids = NDArray[np.int32]
+Words = NDArray[np.int32]
 Unpack = Callable[..., Exact]
 
 # Tiles are unpacked as far as 8 MB of float64.
@@ -53,6 +55,16 @@ def unpacked_i8_block32(weight: Bytes, weight_scale: Halves) -> Exact:
     return unpacked(weight.reshape(n_tile, n_block * block, lane)) * unpacked(scales)
 
 
+def unpacked_i4_block32(weight: Words, weight_scale: Halves) -> Exact:
+    """Return the plain weight: each block's integers, -8 to 7, times its scale.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale [n_tile, n_block, 8]
+        -> [8*n_tile, 32*n_block].
+    """
+    halves = np.stack([(weight >> bit & 15) - 8 for bit in range(0, 32, 4)], axis=-1)
+    return unpacked_i8_block32(halves.astype(np.int8), weight_scale)
+
+
 def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
     """Return each row of x times each row of the plain weight, summed.
 
@@ -70,7 +82,9 @@ def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
     return np.concatenate(products, axis=2)
 
 
-def looked_up(ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
+def looked_up(
+    ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any], lane: int = 0
+) -> Exact:
     """Return the plain table's row for every id, times the scale.
 
     Shapes: ids [batch, seq], parts [n_tile, ..., lane] -> [batch, seq, n_embd].
@@ -79,7 +93,7 @@ def looked_up(ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any]) -> E
     # NumPy takes a negative id from the end; the table has no such row.
     if ids.size and ids.min() < 0:
         raise IndexError(f"id out of range; expected 0 or more, found {ids.min()}")
-    lane = parts[0].shape[-1]
+    lane = lane or parts[0].shape[-1]
     tiles, place = np.unique(ids // lane, return_inverse=True)
     plain = unpack(*(part[tiles] for part in parts))
     rows: Exact = plain[place.reshape(ids.shape) * lane + ids % lane] * scale
@@ -97,6 +111,14 @@ def linear_packed(x: Floats, weight: Floats) -> Exact:
 
 def linear_packed_bf16(x: Floats, weight: NDArray[Any]) -> Exact:
     """Map each row of x by the weight, whose values are bfloat16.
+
+    Shapes: as `linear_packed`.
+    """
+    return mapped(x, unpacked, weight)
+
+
+def linear_packed_f16(x: Floats, weight: Halves) -> Exact:
+    """Map each row of x by the weight, whose values are float16.
 
     Shapes: as `linear_packed`.
     """
@@ -121,6 +143,15 @@ def linear_packed_i8_block32(x: Floats, weight: Bytes, weight_scale: Halves) -> 
     return mapped(x, unpacked_i8_block32, weight, weight_scale)
 
 
+def linear_packed_i4_block32(x: Floats, weight: Words, weight_scale: Halves) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32],
+        weight_scale [n_tile, n_block, 8] -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, unpacked_i4_block32, weight, weight_scale)
+
+
 def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale.
 
@@ -131,6 +162,14 @@ def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
 
 def embedding_lookup_packed_bf16(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale; bfloat16 values.
+
+    Shapes: as `embedding_lookup_packed`.
+    """
+    return looked_up(ids, scale, unpacked, weight)
+
+
+def embedding_lookup_packed_f16(weight: Halves, ids: Ids, scale: float) -> Exact:
+    """Return the table's row for every id, times the scale; float16 values.
 
     Shapes: as `embedding_lookup_packed`.
     """
@@ -157,3 +196,14 @@ def embedding_lookup_packed_i8_block32(
         ids [batch, seq] -> [batch, seq, 32*n_block].
     """
     return looked_up(ids, scale, unpacked_i8_block32, weight, weight_scale)
+
+
+def embedding_lookup_packed_i4_block32(
+    weight: Words, weight_scale: Halves, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the blocks' scales and the scale.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale [n_tile, n_block, 8],
+        ids [batch, seq] -> [batch, seq, 32*n_block].
+    """
+    return looked_up(ids, scale, unpacked_i4_block32, weight, weight_scale, lane=8)

@@ -18,7 +18,6 @@ def last_position(x: Floats, last: Positions) -> NDArray[np.float64]:
         Pre-Training", section 3.2.
     """
     # NumPy takes a negative index from the end; the component does not.
-    if last.min() < 0:
+    if last.min(initial=0) < 0:
         raise IndexError(f"index out of range; expected 0 or more, found {last.min()}")
-    rows = [sequence[index] for sequence, index in zip(x, last, strict=True)]
-    return np.stack(rows).astype(np.float64)[:, None]
+    return x[np.arange(len(x)), last].astype(np.float64)[:, None]

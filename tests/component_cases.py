@@ -1,9 +1,23 @@
-"""What components are tried at: their dims, and the arguments of one call."""
+"""A component's signature in, the sizes to try and the arguments of one call out.
+
+Any component is served by its signature alone. What a family's arguments mean, such as
+ids that end where a table does, stands in `tests/domains/<family>.py`:
+
+    VALUES    argument, or "component.argument": how to draw it (see `Draw`)
+    SCALARS   argument, or "component.argument": the numbers to try
+    VARIANTS  component: how many kinds of input there are
+    fit       sizes that agree with each other, of sizes that may not
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import importlib
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,106 +28,198 @@ from ingot.readers.component import (
     IndexFormal,
     ScalarFormal,
     TensorFormal,
-    read_component,
+    dims_of,
 )
 from ingot.readers.shapes import SymbolicType
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# No model's: small, and no multiple of a vector.
-DYNAMIC_SIZES = {
-    "n_vocab": 19,
-    "n_ctx": 201,
-    "n_embd": 30,
-    "n_embd_kv": 21,
-    "n_head": 6,
-    "n_head_kv": 3,
-    # Even: a head turns and multiplies in halves.
-    "head_dim": 10,
-    "n_rot": 4,
-    "n_ff": 21,
-    "n_in": 13,
-    "n_out": 22,
-    "n_tile": 5,
-    "n_block": 2,
-    "lane": 4,
-    "n_layer": 3,
+COMPONENTS = sorted(
+    path.relative_to(ROOT / "components").with_suffix("").as_posix()
+    for path in ROOT.glob("components/*/*.mlir")
+)
+NUMPY = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "i1": np.bool_,
 }
-# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B and Qwen 3 0.6B; rows of the tables alone
-# are fewer: they are addresses, and 4096 of them make the same code.
-REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
-    "activation/geglu_tanh": ({"n_ff": 2048},),
-    "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
-    "attention/attention_causal": (
-        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
-        {"n_layer": 3, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
-        {"n_layer": 3, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
-        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
-        {"n_layer": 3, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
-    ),
-    "cache/kv_cache_update": (
-        {"n_layer": 18, "n_embd_kv": 256},
-        {"n_layer": 3, "n_embd_kv": 192},
-    ),
-    "elementwise/soft_cap": ({"n_vocab": 49152, "seq": 1},),
-    "embedding/embedding_lookup_scaled": ({"n_vocab": 4096, "n_embd": 640},),
-    "linear/linear": (
-        {"n_in": 640, "n_out": 1024},
-        {"n_in": 576, "n_out": 192},
-        {"n_in": 4864, "n_out": 896},
-        {"n_in": 576, "n_out": 49152, "seq": 1},
-    ),
-    "normalization/rms_norm": ({"n_embd": 576}, {"n_embd": 1024}),
-    "normalization/rms_norm_heads": (
-        {"n_head": 1, "head_dim": 256},
-        {"n_head": 16, "head_dim": 128},
-    ),
-    "normalization/rms_norm_plus_one": ({"n_embd": 640},),
-    "position/rope": (
-        {"n_ctx": 4096, "n_rot": 256, "n_head": 1, "head_dim": 256},
-        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
-        {"n_ctx": 4096, "n_rot": 32, "n_head": 32, "head_dim": 80},
-    ),
-    "position/rope_interleaved": (
-        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
-        {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
-    ),
-    "sequence/last_position": ({"n_embd": 640},),
-}
-NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-# batch, and seq below, at and above what kernels take at once.
-SHAPES = ((1, 1), (1, 7), (1, 64), (1, 200), (3, 1), (3, 7), (3, 64), (3, 200))
-# Where seq is bound, as in decode: batch below, at and above a vector.
-STEPS = ((1, 1), (3, 1), (8, 1), (17, 1))
 # Positions of a cache beyond the longest sequence.
 SPARE = 9
-SCALARS: Mapping[str, float | int] = {
-    "eps": 1e-12,
-    "scale": 0.625,
-    "cap": 2.0,
-    "layer": 1,
-    "window": 20,
+
+# batch, seq, and the sizes that the other dims take in the header's order: one, primes,
+# a vector of 8 and what is one off it, several vectors and a rest. Neighbours differ,
+# since dims of one size hide that they were confused.
+ROWS: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
+    "ones": (1, 1, (1,)),
+    "primes": (3, 7, (13, 5, 11, 3, 19, 17, 2)),
+    "below": (2, 15, (7, 31, 15)),
+    "vector": (1, 8, (8, 16, 32)),
+    "above": (2, 17, (9, 33, 17)),
+    "wide": (5, 64, (203, 67, 41)),
+    "empty": (0, 5, (6, 10, 3)),
 }
+# Dims that mean the same wherever they are, by row.
+HEADS: Mapping[str, Mapping[str, int]] = {
+    "ones": {"n_head": 1, "n_head_kv": 1, "head_dim": 2, "n_rot": 2},
+    "primes": {"n_head": 6, "n_head_kv": 3, "head_dim": 10, "n_rot": 4},
+    "below": {"n_head": 3, "n_head_kv": 3, "head_dim": 14, "n_rot": 14},
+    "vector": {"n_head": 4, "n_head_kv": 2, "head_dim": 8, "n_rot": 6},
+    "above": {"n_head": 5, "n_head_kv": 1, "head_dim": 18, "n_rot": 16},
+    "wide": {"n_head": 4, "n_head_kv": 2, "head_dim": 256, "n_rot": 64},
+    "empty": {"n_head": 2, "n_head_kv": 1, "head_dim": 6, "n_rot": 4},
+}
+SCALARS: Mapping[str, tuple[float | int, ...]] = {
+    "eps": (1e-12, 0.05),
+    "scale": (0.625, 1.5),
+    "cap": (2.0, 0.5),
+    "layer": (1, 0),
+    "window": (20, 3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one tensor argument is drawn from."""
+
+    rng: np.random.Generator
+    shape: tuple[int, ...]
+    sizes: Mapping[str, int]
+    variant: int  # 0 to VARIANTS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call of a component."""
+
+    sizes: Mapping[str, int]
+    variant: int
+    arguments: tuple[Any, ...]  # of the oracle: every argument, in order
+
+    def __str__(self) -> str:
+        """Return the sizes and the variant, as a failure names them."""
+        sizes = ", ".join(f"{name} {size}" for name, size in self.sizes.items())
+        return f"{sizes}, variant {self.variant}"
+
+
+def domains(component: str) -> ModuleType | None:
+    """Return what is known of a component's family, if anything is."""
+    family = component.partition("/")[0]
+    if not (ROOT / f"tests/domains/{family}.py").exists():
+        return None
+    return importlib.import_module(f"tests.domains.{family}")
+
+
+def known(component: str, table: str, name: str, default: Any) -> Any:
+    """Return a family's entry for "component.name", or for "name"."""
+    entries = getattr(domains(component), table, {})
+    stem = component.rpartition("/")[2]
+    return entries.get(f"{stem}.{name}", entries.get(name, default))
+
+
+def row_sizes(signature: ComponentSignature, row: str) -> dict[str, int]:
+    """Return every dim's size in a row, so that they agree with each other."""
+    batch, seq, pool = ROWS[row]
+    names = dict.fromkeys(n for item in signature.arguments for n in dims_of(item))
+    given = {"batch": batch, "seq": seq} | HEADS[row]
+    others = [name for name in names if name not in given]
+    sizes = {name: pool[i % len(pool)] for i, name in enumerate(others)}
+    sizes |= {name: size for name, size in given.items() if name in names}
+    return fitted(signature, sizes)
+
+
+def fitted(signature: ComponentSignature, sizes: dict[str, int]) -> dict[str, int]:
+    """Return the sizes, changed where a family says that they cannot go together."""
+    if "ctx" in sizes and "seq" in sizes:
+        sizes["ctx"] = sizes["seq"] + SPARE
+    if "n_ctx" in sizes and "seq" in sizes:
+        sizes["n_ctx"] = max(sizes["n_ctx"], sizes["seq"] + SPARE)
+    fit: Callable[[str, dict[str, int]], dict[str, int]] | None
+    fit = getattr(domains(signature.component), "fit", None)
+    stem = signature.component.rpartition("/")[2]
+    return sizes if fit is None else fit(stem, sizes)
+
+
+def cases(signature: ComponentSignature, sizes: Mapping[str, int]) -> Iterator[Case]:
+    """Yield a call for each kind of input that the component has."""
+    names = {formal.name for formal in signature.arguments}
+    default = 3 if "mask" in names else 1
+    stem = signature.component.rpartition("/")[2]
+    count = getattr(domains(signature.component), "VARIANTS", {}).get(stem, default)
+    seed = [zlib.crc32(signature.component.encode()), *sizes.values()]
+    for variant in range(count):
+        rng = np.random.default_rng([*seed, variant])
+        arguments = tuple(
+            _argument(signature.component, formal, rng, sizes, variant)
+            for formal in signature.arguments
+        )
+        yield Case(sizes, variant, arguments)
+
+
+def _argument(
+    component: str,
+    formal: TensorFormal | ScalarFormal | IndexFormal,
+    rng: np.random.Generator,
+    sizes: Mapping[str, int],
+    variant: int,
+) -> Any:
+    if isinstance(formal, IndexFormal):
+        return sizes[formal.dim]
+    if isinstance(formal, ScalarFormal):
+        numbers = known(
+            component, "SCALARS", formal.name, SCALARS.get(formal.name, None)
+        )
+        if callable(numbers):
+            return numbers(sizes)
+        assert numbers is not None, f"{component}: no number to try for %{formal.name}"
+        number = numbers[(sum(sizes.values()) + variant) % len(numbers)]
+        # What the component gets: f32 has no 0.1.
+        return float(np.float32(number)) if formal.type == "f32" else number
+    element = formal.type.element
+    draw = Draw(rng, sized(formal.type, sizes), sizes, variant)
+    make = known(component, "VALUES", formal.name, COMMON.get(formal.name))
+    if make is not None:
+        return np.asarray(make(draw)).astype(NUMPY[element])
+    assert element not in ("i32", "i16"), (
+        f"{component}: what are the values of %{formal.name}? Say so in tests/domains"
+    )
+    if element == "i1":
+        return rng.integers(0, 2, draw.shape).astype(np.bool_)
+    if element == "i8":
+        return rng.integers(-127, 128, draw.shape, dtype=np.int8)
+    return rng.standard_normal(draw.shape, dtype=np.float32).astype(NUMPY[element])
+
+
+def mask(draw: Draw) -> np.ndarray:
+    """Return a mask without padding, a mostly padded one, or one with nothing real."""
+    batch, seq = draw.shape
+    if draw.variant == 1:
+        lengths = np.maximum(1, seq // 8 * np.arange(batch))[:, None]
+        return np.arange(seq) < lengths
+    real = np.ones((batch, seq), np.int32)
+    if draw.variant == 2:
+        real[-1:] = 0
+    return real
+
+
+def start(draw: Draw) -> np.ndarray:
+    """Return first positions with room behind them in the table or the cache."""
+    sizes = draw.sizes
+    room = min(sizes[name] for name in ("n_ctx", "ctx") if name in sizes)
+    return draw.rng.integers(0, room - sizes["seq"] + 1, draw.shape)
+
+
+COMMON: Mapping[str, Callable[[Draw], np.ndarray]] = {"mask": mask, "start": start}
 
 
 def sized(kind: SymbolicType, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return a shape over the component's dims as numbers."""
     return tuple(
-        dim.size * int(np.prod([sizes[name] for name in dim.names]))
+        dim.size * int(np.prod([sizes[name] for name in dim.names], dtype=int))
         for dim in kind.shape
     )
-
-
-def real_instances() -> dict[str, Instance]:
-    """Return the instances at real dims by name, with seq dynamic and with seq 1."""
-    found = {}
-    for component, rows in REAL_SIZES.items():
-        signature = read_component(component, ROOT)
-        for row in rows:
-            for sizes in (row, row | {"seq": 1}):
-                item = instance_of(signature, sizes)
-                found[item.name] = item
-    return found
 
 
 def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Instance:
@@ -121,7 +227,7 @@ def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Inst
 
     def argument(formal: TensorFormal) -> Argument:
         shape = tuple(
-            dim.size * int(np.prod([sizes[name] for name in dim.names]))
+            dim.size * int(np.prod([sizes[name] for name in dim.names], dtype=int))
             if set(dim.names) <= set(sizes)
             else "*".join(dim.names)
             for dim in formal.type.shape
@@ -147,57 +253,3 @@ def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Inst
         arguments=tuple(argument(i) for i in formals if isinstance(i, TensorFormal)),
         results=tuple(map(argument, signature.results)),
     )
-
-
-def masks(batch: int, seq: int) -> Iterator[np.ndarray]:
-    """Yield a mask without padding, a mostly padded one, and one with nothing real."""
-    yield np.ones((batch, seq), np.int32)
-    lengths = np.maximum(1, seq // 8 * np.arange(batch))[:, None]
-    yield (np.arange(seq) < lengths).astype(np.int32)
-    nothing = np.ones((batch, seq), np.int32)
-    nothing[-1] = 0
-    yield nothing
-
-
-def operands(
-    signature: ComponentSignature, sizes: Mapping[str, int], mask: np.ndarray
-) -> list[np.ndarray]:
-    """Return a tensor per tensor argument, such as a trained model would have."""
-    rng = np.random.default_rng([sizes["batch"], sizes["seq"]])
-    tensors = [i for i in signature.arguments if isinstance(i, TensorFormal)]
-    names = {name for formal in tensors for name in formal.type.names}
-    # Positions end where the table or the cache does.
-    room = min((sizes[name] for name in ("n_ctx", "ctx") if name in names), default=1)
-    ends = {
-        "ids": sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0)),
-        "last": sizes["seq"],
-        "start": room - sizes["seq"] + 1,
-    }
-    found = []
-    for formal in tensors:
-        shape = sized(formal.type, sizes)
-        if formal.name == "mask":
-            found.append(mask)
-        elif formal.type.element == "i32":
-            found.append(rng.integers(0, ends[formal.name], shape, dtype=np.int32))
-        elif formal.name == "table":
-            found.append(angles(*shape))
-        elif formal.type.element == "i8":
-            found.append(rng.integers(-127, 128, shape, dtype=np.int8))
-        elif formal.name == "weight_scale":
-            # A row of bytes becomes as long as one of a float weight is here.
-            size = 1 / (73 * np.sqrt(sizes.get("n_in", 32 * sizes.get("n_block", 1))))
-            found.append((rng.random(shape) * size).astype(NUMPY[formal.type.element]))
-        else:
-            numbers = rng.standard_normal(shape, dtype=np.float32)
-            if formal.name == "weight" and "n_in" in formal.type.names:
-                numbers /= np.float32(np.sqrt(sizes["n_in"]))
-            found.append(numbers.astype(NUMPY[formal.type.element]))
-    return found
-
-
-def angles(n_ctx: int, n_rot: int) -> np.ndarray:
-    """Return the cosines, then the sines, of what each position turns each pair by."""
-    pairs = np.arange(n_rot // 2)
-    angle = np.arange(n_ctx)[:, None] * 10_000.0 ** (-2 * pairs / n_rot)
-    return np.concatenate([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)

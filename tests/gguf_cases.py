@@ -226,6 +226,7 @@ class Twins:
                 "layout": "plain",
                 "origin": f"file {file}",
                 "seed": None,
+                "splat": None,
                 "files": [{"path": f"weights/{file}", "label": file, "sha256": None}],
                 "ignore": [],
                 "parameters": [

@@ -17,7 +17,7 @@ from oracles import (
     position,
     sequence,
 )
-from tests.component_cases import angles
+from tests.domains.position import angles
 
 # float64 keeps 15 to 16 digits; sums of a few hundred terms lose two of them.
 EXACT = {"rtol": 1e-13, "atol": 1e-13}

@@ -16,7 +16,7 @@ from oracles.attention import attention_causal
 from oracles.cache import kv_cache_update
 from tests import scratch
 from tests.component_cases import instance_of
-from tests.test_components import run_tool
+from tests.component_runs import run_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = read_target(ROOT / "targets/x86_64.yaml", ROOT).compile_flags

@@ -1,181 +1,154 @@
-"""Every target computes right where no size is a multiple of a vector or a tile."""
+"""Every target computes right where no size is a multiple of a vector or a tile.
+
+A sample of the components; with `INGOT_FULL=1` every one that is for the target.
+"""
 
 from __future__ import annotations
 
-import importlib
+import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ingot.edges.invoke import Call, Module, call
-from ingot.graph import Argument, DynamicDim, Graph, Instance, TensorType
+from ingot.graph import DynamicDim, Graph, Instance
+from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.target import Target, read_target
 from ingot.stages.compile import plan_compile_probe
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
+from tests.component_cases import COMPONENTS, ROOT, cases, instance_of, row_sizes
+from tests.component_runs import difference, expected_of, passed
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def of_tree(name: str) -> Target:
-    return read_target(ROOT / f"targets/{name}.yaml", ROOT)
-
-
+FULL = bool(os.environ.get("INGOT_FULL"))
+ROW = "primes"
+# Every kind of reduction, gathers, several results, and what Vulkan's functions lack.
+SAMPLE = (
+    "activation/geglu_tanh",
+    "attention/attention_bidirectional",
+    "attention/attention_sink",
+    "audio/stft",
+    "convolution/conv2d",
+    "elementwise/sin",
+    "linear/linear_bias",
+    "linear/matmul_transposed",
+    "normalization/group_norm",
+    "normalization/layer_norm",
+    "normalization/rms_norm_heads",
+    "normalization/softmax",
+    "pooling/mean_pool",
+    "reduction/argmax",
+    "reduction/topk",
+)
+# Packed weights have kernels for vectors of a CPU.
+EVERYWHERE = [item for item in COMPONENTS if "_packed" not in item]
+TARGETS = (
+    "host",
+    pytest.param("aarch64", marks=pytest.mark.aarch64),
+    pytest.param("vulkan", marks=pytest.mark.vulkan),
+    pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan),
+)
 ODD = Graph(
     model="odd",
     layout="plain",
-    dynamic=(DynamicDim("batch", 1, 4), DynamicDim("seq", 1, 64)),
+    dynamic=(
+        DynamicDim("batch", 1, 8),
+        DynamicDim("seq", 1, 64),
+        DynamicDim("ctx", 1, 128),
+    ),
     instances=(),
     parameters=(),
     entry_points=(),
 )
 
 
-def f32(*shape: int | str) -> TensorType:
-    return TensorType(shape, "f32")
+def of_tree(name: str) -> Target:
+    return read_target(ROOT / f"targets/{name}.yaml", ROOT)
 
 
-MASK = Argument("mask", TensorType(("batch", "seq"), "i32"))
+def group(component: str) -> tuple[str, ...]:
+    """Return what is compiled together with a component."""
+    if not FULL:
+        return SAMPLE
+    family = component.partition("/")[0]
+    return tuple(item for item in EVERYWHERE if item.startswith(f"{family}/"))
 
 
-def instance(
-    component: str,
-    arguments: tuple[Argument, ...],
-    result: TensorType,
-    indices: tuple[tuple[str, int], ...] = (),
-    scalars: tuple[tuple[str, str], ...] = (),
-) -> Instance:
-    family, name = component.split("/")
-    return Instance(
-        name=f"{name}__odd",
-        component=component,
-        oracle=(f"oracles/{family}.py", name),
-        dims=(),
-        indices=indices,
-        scalars=scalars,
-        arguments=arguments,
-        results=(Argument("y", result),),
-    )
+def instance(component: str) -> Instance:
+    """Return the component at the row's sizes; dims that may stay dynamic do."""
+    signature = read_component(component, ROOT)
+    sizes = row_sizes(signature, ROW)
+    fixed = {name: n for name, n in sizes.items() if name not in signature.dynamic}
+    return replace(instance_of(signature, fixed), name=f"{component.split('/')[1]}_odd")
 
 
-# No dim is a multiple of a vector or of a tile; every kind of reduction is there.
-ODD_INSTANCES = (
-    instance(
-        "linear/linear_bias",
-        (
-            Argument("x", f32("batch", "seq", 7)),
-            Argument("weight", f32(5, 7)),
-            Argument("bias", f32(5)),
-        ),
-        f32("batch", "seq", 5),
-    ),
-    instance(
-        "normalization/layer_norm",
-        (
-            Argument("x", f32("batch", "seq", 13)),
-            Argument("weight", f32(13)),
-            Argument("bias", f32(13)),
-        ),
-        f32("batch", "seq", 13),
-        scalars=(("eps", "f32"),),
-    ),
-    instance(
-        "normalization/rms_norm_heads",
-        (Argument("x", f32("batch", "seq", 15)), Argument("weight", f32(5))),
-        f32("batch", "seq", 15),
-        indices=(("n_head", 3),),
-        scalars=(("eps", "f32"),),
-    ),
-    instance(
-        "activation/geglu_tanh",
-        (
-            Argument("gate", f32("batch", "seq", 13)),
-            Argument("up", f32("batch", "seq", 13)),
-        ),
-        f32("batch", "seq", 13),
-    ),
-    instance(
-        "attention/attention_bidirectional",
-        (*(Argument(name, f32("batch", "seq", 15)) for name in "qkv"), MASK),
-        f32("batch", "seq", 15),
-        indices=(("n_head", 3),),
-    ),
-    instance(
-        "pooling/mean_pool",
-        (Argument("x", f32("batch", "seq", 13)), MASK),
-        f32("batch", 13),
-    ),
-)
-
-
-def linked(folder: Path) -> Path:
+def linked(components: tuple[str, ...], folder: Path) -> Path:
     made = {}
-    for item in ODD_INSTANCES:
-        component = ROOT / f"components/{item.component}.mlir"
-        path = scratch.run(plan_specialize(item, component), folder / item.name)
+    instances = tuple(map(instance, components))
+    for item in instances:
+        source = ROOT / f"components/{item.component}.mlir"
+        path = scratch.run(plan_specialize(item, source), folder / item.name)
         made[path.name] = path
-    graph = replace(ODD, instances=ODD_INSTANCES)
+    graph = replace(ODD, instances=instances)
     return scratch.run(plan_link_probe(graph), folder / "link", made)
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return linked(tmp_path_factory.mktemp("targets"))
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Link, and compile for a target, the components that go together."""
+
+    @cache
+    def link(components: tuple[str, ...]) -> Path:
+        return linked(components, tmp_path_factory.mktemp("linked"))
+
+    @cache
+    def compiled(components: tuple[str, ...], target: str) -> Path:
+        folder = tmp_path_factory.mktemp(target)
+        source = link(components)
+        plan = plan_compile_probe(ODD, of_tree(target))
+        return scratch.run(plan, folder, {source.name: source})
+
+    def made(components: tuple[str, ...], target: str = "") -> Path:
+        return compiled(components, target) if target else link(components)
+
+    return made
 
 
-@pytest.mark.parametrize("seq", [1, 5, 37])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "host",
-        pytest.param("aarch64", marks=pytest.mark.aarch64),
-        pytest.param("vulkan", marks=pytest.mark.vulkan),
-        pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan),
-    ],
-)
+@pytest.mark.parametrize("component", EVERYWHERE if FULL else SAMPLE)
+@pytest.mark.parametrize("name", TARGETS)
 def test_a_target_is_right_at_odd_sizes(
-    probe: Path, tmp_path_factory: pytest.TempPathFactory, name: str, seq: int
+    name: str, component: str, probe: Callable[..., Path]
 ) -> None:
-    target = of_tree(name)
-    folder = tmp_path_factory.getbasetemp() / f"odd-{target.resolved}"
-    vmfb = folder / "probe.vmfb"
-    if not vmfb.exists():
-        scratch.run(plan_compile_probe(ODD, target), folder, {probe.name: probe})
-    rng = np.random.default_rng(seq)
-    for item in ODD_INSTANCES:
-        tensors = []
-        for argument in item.arguments:
-            sizes = {"batch": 3, "seq": seq}
-            shape = [
-                sizes[dim] if isinstance(dim, str) else dim
-                for dim in argument.type.shape
-            ]
-            if argument.type.element == "i32":
-                # The last position is real, so that no sequence is all padding.
-                mask = rng.integers(0, 2, shape, dtype=np.int32)
-                mask[:, -1] = 1
-                tensors.append(mask)
-            else:
-                tensors.append(rng.standard_normal(shape, np.float32))
-        scalars = tuple(1e-5 for _ in item.scalars)
-        oracle = importlib.import_module(f"oracles.{Path(item.oracle[0]).stem}")
-        numbers = (*scalars, *(size for _, size in item.indices))
-        expected = getattr(oracle, item.oracle[1])(*tensors, *numbers)
-        what = Call(f"component.{item.name}", tuple(tensors), scalars)
-        (got,) = call(target.runner, Module(vmfb), what)
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5, err_msg=item.name)
+    vmfb = probe(group(component), name)
+    signature = read_component(component, ROOT)
+    for case in cases(signature, row_sizes(signature, ROW)):
+        arguments = passed(signature, case, bound=True)
+        formals = signature.arguments
+        count = sum(isinstance(item, TensorFormal) for item in formals)
+        numbers = sum(isinstance(item, ScalarFormal) for item in formals)
+        what = Call(
+            f"component.{instance(component).name}",
+            tuple(arguments[:count]),
+            tuple(arguments[count : count + numbers]),
+            len(signature.results),
+        )
+        found = call(of_tree(name).runner, Module(vmfb), what)
+        wrong = difference(signature, found, expected_of(signature, case))
+        assert not wrong, f"{component} at {case}: {wrong}"
 
 
 def test_code_for_vulkan_does_not_know_its_subgroup(
-    probe: Path, tmp_path: Path
+    probe: Callable[..., Path], tmp_path: Path
 ) -> None:
+    source = probe(SAMPLE)
     plan = plan_compile_probe(ODD, of_tree("vulkan"))
     spirv = replace(plan, argv=(*plan.argv, "--compile-to=executable-targets"))
-    text = scratch.run(spirv, tmp_path, {probe.name: probe}).read_text("utf-8")
+    text = scratch.run(spirv, tmp_path, {source.name: source}).read_text("utf-8")
     assert "spirv.EntryPoint" in text
     assert re.findall(r"GroupNonUniform\w*|ControlBarrier|, Workgroup>", text) == []
     assert set(re.findall(r"requires #spirv.vce<(v1.\d), \[([^]]*)\]", text)) == {
@@ -184,10 +157,11 @@ def test_code_for_vulkan_does_not_know_its_subgroup(
 
 
 def test_one_module_compiles_to_the_same_bytes_anywhere(
-    probe: Path, tmp_path: Path
+    probe: Callable[..., Path], tmp_path: Path
 ) -> None:
+    source = probe(SAMPLE)
     plan = plan_compile_probe(ODD, of_tree("host"))
     folders = tmp_path / "here", tmp_path / "there/and/further"
-    one, other = (scratch.run(plan, item, {probe.name: probe}) for item in folders)
+    one, other = (scratch.run(plan, item, {source.name: source}) for item in folders)
     assert one.read_bytes() == other.read_bytes()
     assert str(tmp_path).encode() not in one.read_bytes()

@@ -71,6 +71,7 @@ class Toy:
             "layout": "plain",
             "origin": "file model.safetensors",
             "seed": None,
+            "splat": None,
             "files": [
                 {"path": "weights/model.safetensors", "label": LABEL, "sha256": None}
             ],

@@ -44,6 +44,8 @@ def prompt(
     _refuse_length(graph, tokens)
     ranges = {dim.name: dim for dim in graph.dynamic}
     ctx = max(tokens, ranges["ctx"].min) if "ctx" in ranges else 0
+    if entry.block_size:
+        ctx = -(-tokens // entry.block_size) * entry.block_size
     inputs = entry_inputs(graph, entry, Case(1, tokens, (tokens,), ctx))
     return tuple(
         _input(graph, entry, port, value, seed)

@@ -18,7 +18,7 @@ Array: TypeAlias = Any
 
 PREFILL, DECODE = "prefill", "decode"
 # What a call of a decoder is given beside its caches.
-ROLES = frozenset({"tokens", "start", "last", "cache"})
+ROLES = frozenset({"tokens", "start", "last", "block_table", "cache"})
 
 
 class Decoder:
@@ -35,6 +35,11 @@ class Decoder:
         self._prefill, self._decode = decoder_entries(entries)
         self._length = 0
         sizes = {"batch": 1, "ctx": ctx}
+        if block_size := self._prefill.block_size:
+            # One sequence has all blocks but block 0, which is nobody's.
+            blocks = -(-ctx // block_size)
+            sizes |= {"n_block_seq": blocks, "n_block": 1 + blocks}
+        self._blocks = sizes.get("n_block_seq", 0)
         self._caches = {
             name: session.zeros(
                 tuple(
@@ -65,6 +70,7 @@ class Decoder:
             "tokens": np.array([tokens], np.int32),
             "start": np.array([self._length], np.int32),
             "last": np.array([len(tokens) - 1], np.int32),
+            "block_table": np.arange(1, 1 + self._blocks, dtype=np.int32)[None],
         }
         tensors = tuple(
             self._caches[port.name] if port.role == "cache" else given[port.role]

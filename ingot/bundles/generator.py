@@ -120,9 +120,9 @@ def _open(bundle: Bundle, runner: Runner, tokens: int) -> Decoder:
 
 def ctx_for(tokens: int, bundle: Bundle) -> int:
     """Return how many tokens the caches are to hold, for a text of so many."""
-    limits = bundle.contract["dynamic_dims"]["ctx"]
+    least = bundle.contract["dynamic_dims"].get("ctx", {"min": 1})["min"]
     rounded = -(-tokens // CTX_STEP) * CTX_STEP
-    return int(min(max(rounded, limits["min"]), limits["max"]))
+    return int(min(max(rounded, least), bundle.limit("ctx")))
 
 
 class Text:

@@ -29,8 +29,12 @@ class Bundle:
         return f"{self.contract['model']}@{self.contract['target']['name']}"
 
     def limit(self, dim: str) -> int:
-        """Return the largest size of a dynamic dim."""
-        return int(self.contract["dynamic_dims"][dim]["max"])
+        """Return the largest size of a dynamic dim; `ctx` is that of all blocks."""
+        dims = self.contract["dynamic_dims"]
+        if dim == "ctx" and dim not in dims and "n_block_seq" in dims:
+            block_size = max(entry.block_size for entry in self.entry_points)
+            return int(dims["n_block_seq"]["max"]) * block_size
+        return int(dims[dim]["max"])
 
 
 def read_bundle(

@@ -39,7 +39,7 @@ class Case:
     batch: int
     seq: int
     valid: tuple[int, ...]
-    ctx: int = 0  # positions in the cache, 0 where there is none
+    ctx: int = 0  # positions that a sequence has in the cache, 0 where there is none
 
     def inputs(self) -> tuple[tuple[str, int], ...]:
         """Return the sizes as a report shows them; `padded` is the longest padding."""
@@ -59,6 +59,9 @@ def make_case(graph: Graph, entry: EntryPoint, batch: int, seq: int) -> Case:
     taken = {dim for port in entry.inputs for dim in port.type.shape}
     batch, seq = _clip(ranges.get("batch"), batch), _clip(ranges.get("seq"), seq)
     ctx = _clip(ranges["ctx"], seq + CACHED) if "ctx" in taken else 0
+    if block_size := entry.block_size:
+        blocks = _clip(ranges.get("n_block_seq"), -(-(seq + CACHED) // block_size))
+        ctx, seq = blocks * block_size, min(seq, blocks * block_size)
     seq = seq if "seq" in taken else 1
     if batch == 1:
         return Case(1, seq, (seq - seq // 4,), ctx)
@@ -188,7 +191,7 @@ def like(name: str, operand: Array, element: str, rng: Any) -> Array:
 def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
     import numpy as np
 
-    shape = _shape(graph, port.type, case)
+    shape = _shape(graph, entry, port.type, case)
     rng = np_rng(f"{entry.name}.{port.name}", case.batch, case.seq)
     if port.role == "mask":
         real = np.arange(case.seq)[None, :] < np.asarray(case.valid)[:, None]
@@ -200,20 +203,30 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
         free = case.ctx - case.seq
         starts = [free, *rng.integers(0, free + 1, case.batch - 1)]
         return as_element(starts, port.type.element)
+    if port.role == "block_table":
+        # Block 0 is nobody's; the others lie anywhere, and none is two sequences'.
+        blocks = 1 + rng.permutation(shape[0] * shape[1])
+        return as_element(blocks.reshape(shape), port.type.element)
     if port.type.element.startswith("i"):
         limit = token_limit(graph, entry, port.value)
         if limit is None:
             raise IngotError(
                 f"{entry.name}.{port.name}: no rule for integers of role '{port.role}'",
-                "known roles: mask, start, last, and whatever indexes n_vocab rows",
+                "known roles: mask, start, last, block_table, and whatever indexes"
+                " n_vocab rows",
             )
         return as_element(rng.integers(0, limit, shape), port.type.element)
     return as_element(rng.normal(size=shape), port.type.element)
 
 
-def _shape(graph: Graph, type_: TensorType, case: Case) -> tuple[int, ...]:
+def _shape(
+    graph: Graph, entry: EntryPoint, type_: TensorType, case: Case
+) -> tuple[int, ...]:
     sizes = {dim.name: _clip(dim, 16) for dim in graph.dynamic}
     sizes |= {"batch": case.batch, "seq": case.seq, "ctx": case.ctx}
+    if block_size := entry.block_size:
+        blocks = case.ctx // block_size
+        sizes |= {"n_block_seq": blocks, "n_block": 1 + case.batch * blocks}
     return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in type_.shape)
 
 

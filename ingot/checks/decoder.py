@@ -15,9 +15,9 @@ from ingot.values import Runner
 
 Array: TypeAlias = Any
 Caches: TypeAlias = Mapping[str, Array]
-"""By input: each [n_layer, batch, ctx, n_embd_kv]."""
+"""By input: each [n_layer, batch, ctx, n_embd_kv], or a pool of blocks."""
 
-ROLES = ("tokens", "start", "last", "cache")
+ROLES = ("tokens", "start", "last", "block_table", "cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,13 @@ def decoder_inputs(
     for index, row in enumerate(given.rows):
         tokens[index, : len(row)] = row
     made = {"tokens": tokens, "start": given.start, "last": np.array(lengths) - 1}
+    sizes = {"batch": len(lengths), "ctx": given.ctx}
+    if block_size := entry.block_size:
+        blocks = -(-given.ctx // block_size)
+        sizes |= {"n_block_seq": blocks, "n_block": (1 + blocks) * len(lengths)}
+        # As they lie where every block of one sequence is repeated for others.
+        number = np.arange(1, 1 + blocks) * len(lengths)
+        made["block_table"] = np.arange(len(lengths))[:, None] + number
 
     def value(port: Port) -> Array:
         if port.role not in ROLES:
@@ -91,7 +98,6 @@ def decoder_inputs(
             return as_element(made[port.role], port.type.element)
         if port.name in caches:
             return caches[port.name]
-        sizes = {"batch": len(lengths), "ctx": given.ctx}
         shape = [sizes[dim] if isinstance(dim, str) else dim for dim in port.type.shape]
         return np.zeros(shape, ELEMENTS[port.type.element])
 

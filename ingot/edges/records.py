@@ -37,7 +37,7 @@ class Record:
     outputs: tuple[tuple[str, Digest], ...]
     shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
-    source: str  # "ran" or "restored"
+    source: str  # "ran", "restored" or "fetched"
     wall_ms: float
 
 
@@ -151,6 +151,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     connection.text_factory = lambda text: text.decode("utf-8", errors="replace")
     connection.execute("PRAGMA journal_mode=WAL")
+    # A kill loses nothing; a power cut may lose rows, which are then restored.
+    connection.execute("PRAGMA synchronous=NORMAL")
     if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         connection.execute("DROP TABLE IF EXISTS record")
         connection.execute(f"PRAGMA user_version={SCHEMA}")

@@ -29,6 +29,16 @@ class ArchiveSource:
 
 
 @dataclass(frozen=True, slots=True)
+class SplatSource:
+    """The content of one parameter: the bytes of a value, over and over."""
+
+    key: str
+    pattern: bytes
+    size_bytes: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveEntry:
     """One parameter in an archive: where its bytes are."""
 
@@ -68,6 +78,24 @@ def write_archive(
         except (OSError, ValueError, IndexError, RuntimeError) as error:
             raise IngotError(f"{path}: cannot be written; {error}") from error
     return tuple(_entry(key, entry) for key, entry in written.items())
+
+
+def write_splats(path: Path, splats: Iterable[SplatSource]) -> None:
+    """Write an irpa of parameters that are one value over and over: no content.
+
+    Raises: IngotError where the disk is full.
+    """
+    from iree.runtime import ParameterIndex
+
+    index = ParameterIndex()
+    try:
+        for item in splats:
+            index.add_splat(
+                item.key, item.pattern, item.size_bytes, metadata=item.metadata
+            )
+        index.create_archive_file(str(path))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise IngotError(f"{path}: cannot be written; {error}") from error
 
 
 def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:

@@ -60,10 +60,7 @@ class Store:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             path.unlink(missing_ok=True)
             return None
-        needed = [digest for _, digest in result.outputs] + (
-            [result.log] if result.log else []
-        )
-        if not result.outputs or not all(self.holds(digest) for digest in needed):
+        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 

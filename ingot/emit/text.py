@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 
-from ingot.graph import Instance, TensorType
+from ingot.graph import DynamicDim, Instance, TensorType
+
+# A tensor in memory that the caller owns: as an entry point is given it, and inside.
+VIEW = "!hal.buffer_view"
+BUFFER = "!hal.buffer"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An argument or result whose memory the caller owns."""
+
+    type: TensorType
+
 
 # (name, type) of the arguments of a function, and of its results.
-Formals = list[tuple[str, TensorType | str]]
+Formals = list[tuple[str, TensorType | View | str]]
 
 
 def symbol(name: str) -> str:
@@ -17,10 +30,12 @@ def symbol(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._$" else "_" for char in name)
 
 
-def mlir_type(kind: TensorType | str) -> str:
+def mlir_type(kind: TensorType | View | str) -> str:
     """Return the MLIR spelling, `tensor<?x?x384xf32>`: a named dim is dynamic."""
     if isinstance(kind, str):
         return kind
+    if isinstance(kind, View):
+        return VIEW
     shape = "".join("?x" if isinstance(dim, str) else f"{dim}x" for dim in kind.shape)
     return f"tensor<{shape}{kind.element}>"
 
@@ -75,19 +90,11 @@ def function(
     results: Formals,
     lines: list[str],
     returned: list[str],
-    aliases: Sequence[int | None] = (),
 ) -> str:
-    """Return a public function; an argument a line, its dims as a comment.
-
-    `aliases` has, for each argument, the result that takes over its memory.
-    """
-    notes = [
-        "" if result is None else f" {{iree.abi.output = {result} : index}}"
-        for result in aliases or [None] * len(formals)
-    ]
+    """Return a public function; an argument a line, its dims as a comment."""
     arguments = [
-        (f"%{symbol(formal)}: {mlir_type(kind)}{notes[i]}", _dims(kind))
-        for i, (formal, kind) in enumerate(formals)
+        (f"%{symbol(formal)}: {mlir_type(kind)}", _dims(kind))
+        for formal, kind in formals
     ]
     kinds = [mlir_type(kind) for _, kind in results]
     named = [(mlir_type(kind), f"{_dims(kind)} {result}") for result, kind in results]
@@ -122,7 +129,29 @@ def result_list(kinds: Iterable[str]) -> str:
     return kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
 
 
-def _dims(kind: TensorType | str) -> str:
+def dynamic_dims(
+    kinds: Iterable[TensorType], dynamic: Iterable[DynamicDim]
+) -> tuple[str, ...]:
+    """Return the dynamic dims that the types have, in the graph's order."""
+    found = {dim for kind in kinds for dim in kind.shape}
+    return tuple(dim.name for dim in dynamic if dim.name in found)
+
+
+def sizes_of(kind: TensorType, sizes: Container[str]) -> str:
+    """Return the sizes of a type's dynamic dims, `{%size.batch}`; "" if it has none."""
+    named = [dim for dim in kind.shape if isinstance(dim, str) and dim in sizes]
+    listed = ", ".join(f"%size.{symbol(dim)}" for dim in named)
+    return f"{{{listed}}}" if named else ""
+
+
+def tied(result: str, value: str, typed: str) -> tuple[str, str]:
+    """Return the lines that give a value's dynamic dims their sizes."""
+    return f"{result} = flow.tensor.tie_shape {value}", f"    : {typed}"
+
+
+def _dims(kind: TensorType | View | str) -> str:
+    if isinstance(kind, View):
+        kind = kind.type
     if isinstance(kind, str):
         return "scalar"
     return f"[{', '.join(map(str, kind.shape))}]"

@@ -53,9 +53,12 @@ class Run(DoitRun):  # type: ignore[misc]
     def _build(self, params: Any, args: list[str]) -> int:
         """Run the tasks; return the exit code."""
         from ingot.edges import process
+        from ingot.front import sharing
 
         try:
-            return int(super().execute(params, args))
+            code = int(super().execute(params, args))
+            sharing.finish()
+            return code
         except InvalidCommand as error:
             if not error.not_found:
                 raise
@@ -63,10 +66,12 @@ class Run(DoitRun):  # type: ignore[misc]
             raise InvalidCommand(str(unknown_task(error.not_found, known))) from None
         except KeyboardInterrupt:
             process.stop_all()
+            sharing.abandon()
             print("\nstopped; finished actions are kept", file=sys.stderr)
             return 130
         except SystemExit as stop:
             process.stop_all()
+            sharing.abandon()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
 

@@ -14,6 +14,9 @@ from doit.exceptions import BaseFail
 
 from ingot.journal import Journal
 
+# More are under way elsewhere; a terminal has 24 lines.
+N_BARS = 16
+
 
 class Reporter:
     """Reports one run; doit calls the methods from its main thread and its workers."""
@@ -30,7 +33,8 @@ class Reporter:
         self._start = time.monotonic()
         self._total = 0
         self._seen = 0
-        self._counts = {"ran": 0, "restored": 0, "up to date": 0, "failed": 0}
+        counted = ("ran", "restored", "fetched", "up to date", "failed")
+        self._counts = dict.fromkeys(counted, 0)
         self._failures: list[tuple[str, str]] = []
         self._progress: Any = None
         self._bars: dict[str, Any] = {}
@@ -156,6 +160,8 @@ class Reporter:
             self._progress.start()
             self._overall = self._progress.add_task("build", total=self._total)
         self._progress.update(self._overall, completed=self._seen)
+        if len(self._bars) == N_BARS:
+            return
         self._bars[name] = self._progress.add_task(name, total=None)
 
 

@@ -21,13 +21,16 @@ from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
-from ingot.front import ending
+from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
 from ingot.journal import Journal
 from ingot.values import Action, Output
 
 # Stages whose output people read: it is shown when they end.
 SHOWN_LOGS = ("check", "bench", "bundle")
+
+# Actions that other machines are asked for at once; each is a thread that waits.
+IN_FLIGHT = 200
 
 
 class Front:
@@ -44,10 +47,18 @@ class Front:
             self.unrunnable = catalogue.unrunnable
             for name, reason in self.selection.skipped:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
+            if models := self.plan.compiled_only(self.selection):
+                names = ", ".join(models)
+                print(
+                    f"compiled only, their weights are splats: {names}", file=sys.stderr
+                )
             kept = store()
             kept.sweep()
+            shared = sharing.open_cache(catalogue.shared_cache, kept)
+            where = variables.get("executor", "local")
+            farm = sharing.open_farm(where, shared, kept)
             ending.begin(root)
-            self.executor = Executor(root, kept, self._ended)
+            self.executor = Executor(root, kept, self._ended, shared, farm)
             self._stale: set[str] = set()
             if Journal.current is not None:
                 Journal.current.spans = self.executor.spans
@@ -71,7 +82,7 @@ class Front:
         """Return the task that stands for everything up to the bundle."""
         return {
             "actions": None,
-            "task_dep": list(self.plan.selected("bundle", self.selection)),
+            "task_dep": self.plan.ends(self.selection),
         }
 
     def _task(self, action: Action) -> dict[str, Any]:
@@ -108,6 +119,12 @@ class Front:
         log = self.executor.log(task) if shown else ""
         if Reporter.current is not None:
             Reporter.current.ended(task, source, wall_ms, log)
+
+
+def n_parallel() -> int:
+    """Return how many actions are under way at once: elsewhere, more than cores."""
+    farmed = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
+    return IN_FLIGHT if farmed else os.cpu_count() or 1
 
 
 def store() -> Store:

@@ -40,6 +40,9 @@ class Header:
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int
+    summary: str  # the first line, behind the name
+    formula: tuple[str, ...]  # the lines between it and the labels, without the marks
+    texts: dict[str, str]  # what stands behind each label, in one line
 
 
 def read_header(source: Source, stem: str) -> Header:
@@ -72,7 +75,18 @@ def read_header(source: Source, stem: str) -> Header:
         for name in names.split(",")
     }
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
-    return Header(exports, dims, function, line)
+    texts = {label: text for label, (_, text) in labels.items()}
+    first = min((number for number, _ in labels.values()), default=0)
+    above = [text.removeprefix("//").removeprefix(" ") for text in source.lines[:first]]
+    return Header(
+        exports=exports,
+        dims=dims,
+        oracle=function,
+        dims_line=line,
+        summary=above[0].removeprefix(f"{stem}: ") if above else "",
+        formula=tuple(above[1:]),
+        texts=texts,
+    )
 
 
 def _labels(source: Source) -> dict[str, tuple[int, str]]:

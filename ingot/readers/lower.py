@@ -99,11 +99,12 @@ def _is_packed(
     """
     uses = used.get(parameter.name, set())
     shape = parameter.type.shape
-    if len(shape) != 2 or parameter.table or any(u.formal != WEIGHT for u in uses):
+    is_matrix = len(shape) in (2, 3) and not parameter.table  # 3: one of each expert
+    if not is_matrix or any(use.formal != WEIGHT for use in uses):
         return False
     named = sorted(use.component for use in uses)
     missing = [item for item in named if (item, stored) not in layout.kernels]
-    rows, columns = int(shape[0]), int(shape[1])
+    rows, columns = map(int, shape[-2:])
     in_blocks = stored.endswith(f"_block{BLOCK}")
     fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
     if not missing and fits:
@@ -210,11 +211,11 @@ class _Kernels:
 
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims that a packed matrix has, under the names of kernels."""
-        rows, columns = self.shapes[matrix]
-        lane = self.layout.lane
+        n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
         return {
-            "n_tile": rows // lane,
-            "lane": lane,
+            "n_expert": n_expert,
+            "n_tile": rows // self.layout.lane,
+            "lane": self.layout.lane,
             "n_in": columns,
             "n_embd": columns,
             "n_block": columns // BLOCK,
@@ -225,10 +226,9 @@ class _Kernels:
         if parameter.name not in self.packed:
             yield parameter
             return
-        rows, columns = self.shapes[parameter.name]
-        scheme, lane = self.packed[parameter.name], self.layout.lane
+        shape, scheme = self.shapes[parameter.name], self.packed[parameter.name]
         for part, kind in self.taken[parameter.name].items():
-            packing = Packing(parameter.name, rows, columns, scheme, lane, part)
+            packing = Packing(parameter.name, shape, scheme, self.layout.lane, part)
             name = part_name(parameter.name, part)
             yield replace(parameter, name=name, type=kind, packing=packing)
 

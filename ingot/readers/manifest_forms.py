@@ -55,7 +55,15 @@ LICENCE = Text(
     r"\(?[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*\)?",
 )
 
-INPUT_ROLES = ("tokens", "token_types", "mask", "start", "last", "cache")
+INPUT_ROLES = (
+    "tokens",
+    "token_types",
+    "mask",
+    "start",
+    "last",
+    "block_table",
+    "cache",
+)
 OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 # What the bake reads from safetensors, and what it writes for the components.
 SOURCE_ELEMENTS = ("f32", "f16", "bf16")
@@ -88,6 +96,7 @@ _URL = Record(
     )
 )
 _SYNTHETIC = Record((Key("seed", Integer(0), "seed of the random weights"),))
+_SPLAT = Record((Key("value", Number(), "what every weight is"),))
 
 WEIGHT_SOURCE = Tagged(
     "kind",
@@ -100,6 +109,7 @@ WEIGHT_SOURCE = Tagged(
         ("irpa", _FILE),
         ("url", _URL),
         ("synthetic", _SYNTHETIC),
+        ("splat", _SPLAT),
     ),
 )
 TOKENIZER_SOURCE = Tagged(

@@ -86,8 +86,23 @@ class Synthetic:
         return f"synthetic, seed {self.seed}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splat:
+    """One number for every weight: an archive without content, of any size.
+
+    Such a model is compiled and loaded; what it computes means nothing.
+    """
+
+    value: float
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from."""
+        return f"splat of {self.value:g}"
+
+
 FileSource = PackageFile | LocalFile | Url
-WeightSource = FileSource | HfDirectory | Synthetic
+WeightSource = FileSource | HfDirectory | Synthetic | Splat
 
 
 def read_weight_source(
@@ -100,6 +115,8 @@ def read_weight_source(
     match node["kind"].text:
         case "synthetic":
             return Synthetic(seed=node["seed"].integer)
+        case "splat":
+            return Splat(value=node["value"].number)
         case "hf-directory":
             return _directory(node["path"], folder, errors)
         case "gguf" | "irpa" as kind:

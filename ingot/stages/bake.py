@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import IngotError
 from ingot.weights.archive import write
 from ingot.weights.collect import Collected, from_files, synthetic
+from ingot.weights.splat import splat
 from ingot.weights.wanted import Part, Wanted, container
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ PROGRAM = (
     "ingot/weights/convert.py",
     "ingot/weights/elements.py",
     "ingot/weights/packing.py",
+    "ingot/weights/splat.py",
     "ingot/weights/synthetic.py",
     "ingot/weights/tables.py",
     "ingot/weights/wanted.py",
@@ -86,7 +88,7 @@ def _is_gguf(path: str) -> bool:
 
 
 def _specification(manifest: Manifest) -> dict[str, Any]:
-    from ingot.readers.sources import Synthetic
+    from ingot.readers.sources import Splat, Synthetic
     from ingot.weights.inputs import weight_files
 
     weights = manifest.weights
@@ -95,6 +97,7 @@ def _specification(manifest: Manifest) -> dict[str, Any]:
         "layout": manifest.graph.layout,
         "origin": weights.source.origin,
         "seed": weights.source.seed if isinstance(weights.source, Synthetic) else None,
+        "splat": weights.source.value if isinstance(weights.source, Splat) else None,
         "files": [
             {"path": file.path, "label": file.label, "sha256": file.sha256}
             for file in weight_files(weights.source)
@@ -132,7 +135,7 @@ def _matrices(manifest: Manifest) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": matrix,
-                "shape": (packing.rows, packing.columns),
+                "shape": packing.shape,
                 "tensor": stored[0].source_name,
                 "source": manifest.weights.policy(matrix).source,
                 "stored": packing.scheme,
@@ -176,6 +179,10 @@ def bake(specification: dict[str, Any]) -> None:
         _wanted(item)
         for item in sorted(specification["parameters"], key=lambda item: item["name"])
     )
+    if specification["splat"] is not None:
+        report = splat(Path(ARCHIVE), wanted, specification)
+        Path(REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        return
     files = [_identify(file) for file in specification["files"]]
     seed, origin = specification["seed"], specification["origin"]
     scratch = Path("converted.bin")

@@ -242,7 +242,8 @@ def input_flags(graph: Graph, case: dict[str, Any], folder: Path) -> list[str]:
 
     entry = next(e for e in graph.entry_points if e.name == case["entry_point"])
     batch, seq = case["sizes"].get("batch", 1), case["sizes"].get("seq", 1)
-    ctx = case["sizes"].get("ctx", 0)
+    sizes = case["sizes"]
+    ctx = sizes.get("ctx", 0) or sizes.get("n_block_seq", 0) * entry.block_size
     flags = []
     tensors = entry_inputs(graph, entry, Case(batch, seq, (seq,) * batch, ctx))
     for index, tensor in enumerate(tensors):

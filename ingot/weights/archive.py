@@ -49,7 +49,7 @@ def write(archive: Path, baked: list[Baked]) -> None:
                 path=item.content.path,
                 offset=item.content.offset,
                 size_bytes=item.content.size_bytes,
-                metadata=_metadata(item.wanted),
+                metadata=described(item.wanted),
             )
             for item in baked
         ],
@@ -121,14 +121,15 @@ def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...
         ) from error
 
 
-def _metadata(wanted: Wanted) -> str:
+def described(wanted: Wanted) -> str:
+    """Return the metadata of a parameter's entry, its type and shape."""
     # The form that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
-    described = {
+    found = {
         "type": "Tensor",
         "dtype": NUMPY_NAMES[wanted.stored],
         "shape": list(wanted.shape),
     }
-    return f"{_METADATA}{json.dumps(described)}"
+    return f"{_METADATA}{json.dumps(found)}"
 
 
 def _hash_range(file: IO[bytes], offset: int, size_bytes: int) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from ingot.readers.sources import (
     FileSource,
     HfDirectory,
+    Splat,
     Synthetic,
     Url,
     WeightSource,
@@ -30,8 +31,8 @@ class WeightFile:
 
 
 def weight_files(source: WeightSource) -> tuple[WeightFile, ...]:
-    """Return the files that hold the source's tensors; none where it is synthetic."""
-    if isinstance(source, Synthetic):
+    """Return the files that hold the source's tensors; none where it has none."""
+    if isinstance(source, Synthetic | Splat):
         return ()
     if isinstance(source, HfDirectory):
         return tuple(

@@ -15,6 +15,7 @@ Array: TypeAlias = Any
 
 # Codes are symmetric: -128 would have no counterpart.
 I8_LIMIT = 127
+I4_LIMIT = 7
 # Columns that share a scale.
 BLOCK = 32
 
@@ -24,7 +25,8 @@ def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
 
     Shapes: rows [n * lane, columns], float32; n groups.
 
-    Raises: ValueError for a scheme that is not known.
+    Raises: ValueError for a scheme that is not known, or another lane than its words
+        have.
     """
     if scheme == "i8":
         codes, scale = quantise_rows(rows)
@@ -38,6 +40,9 @@ def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
             "weight": grouped(codes, lane),
             "weight_scale": grouped(scale, lane),
         }
+    if scheme == "i4_block32":
+        codes, scale = quantise_blocks(rows, I4_LIMIT)
+        return {"weight": words(codes, lane), "weight_scale": grouped(scale, lane)}
     raise ValueError(f"no packing named '{scheme}'")
 
 
@@ -79,3 +84,20 @@ def grouped(rows: Array, lane: int) -> bytes:
     """
     groups = rows.reshape(-1, lane, rows.shape[1])
     return bytes(groups.swapaxes(1, 2).tobytes())
+
+
+def words(codes: Array, lane: int) -> bytes:
+    """Return 4-bit codes in the order of the layout, the 8 rows of a group in a word.
+
+    Row r of a group is in bits 4*r and up, 8 added to it.
+
+    Shapes: codes [n * 8, columns], int8, -8 to 7.
+    """
+    import numpy as np
+
+    if lane != 8:
+        raise ValueError(f"words of 4-bit codes have 8 rows, the layout {lane}")
+    groups = (codes + 8).astype("<u4").reshape(-1, lane, codes.shape[1])
+    places = np.arange(0, 32, 4, dtype="<u4")[:, None]
+    packed: Array = np.bitwise_or.reduce(groups << places, axis=1)
+    return bytes(packed.astype("<u4").tobytes())

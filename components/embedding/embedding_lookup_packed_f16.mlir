@@ -1,0 +1,48 @@
+// embedding_lookup_packed_f16: embedding_lookup_packed, float16.
+//
+//   y[b, s, j] = weight[id / lane, j, id % lane] * scale     with id = ids[b, s]
+//
+// The table is the weight of linear_packed_f16, in models that tie
+// both. An id must be in [0, n_tile*lane): it is an address, not checked here.
+//
+// Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
+// Exports: @embedding_lookup_packed_f16.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_tile, n_embd, lane (fixed by specialize)
+// Types:   f16 table, i32 ids, f32 out
+// Oracle:  oracles/packed.py embedding_lookup_packed_f16
+// Try:     iree-opt components/embedding/embedding_lookup_packed_f16.mlir
+module @embedding_lookup_packed_f16 {
+  util.func public @forward(
+      %weight: tensor<?x?x?xf16>,  // [n_tile, n_embd, lane]
+      %ids: tensor<?x?xi32>,        // [batch, seq] rows to take
+      %scale: f32                   // dimensionless
+  ) -> tensor<?x?x?xf32> {          // [batch, seq, n_embd]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
+    %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
+    %n_embd = tensor.dim %weight, %c1 : tensor<?x?x?xf16>
+    %lane = tensor.dim %weight, %c2 : tensor<?x?x?xf16>
+    %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
+    %rows = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, j) -> (b, s)>,
+        affine_map<(b, s, j) -> (b, s, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%ids : tensor<?x?xi32>) outs(%rows_init : tensor<?x?x?xf32>) {
+    ^bb0(%id: i32, %unused: f32):
+      %row = arith.index_cast %id : i32 to index
+      %tile = arith.divui %row, %lane : index
+      %in_tile = arith.remui %row, %lane : index
+      %column = linalg.index 2 : index
+      %w = tensor.extract %weight[%tile, %column, %in_tile] : tensor<?x?x?xf16>
+      %value = arith.extf %w : f16 to f32
+      %scaled = arith.mulf %value, %scale : f32
+      linalg.yield %scaled : f32
+    } -> tensor<?x?x?xf32>
+    util.return %rows : tensor<?x?x?xf32>
+  }
+}

@@ -1,0 +1,38 @@
+// reduce_min: the smallest number of each row.
+//
+//   y[b, s] = min_j(x[b, s, j])
+//
+// Source:  Array API standard 2023.12, min.
+// Exports: @reduce_min.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
+// Types:   f32 in, f32 out
+// Oracle:  oracles/reduction.py reduce_min
+// Try:     iree-opt components/reduction/reduce_min.mlir
+module @reduce_min {
+  util.func public @forward(
+      %x: tensor<?x?x?xf32>  // [batch, seq, n_embd]
+  ) -> tensor<?x?xf32> {     // [batch, seq]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %highest = arith.constant 0x7F800000 : f32
+    %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
+    %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
+    %per_row = tensor.empty(%batch, %seq) : tensor<?x?xf32>
+    %y_init = linalg.fill ins(%highest : f32) outs(%per_row : tensor<?x?xf32>)
+        -> tensor<?x?xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, j) -> (b, s, j)>,
+        affine_map<(b, s, j) -> (b, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "reduction"]
+    } ins(%x : tensor<?x?x?xf32>) outs(%y_init : tensor<?x?xf32>) {
+    ^bb0(%value: f32, %partial: f32):
+      %next = arith.minimumf %partial, %value : f32
+      linalg.yield %next : f32
+    } -> tensor<?x?xf32>
+    util.return %y : tensor<?x?xf32>
+  }
+}

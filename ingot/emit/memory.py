@@ -1,0 +1,81 @@
+"""Which values of an entry point live in memory that its caller owns.
+
+An output that `updates` an input takes over its memory. Every value on the way from one
+to the other does: a component that is given such a value, and returns one of the same
+type, updates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingot.errors import IngotError
+from ingot.graph import Block, EntryPoint, Graph
+
+
+def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
+    """Return, for each block, the inputs that live in an input of the entry point.
+
+    Raises: IngotError where a block reads what an earlier one has overwritten, or an
+        output is said to update an input that it is not made of.
+    """
+    # Entry-point value: the input that it lives in, and how often that was updated.
+    where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
+    updates = dict.fromkeys(where, 0)
+    found = []
+    for block in entry.blocks:
+        held = {}
+        for formal, value in block.inputs:
+            if value not in where:
+                continue
+            held[formal], version = where[value]
+            if version != updates[held[formal]]:
+                raise IngotError(
+                    f"{graph.model}: {entry.name}: block {block.name} reads {value},"
+                    " which an earlier block has overwritten",
+                    "give it what that block returns",
+                )
+        found.append(held)
+        owners, replaced = held_values(graph, block, held)
+        last = {owners[result]: result for result in replaced}
+        for owner in last:
+            updates[owner] += 1
+        for value, inner in block.outputs:
+            where.pop(value, None)
+            if inner in owners:
+                owner = owners[inner]
+                late = last.get(owner, inner) == inner
+                where[value] = (owner, updates[owner] - (not late))
+    for port in entry.outputs:
+        made = where.get(port.value, ("", 0))
+        if port.updates and made != (port.updates, updates[port.updates]):
+            raise IngotError(
+                f"{graph.model}: {entry.name}: {port.name} cannot update"
+                f" {port.updates}: {port.value} is not made of it",
+                "an update is a component's result of the same type as its operand",
+            )
+    return tuple(found)
+
+
+def held_values(
+    graph: Graph, block: Block, held: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return in whose memory each value of a block is; and which value each replaces.
+
+    `held` has the block's inputs that are held. A result is held where an operand of
+    the same type is: the component updates it.
+    """
+    types, owners, replaced = dict(block.types), dict(held), dict[str, str]()
+    for use in block.calls:
+        for result in use.results:
+            old = next(
+                (
+                    operand
+                    for operand in use.operands
+                    if operand in owners and types[operand] == types[result]
+                ),
+                None,
+            )
+            if old is not None:
+                owners[result], replaced[result] = owners[old], old
+    return owners, replaced

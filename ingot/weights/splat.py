@@ -1,0 +1,53 @@
+"""Parameters and one number in, an archive that is nothing else and its report out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ingot.edges.runtime import SplatSource, write_splats
+from ingot.weights.archive import described
+from ingot.weights.elements import ITEM_BYTES, SAFETENSORS, encode
+from ingot.weights.wanted import Wanted
+
+
+def splat(
+    archive: Path, wanted: tuple[Wanted, ...], specification: dict[str, Any]
+) -> dict[str, Any]:
+    """Write an archive whose every float is the number, and whose every code is 1.
+
+    The report has no digests: there is no content.
+
+    Raises: IngotError where it cannot be written.
+    """
+    stored = [
+        part
+        for item in wanted
+        for part in ([item.part(each) for each in item.parts] or [item])
+    ]
+    stored.sort(key=lambda item: item.name)
+    write_splats(archive, [_splat(item, specification["splat"]) for item in stored])
+    return {
+        "model": specification["model"],
+        "layout": specification["layout"],
+        "origin": specification["origin"],
+        "parameters": [
+            {"name": item.name, "type": item.stored, "shape": item.shape}
+            for item in stored
+        ],
+        "totals": {
+            "parameters": len(stored),
+            "elements": sum(math.prod(item.shape) for item in stored),
+            "archive_bytes": archive.stat().st_size,
+        },
+    }
+
+
+def _splat(item: Wanted, value: float) -> SplatSource:
+    import numpy as np
+
+    number = np.array([value], "<f4")
+    pattern = encode(number, item.stored) if item.stored in SAFETENSORS else b"\1"
+    size_bytes = math.prod(item.shape) * ITEM_BYTES[item.stored]
+    return SplatSource(item.name, pattern, size_bytes, described(item))

@@ -1,0 +1,198 @@
+"""Components in, compiled for this machine many at once, compared with their oracles.
+
+A start of the compiler costs as much as a component: those of a family go into one
+module, each function under a name of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.graph import Instance
+from ingot.readers.component import ComponentSignature, IndexFormal, TensorFormal
+from ingot.stages import specialize
+from ingot.values import Text
+from tests.component_cases import NUMPY, ROOT, Case, cases, fitted
+
+FLAGS = (
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu="
+    + ("x86-64-v3" if platform.machine() == "x86_64" else "host"),
+)
+# What the targets add for speed; it changes which kernels run, so both are compared.
+FAST_FLAGS = (
+    "--iree-opt-data-tiling",
+    "--iree-llvmcpu-enable-ukernels=all",
+    "--iree-llvmcpu-vector-pproc-strategy=peel",
+)
+# Of 1 + |y|. f32 sums of up to 4864 products against float64; the largest is 8e-6.
+TOLERANCE = 2e-5
+# batch, and seq below, at and above what kernels take at once.
+SHAPES = ((1, 1), (1, 7), (1, 64), (1, 200), (3, 1), (3, 7), (3, 64), (3, 200))
+# Where seq is bound, as in decode: batch below, at and above a vector.
+STEPS = ((1, 1), (3, 1), (8, 1), (17, 1))
+
+Forward = Callable[..., Any]
+
+
+def tool_words(name: str, *arguments: str | Path) -> str:
+    """Return what a tool of the compiler said when it failed; '' where it did not."""
+    tool = Path(sysconfig.get_path("scripts")) / name
+    found = subprocess.run(
+        [tool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return found.stderr or "it failed" if found.returncode else ""
+
+
+def run_tool(name: str, *arguments: str | Path) -> None:
+    """Run a tool of the compiler; its words are the failure's."""
+    words = tool_words(name, *arguments)
+    if words:
+        pytest.fail(words, pytrace=False)
+
+
+def loaded(vmfb: Path) -> Callable[[str], Forward]:
+    """Return what finds a function of a module by its name."""
+    import iree.runtime
+
+    config = iree.runtime.Config("local-sync")
+    module = iree.runtime.VmModule.mmap(config.vm_instance, str(vmfb))
+    bound = iree.runtime.load_vm_module(module, config)
+
+    def function(name: str) -> Forward:
+        forward: Forward = bound[name]
+        return lambda *arguments: _on_host(forward(*arguments))
+
+    return function
+
+
+def _on_host(results: Any) -> Any:
+    if isinstance(results, tuple | list):
+        return tuple(item.to_host() for item in results)
+    return results.to_host()
+
+
+def compiled(source: Path, folder: Path, flags: tuple[str, ...]) -> Forward:
+    """Compile a module, and return its `@forward`."""
+    vmfb = folder / "module.vmfb"
+    run_tool("iree-compile", source, "-o", vmfb, *flags)
+    return loaded(vmfb)("forward")
+
+
+def merged(modules: Mapping[str, str], path: Path) -> Path:
+    """Write one module with the symbols of many, "forward" as "<name>.forward".
+
+    Raises: what the parser says of a module that is not valid.
+    """
+    from iree.compiler import ir
+
+    with ir.Context(), ir.Location.unknown():
+        whole = ir.Module.create()
+        for name, text in modules.items():
+            module = ir.Module.parse(text)
+            for item in list(module.body.operations):
+                symbol = item.attributes["sym_name"].value
+                ir.SymbolTable.replace_all_symbol_uses(
+                    symbol, f"{name}.{symbol}", module.operation
+                )
+                item.attributes["sym_name"] = ir.StringAttr.get(f"{name}.{symbol}")
+                item.detach_from_parent()
+                whole.body.append(item)
+        path.write_text(str(whole), "utf-8")
+    return path
+
+
+def specialized(instance: Instance, folder: Path) -> Path:
+    """Return the file that the stage makes of an instance, by the stage's own code."""
+    source = ROOT / "components" / f"{instance.component}.mlir"
+    action = specialize.plan_specialize(instance, source)
+    text = dict(action.inputs)["spec.json"]
+    assert isinstance(text, Text)
+    output = folder / f"{instance.name}.mlir"
+    given = {"component": str(source), "output": str(output)}
+    specification = folder / f"{instance.name}.json"
+    specification.write_text(json.dumps(json.loads(text.text) | given), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["specialize", str(specification)])
+        specialize.main()
+    return output
+
+
+def oracle_of(signature: ComponentSignature) -> Forward:
+    """Return the function that the header names."""
+    file, function = signature.oracle
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    oracle: Forward = getattr(module, function)
+    return oracle
+
+
+def passed(signature: ComponentSignature, case: Case, bound: bool) -> list[Any]:
+    """Return the arguments in the module's order: tensors, then scalars, if bound."""
+    pairs = list(zip(signature.arguments, case.arguments, strict=True))
+    if not bound:
+        return [value for _, value in pairs]
+    kept = [(i, value) for i, value in pairs if not isinstance(i, IndexFormal)]
+    kept.sort(key=lambda pair: not isinstance(pair[0], TensorFormal))
+    return [value for _, value in kept]
+
+
+def expected_of(signature: ComponentSignature, case: Case) -> tuple[Any, ...]:
+    """Return the oracle's results; it is as exact as float64."""
+    results = oracle_of(signature)(*case.arguments)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def difference(signature: ComponentSignature, found: Any, expected: Any) -> str:
+    """Return what is wrong with the results of a call; '' where nothing is."""
+    found = found if isinstance(found, tuple) else (found,)
+    if len(found) != len(expected):
+        return f"{len(found)} results, expected {len(expected)}"
+    for formal, got, exact in zip(signature.results, found, expected, strict=True):
+        if got.shape != exact.shape:
+            return f"{formal.name}: shape {got.shape}, expected {exact.shape}"
+        if got.dtype != NUMPY[formal.type.element]:
+            return f"{formal.name}: {got.dtype}, expected {formal.type.element}"
+        if not np.issubdtype(exact.dtype, np.floating):
+            wrong = got.astype(np.int64) != exact.astype(np.int64)
+            error = np.where(wrong, np.inf, 0.0)
+        else:
+            apart = np.abs(got.astype(np.float64) - exact.astype(np.float64))
+            # A NaN compares as no error at all.
+            error = np.nan_to_num(apart / (1 + np.abs(exact)), nan=np.inf)
+        if error.max(initial=0.0) >= TOLERANCE:
+            worst = tuple(map(int, np.unravel_index(error.argmax(), error.shape)))
+            return f"{formal.name}{list(worst)}: {got[worst]}, expected {exact[worst]}"
+    return ""
+
+
+def judge(
+    forward: Forward,
+    signature: ComponentSignature,
+    sizes: Mapping[str, int],
+    bound: bool = False,
+) -> None:
+    """Fail where a component differs from its oracle at these sizes."""
+    for case in cases(signature, sizes):
+        found = forward(*passed(signature, case, bound))
+        wrong = difference(signature, found, expected_of(signature, case))
+        assert not wrong, f"{signature.component} at {case}: {wrong}"
+
+
+def shapes(
+    signature: ComponentSignature, fixed: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """Yield the sizes of a component whose other dims are bound."""
+    for batch, seq in STEPS if "seq" in fixed else SHAPES:
+        yield fitted(signature, {**fixed, "batch": batch, "seq": seq, "ctx": 0})

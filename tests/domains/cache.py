@@ -1,0 +1,45 @@
+"""What the arguments of caches mean, and which sizes go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tests.component_cases import Draw
+
+# Positions that the blocks of a sequence hold beyond the longest, at least.
+SPARE = 3
+
+
+def layer(sizes: Mapping[str, int]) -> int:
+    """Return a layer that the cache has, and not its first where there is another."""
+    return min(1, sizes["n_layer"] - 1)
+
+
+def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Return sizes of a cache with a few layers: they are addresses."""
+    if "n_layer" in sizes:
+        sizes["n_layer"] = min(sizes["n_layer"], 3)
+    if "n_block_seq" in sizes:
+        positions = sizes.get("seq", 1) + SPARE
+        sizes["n_block_seq"] = -(-positions // sizes["block_size"])
+        # Block 0 is nobody's, and two are free.
+        sizes["n_block"] = 3 + sizes["batch"] * sizes["n_block_seq"]
+    return sizes
+
+
+def block_table(draw: Draw) -> np.ndarray:
+    """Return blocks anywhere in the pool, none of them two sequences'."""
+    blocks = 1 + draw.rng.permutation(draw.sizes["n_block"] - 1)
+    return blocks[: int(np.prod(draw.shape))].reshape(draw.shape)
+
+
+def paged_start(draw: Draw) -> np.ndarray:
+    """Return first positions with room behind them in the sequence's blocks."""
+    room = draw.sizes["n_block_seq"] * draw.sizes["block_size"]
+    return draw.rng.integers(0, room - draw.sizes["seq"] + 1, draw.shape)
+
+
+VALUES = {"block_table": block_table, "paged_cache_update.start": paged_start}
+SCALARS = {"layer": layer}

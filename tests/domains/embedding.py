@@ -1,0 +1,25 @@
+"""What the arguments of embeddings mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.component_cases import Draw
+from tests.domains.linear import fit as fit
+from tests.domains.linear import weight_scale, weight_words
+
+
+def ids(draw: Draw) -> np.ndarray:
+    """Return rows that the table has, the last among them."""
+    sizes = draw.sizes
+    end = sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 8))
+    found = draw.rng.integers(0, end, draw.shape)
+    found[..., -1:] = end - 1
+    return found
+
+
+VALUES = {
+    "ids": ids,
+    "weight_scale": weight_scale,
+    "embedding_lookup_packed_i4_block32.weight": weight_words,
+}

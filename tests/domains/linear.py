@@ -1,0 +1,49 @@
+"""What the arguments of linear maps mean, and which sizes go together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.component_cases import Draw
+
+
+def weight(draw: Draw) -> np.ndarray:
+    """Return weights that keep the size of what they multiply, as a model's do."""
+    numbers = draw.rng.standard_normal(draw.shape)
+    if "n_in" in draw.sizes:
+        return numbers / np.sqrt(draw.sizes["n_in"])
+    return numbers
+
+
+def weight_i8(draw: Draw) -> np.ndarray:
+    """Return all bytes but -128, which symmetric quantisation does not make."""
+    return draw.rng.integers(-127, 128, draw.shape)
+
+
+def weight_words(draw: Draw) -> np.ndarray:
+    """Return words of 8 codes, each of 4 bits."""
+    return draw.rng.integers(-(2**31), 2**31, draw.shape)
+
+
+def weight_scale(draw: Draw) -> np.ndarray:
+    """Return scales that make a row of bytes as long as one of float weights."""
+    n_in = draw.sizes.get("n_in", 32 * draw.sizes.get("n_block", 1))
+    return draw.rng.random(draw.shape) / (73 * np.sqrt(n_in))
+
+
+def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Return sizes whose tiles have as many lanes as a vector."""
+    if "lane" in sizes:
+        sizes["lane"] = {7: 4, 15: 8, 16: 16, 31: 8, 32: 16}.get(sizes["lane"], 4)
+    if "n_tile" in sizes:
+        sizes["n_tile"] = min(sizes["n_tile"], 33)
+    return sizes
+
+
+VALUES = {
+    "weight": weight,
+    "linear_packed_i8.weight": weight_i8,
+    "linear_packed_i8_block32.weight": weight_i8,
+    "linear_packed_i4_block32.weight": weight_words,
+    "weight_scale": weight_scale,
+}

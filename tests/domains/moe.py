@@ -1,0 +1,43 @@
+"""What the arguments of mixtures of experts mean, and which sizes go together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.component_cases import Draw
+from tests.domains.linear import fit as fit_lanes
+
+
+def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Return sizes with no more experts used than there are."""
+    if "n_expert" in sizes and "n_expert_used" in sizes:
+        sizes["n_expert_used"] = min(sizes["n_expert_used"], sizes["n_expert"])
+    return fit_lanes(component, sizes)
+
+
+def ids(draw: Draw) -> np.ndarray:
+    """Return experts that there are, the last among them."""
+    end = draw.sizes["n_expert"]
+    found = draw.rng.integers(0, end, draw.shape)
+    found[..., -1:] = end - 1
+    return found
+
+
+def logits(draw: Draw) -> np.ndarray:
+    """Return normal numbers; in variant 1 many of them are equal."""
+    numbers = draw.rng.standard_normal(draw.shape)
+    return np.round(numbers) if draw.variant == 1 else numbers
+
+
+def share(draw: Draw) -> np.ndarray:
+    """Return numbers above zero, so that their sum is no difference of large ones."""
+    return 0.1 + draw.rng.random(draw.shape)
+
+
+def weight(draw: Draw) -> np.ndarray:
+    """Return matrices whose products with normal rows are normal."""
+    return draw.rng.standard_normal(draw.shape) / np.sqrt(draw.sizes["n_in"])
+
+
+VALUES = {"ids": ids, "logits": logits, "share": share, "weight": weight}
+VARIANTS = {"expert_router": 2}

@@ -1,0 +1,88 @@
+"""The dims of models that components are tried at, as instances of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingot.graph import Instance
+from ingot.readers.component import read_component
+from ingot.readers.manifest import read_manifest
+from tests.component_cases import ROOT, instance_of
+
+# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B and mixtures of experts; rows
+# of tables and experts alone are fewer: they are addresses, and make the same code.
+REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
+    "activation/geglu_tanh": ({"n_ff": 2048},),
+    "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
+    "attention/attention_causal": (
+        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
+        {"n_layer": 3, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
+        {"n_layer": 3, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
+        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
+        {"n_layer": 3, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
+    ),
+    "attention/attention_paged": (
+        {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
+    ),
+    "cache/kv_cache_update": (
+        {"n_layer": 18, "n_embd_kv": 256},
+        {"n_layer": 3, "n_embd_kv": 192},
+    ),
+    "cache/paged_cache_update": ({"n_layer": 3, "n_embd_kv": 1024, "block_size": 16},),
+    "elementwise/soft_cap": ({"n_vocab": 49152, "seq": 1},),
+    "embedding/embedding_lookup_scaled": ({"n_vocab": 4096, "n_embd": 640},),
+    "linear/linear": (
+        {"n_in": 640, "n_out": 1024},
+        {"n_in": 576, "n_out": 192},
+        {"n_in": 4864, "n_out": 896},
+        {"n_in": 576, "n_out": 49152, "seq": 1},
+    ),
+    "moe/expert_router": (
+        {"n_expert": 8, "n_expert_used": 2},
+        {"n_expert": 60, "n_expert_used": 4},
+    ),
+    "moe/mul_mat_id": ({"n_expert": 5, "n_expert_used": 2, "n_in": 1408, "n_out": 48},),
+    # Rows so long that no tile of them fits the stack.
+    "moe/mul_mat_id_each_packed": (
+        {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
+    ),
+    "moe/mul_mat_id_packed": (
+        {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "lane": 8},
+    ),
+    "normalization/rms_norm": ({"n_embd": 576}, {"n_embd": 1024}),
+    "normalization/rms_norm_heads": (
+        {"n_head": 1, "head_dim": 256},
+        {"n_head": 16, "head_dim": 128},
+    ),
+    "normalization/rms_norm_plus_one": ({"n_embd": 640},),
+    "position/rope": (
+        {"n_ctx": 4096, "n_rot": 256, "n_head": 1, "head_dim": 256},
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
+        {"n_ctx": 4096, "n_rot": 32, "n_head": 32, "head_dim": 80},
+    ),
+    "position/rope_interleaved": (
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
+        {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
+    ),
+    "position/rope_multimodal": ({"n_ctx": 4096, "n_head": 12, "head_dim": 128},),
+    "position/rope_vision": (
+        {"n_ctx": 4096, "n_rot": 40, "n_head": 16, "head_dim": 80},
+    ),
+    "sequence/last_position": ({"n_embd": 640},),
+    "shape/permute": ({"n_head": 16, "head_dim": 128},),
+    "shape/repeat": ({"n_head": 14, "n_head_kv": 2, "head_dim": 64},),
+    "shape/split": ({"n_ff": 4864},),
+}
+
+
+def real_instances() -> dict[str, Instance]:
+    """Return the instances at real dims by name, with seq dynamic and with seq 1."""
+    model = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+    found = {item.name: item for item in model.graph.instances}
+    for component, rows in REAL_SIZES.items():
+        signature = read_component(component, ROOT)
+        for row in rows:
+            for sizes in (row, row | {"seq": 1}):
+                item = instance_of(signature, sizes)
+                found[item.name] = item
+    return found

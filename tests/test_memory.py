@@ -1,0 +1,138 @@
+"""Caches stay where their caller put them, or the model is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingot.emit import main_module
+from ingot.emit.memory import held_inputs
+from ingot.errors import IngotError
+from ingot.graph import (
+    Argument,
+    Block,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    Instance,
+    Port,
+    TensorType,
+)
+
+CACHE = TensorType((2, "batch", 4), "f32")
+ROW = TensorType(("batch", 4), "f32")
+
+
+def instance(name: str, *arguments: Argument, result: TensorType) -> Instance:
+    return Instance(
+        name=name,
+        component=f"cache/{name}",
+        oracle=("oracles/cache.py", name),
+        dims=(),
+        indices=(),
+        scalars=(("layer", "i32"),),
+        arguments=arguments,
+        results=(Argument("y", result),),
+    )
+
+
+WRITE = instance("write", Argument("cache", CACHE), Argument("x", ROW), result=CACHE)
+READ = instance("read", Argument("cache", CACHE), Argument("x", ROW), result=ROW)
+
+
+def layer(number: int, *calls: Call, **given: str) -> Block:
+    """A block that writes a row into the cache and reads another."""
+    use = calls or (
+        Call("put", "write", ("cache", "x"), (number,), ("written",), (0,)),
+        Call("get", "read", ("written", "x"), (number,), ("y",), (0,)),
+    )
+    types = {"cache": CACHE, "x": ROW, "written": CACHE, "y": ROW}
+    return Block(
+        name=f"layer.{number}",
+        kind="layer",
+        inputs=(("cache", given.get("cache", "kept")), ("x", "x")),
+        calls=use,
+        outputs=((given.get("to", "kept"), "written"), ("x", "y")),
+        types=tuple(types.items()),
+    )
+
+
+def graph(*blocks: Block, updates: str = "cache", value: str = "kept") -> Graph:
+    return Graph(
+        model="toy",
+        layout="plain",
+        dynamic=(DynamicDim("batch", 1, 4),),
+        instances=(WRITE, READ),
+        parameters=(),
+        entry_points=(
+            EntryPoint(
+                "decode",
+                (Port("cache", CACHE, "cache", "cache"), Port("x", ROW, "hidden", "x")),
+                (layer(0, cache="cache"), *blocks),
+                (
+                    Port("x", ROW, "hidden", "x"),
+                    Port("cache", CACHE, "cache", value, updates),
+                ),
+            ),
+        ),
+    )
+
+
+def error_of(model: Graph) -> str:
+    with pytest.raises(IngotError) as found:
+        main_module(model)
+    return str(found.value)
+
+
+def test_every_layer_writes_into_the_memory_of_the_input() -> None:
+    model = graph(layer(1), layer(2))
+    held = held_inputs(model, model.entry_points[0])
+    assert held == ({"cache": "cache"},) * 3
+    text = main_module(model)
+    assert text.count("util.func private @decode.layer(") == 1
+    assert text.count("        %size.batch, %cache.buffer, ") == 3
+    assert "to %cache : !hal.buffer" in text
+    assert "util.return %layer.2.y.sized, %cache :" in text
+
+
+def test_what_was_overwritten_cannot_be_read() -> None:
+    assert error_of(graph(layer(1, cache="cache"))) == (
+        "toy: decode: block layer.1 reads cache, which an earlier block has"
+        " overwritten\n"
+        "  give it what that block returns"
+    )
+
+
+def test_an_output_updates_what_it_is_made_of() -> None:
+    expected = (
+        "toy: decode: cache cannot update cache: {} is not made of it\n"
+        "  an update is a component's result of the same type as its operand"
+    )
+    assert error_of(graph(layer(1, to="other"))) == expected.format("kept")
+    assert error_of(graph(value="cache")) == expected.format("cache")
+
+
+def test_an_update_is_read_where_it_is_made() -> None:
+    blind = layer(
+        1,
+        Call("put", "write", ("cache", "x"), (1,), ("written",), (0,)),
+        Call("get", "read", ("cache", "x"), (1,), ("y",), (0,)),
+    )
+    assert error_of(graph(blind)) == (
+        "toy: block layer.1: written updates cache, and nothing in the block reads it\n"
+        "  put what reads it into the same block"
+    )
+
+
+def test_blocks_of_other_forms_have_functions_of_their_own() -> None:
+    first, second = layer(1).calls
+    renamed = replace(second, instance="read_2")
+    model = graph(layer(1, first, renamed))
+    other = replace(READ, name="read_2")
+    text = main_module(replace(model, instances=(*model.instances, other)))
+    assert "util.func private @decode.layer(" in text
+    assert "util.func private @decode.layer.2(" in text
+    # Called once each, they may be inlined.
+    assert "inlining_policy" not in text

@@ -1,0 +1,218 @@
+"""A mixture of experts over a paged cache, from its manifest to a batch in motion."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.bundles.batch import Batch
+from ingot.checks.archive import read_parameters
+from ingot.checks.cases import entry_inputs, make_case
+from ingot.edges.invoke import Call, Module, call
+from ingot.edges.session import Session, open_session
+from ingot.graph import EntryPoint, Graph
+from ingot.oracle import load_oracles, run_entry_point
+from ingot.readers.layout import read_layout
+from ingot.readers.lower import lower
+from ingot.readers.manifest import read_manifest
+from ingot.readers.target import read_target
+from ingot.stages.compile import plan_compile
+from tests import scratch
+from tests.project import ROOT, Project
+
+MODEL, LAYERS, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 2, 256, 128, 8
+TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """The graph as the target has it."""
+    manifest = read_manifest(ROOT / f"models/{MODEL}.yaml", ROOT)
+    layout = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
+    return lower(manifest.graph, manifest.weights.stored, layout, ROOT)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the model, checked on x86_64."""
+    base = tmp_path_factory.mktemp("moe")
+    project = Project.create(base / "checkout", base / "cache", toy=False)
+    run = project.doit("check", f"model={MODEL}", "target=x86_64")
+    assert run.code == 0, run.err
+    return project.root / "build" / MODEL
+
+
+@pytest.fixture(scope="module")
+def session(built: Path) -> Session:
+    return open_session(TARGET.runner, module(built))
+
+
+def module(built: Path) -> Module:
+    return Module(built / "x86_64/model.vmfb", next(built.rglob("*.irpa")))
+
+
+def entry(graph: Graph, name: str) -> EntryPoint:
+    return next(item for item in graph.entry_points if item.name == name)
+
+
+def test_a_mixture_is_right_at_every_level(built: Path) -> None:
+    report = json.loads((built / "x86_64/check.json").read_text())
+    assert set(report["levels"]) == {"component", "block", "propagated", "model"}
+    assert report["passed"]
+    rows = report["rows"]
+    names = {row["name"].partition("__")[0] for row in rows}
+    assert {"mul_mat_id_packed", "mul_mat_id_each_packed", "expert_router"} <= names
+    whole = [row for row in rows if row["level"] == "model"]
+    assert {row["value"] for row in whole} == {"logits", "cache_k", "cache_v"}
+    assert {row["entry_point"] for row in whole} == {"prefill", "decode"}
+
+
+def test_experts_are_stored_in_tiles_of_one_expert_each(graph: Graph) -> None:
+    found = {item.name: item for item in graph.parameters}
+    down = found["blk.1.ffn_down_exps.weight"]
+    # Of 4 experts each [64, 128].
+    assert str(down.type) == "f32[4, 8, 128, 8]"
+    assert down.packing
+    assert down.packing.shape == (4, 64, 128)
+
+
+def test_no_pool_is_copied_and_layers_share_kernels(
+    built: Path, graph: Graph, tmp_path: Path
+) -> None:
+    plan = plan_compile(graph, TARGET)
+    argv = (*plan.argv[:-1], "streams.mlir", "--compile-to=stream")
+    plan = replace(plan, argv=argv, outputs=("streams.mlir",))
+    linked = built / "linked/lanes8/linked.mlir"
+    made = scratch.run(plan, tmp_path, {"linked.mlir": linked})
+    text = made.read_text(encoding="utf-8")
+    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.(?:clone|copy))", text)
+    decode = text[text.index("util.func public @decode") :]
+    writes = re.findall(r"dispatch @\w+::@(\w+scatter\w*)", decode)
+    assert len(writes) == 2 * LAYERS
+    # Matrices of the chosen experts are read where they are, by one kernel a shape.
+    reads = re.findall(r"dispatch @\w+::@(\w+gather_\w+generic)", decode)
+    assert (len(reads), len(set(reads))) == (3 * LAYERS, 2)
+
+
+def exchanged(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with those of both layers exchanged."""
+    other = {"blk.0.": "blk.1.", "blk.1.": "blk.0."}
+    return {other.get(k[:6], k[:6]) + k[6:]: value for k, value in parameters.items()}
+
+
+def test_every_layer_reads_its_own_parameters(
+    built: Path, graph: Graph, tmp_path: Path
+) -> None:
+    from iree.runtime import ParameterIndex
+
+    parameters = exchanged(read_parameters(graph, module(built).irpa))
+    index = ParameterIndex()
+    for name, value in parameters.items():
+        index.add_buffer(name, value.tobytes())
+    index.create_archive_file(str(tmp_path / "exchanged.irpa"))
+    prefill = entry(graph, "prefill")
+    inputs = entry_inputs(graph, prefill, make_case(graph, prefill, 2, 11))
+    oracles = load_oracles(graph)
+    results = []
+    for weights, irpa in (
+        (exchanged(parameters), module(built).irpa),
+        (parameters, tmp_path / "exchanged.irpa"),
+    ):
+        expected, _ = run_entry_point(graph, oracles, prefill, inputs, weights)
+        what = Call("prefill", inputs, (), 3)
+        found = call(TARGET.runner, replace(module(built), irpa=irpa), what)
+        np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
+        results.append(expected[0])
+    assert np.abs(results[0] - results[1]).max() > 0.1
+
+
+def prompts(count: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """Sequences of random tokens: of one, of whole blocks, and of other lengths."""
+    rng = np.random.default_rng(seed)
+    lengths = [1, BLOCK_SIZE, 2 * BLOCK_SIZE + 1, 30, 13][:count]
+    return [tuple(rng.integers(0, N_VOCAB, length).tolist()) for length in lengths]
+
+
+def alone(session: Session, graph: Graph, prompt: tuple[int, ...], steps: int) -> Any:
+    """Logits after a prompt and after each greedy token.
+
+    Shapes: -> [steps + 1, n_vocab].
+    """
+    batch = Batch(session, graph.entry_points, 1 + N_CTX // BLOCK_SIZE, N_CTX)
+    logits = [batch.prefill({0: prompt})[0]]
+    for _ in range(steps):
+        logits.append(batch.decode({0: int(logits[-1].argmax())})[0])
+    return np.stack(logits)
+
+
+def test_a_batch_in_motion_says_what_each_sequence_says_alone(
+    session: Session, graph: Graph
+) -> None:
+    texts = dict(enumerate(prompts(5)))
+    steps = 5
+    # Blocks for three sequences at most: they are freed, and used again.
+    batch = Batch(session, graph.entry_points, 14, N_CTX)
+    found: dict[int, list[Any]] = {}
+
+    def begin(*sequences: int) -> None:
+        made = batch.prefill({item: texts[item] for item in sequences})
+        found.update({item: [logits] for item, logits in made.items()})
+
+    def go_on(*sequences: int) -> None:
+        tokens = {item: int(found[item][-1].argmax()) for item in sequences}
+        for item, logits in batch.decode(tokens).items():
+            found[item].append(logits)
+
+    begin(0, 1)  # one padded batch of lengths 1 and 8
+    go_on(0, 1)
+    begin(2)  # while the others decode
+    go_on(1, 2, 0)
+    go_on(2, 0, 1)
+    for _ in range(2):
+        go_on(0, 1)
+    left = batch.pool.table((1,))
+    batch.end(1)
+    begin(3)
+    assert np.isin(left, batch.pool.table((3,))).all(), "no block was used again"
+    for _ in range(3):
+        go_on(3, 2)
+    batch.end(0)
+    batch.end(2)
+    begin(4)
+    for _ in range(2):
+        go_on(4, 3)
+    for sequence, logits in found.items():
+        expected = alone(session, graph, texts[sequence], steps)[: len(logits)]
+        np.testing.assert_allclose(np.stack(logits), expected, atol=2e-5)
+    assert [len(found[item]) for item in range(5)] == [6, 6, 6, 6, 3]
+
+
+def test_a_prompt_in_parts_is_the_prompt(session: Session, graph: Graph) -> None:
+    prompt = prompts(4)[3]
+    batch = Batch(session, graph.entry_points, 17, N_CTX)
+    batch.prefill({7: prompt[:11]})
+    logits = batch.prefill({7: prompt[11:]})[7]
+    np.testing.assert_allclose(logits, alone(session, graph, prompt, 0)[0], atol=2e-5)
+
+
+def test_padding_behind_the_context_is_computed_apart(
+    session: Session, graph: Graph
+) -> None:
+    long, short = prompts(4)[3] * 4, prompts(3)[2]
+    batch = Batch(session, graph.entry_points, 30, N_CTX)
+    for part in (long[:60], long[60:]):
+        batch.prefill({0: part})
+    made = batch.prefill({0: long[:2], 1: short})
+    expected = alone(session, graph, short, 0)[0]
+    np.testing.assert_allclose(made[1], expected, atol=2e-5)
+    whole = Batch(session, graph.entry_points, 30, N_CTX)
+    for part in (long[:60], long[60:] + long[:2]):
+        last = whole.prefill({0: part})
+    np.testing.assert_allclose(made[0], last[0], atol=2e-5)

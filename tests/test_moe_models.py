@@ -1,0 +1,74 @@
+"""Mixtures of experts with small dims, on all kinds of targets; and full ones compiled.
+
+Each takes a minute, so here every model has one target. With INGOT_FULL=1 each has all,
+and those of full size are compiled, which takes an hour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ingot.catalogue import read
+from tests.project import ROOT, Project
+
+MARKS = {"x86_64": [], "aarch64": [pytest.mark.aarch64]}
+MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
+# Of Grok-1 transformers has no class: the oracle alone judges its graph.
+JUDGED = ("dbrx-tiny", "mixtral-tiny", "qwen2-moe-tiny")
+MODELS = (*JUDGED, "grok-tiny")
+FULL = bool(os.environ.get("INGOT_FULL"))
+SAMPLED = {
+    ("dbrx-tiny", "x86_64"),
+    ("qwen2-moe-tiny", "x86_64"),
+    ("mixtral-tiny", "aarch64"),
+    ("grok-tiny", "vulkan-llvmpipe"),
+}
+CASES = [
+    pytest.param(model, target, marks=[pytest.mark.slow, *MARKS[target]])
+    for model in MODELS
+    for target in MARKS
+    if target not in read(ROOT).unrunnable and (FULL or (model, target) in SAMPLED)
+]
+HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout with the shipped models; nothing is built yet."""
+    base = tmp_path_factory.mktemp("mixtures")
+    return Project.create(base / "checkout", base / "cache", toy=False)
+
+
+@pytest.mark.parametrize(("model", "target"), CASES)
+def test_a_mixture_says_what_its_judges_say(
+    project: Project, model: str, target: str
+) -> None:
+    run = project.doit("check", f"model={model}", f"target={target}")
+    assert run.code == 0, run.err
+    path = project.root / "build" / model / target / "check.json"
+    rows = json.loads(path.read_text())["rows"]
+    levels = {"component", "block", "propagated", "model"}
+    if model in JUDGED:
+        levels |= {"golden", "tokens"}
+    assert {row["level"] for row in rows} == levels
+    assert all(row["passed"] for row in rows)
+    assert {row["entry_point"] for row in rows} == {"prefill", "decode"}
+    golden = [row for row in rows if row["level"] == "golden"]
+    if golden and target == "x86_64":
+        assert max(row["inputs"].get("seq", 0) for row in golden) == 300
+        assert {row["inputs"]["batch"] for row in golden} >= {1, 4}
+
+
+if FULL:
+
+    @pytest.mark.parametrize("model", HUGE)
+    def test_a_model_of_full_size_is_compiled(project: Project, model: str) -> None:
+        run = project.doit("build", f"model={model}", "target=x86_64")
+        assert run.code == 0, run.err
+        assert "compiled only, their weights are splats" in run.err
+        folder = project.root / "build" / model
+        assert (folder / "x86_64/model.vmfb").stat().st_size > 1_000_000
+        assert next(folder.rglob("model.irpa")).stat().st_size < 1_000_000

@@ -1,0 +1,159 @@
+"""Every planted mistake fails the check of its component: the checks see mistakes.
+
+In CI three mistakes of a share of the components; with `INGOT_FULL=1` a dozen of each.
+A mistake that the compiler refuses is no mistake that a check could have seen.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import signal
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.readers.component import ComponentSignature, read_component
+from tests.component_cases import COMPONENTS, ROOT, ROWS, Case, cases, row_sizes
+from tests.component_runs import (
+    FLAGS,
+    Forward,
+    difference,
+    expected_of,
+    loaded,
+    merged,
+    passed,
+    tool_words,
+)
+from tests.equivalent_mutants import EQUIVALENT
+from tests.mutants import Mutant, mutants
+
+FULL = bool(os.environ.get("INGOT_FULL"))
+WANTED = 12 if FULL else 3
+# A part of the components, the same at every run; the kernels of packed weights, whose
+# compilation takes longest, are in the full set alone.
+CHOSEN = [
+    item
+    for item in COMPONENTS
+    if FULL or (zlib.crc32(item.encode()) % 3 == 0 and "_packed" not in item)
+]
+# A mistaken bound may make a loop without end.
+LIMIT_S = 120
+
+
+def planted(component: str) -> list[Mutant]:
+    """Return mistakes that the compiler's parser accepts, and that are mistakes."""
+    from iree.compiler import ir
+
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    found: list[Mutant] = []
+    with ir.Context() as context:
+        context.attach_diagnostic_handler(lambda _: True)
+        for item in mutants(text):
+            if f"{component}: {item.name}" in EQUIVALENT:
+                continue
+            try:
+                ir.Module.parse(item.text)
+            except ir.MLIRError:
+                continue
+            found.append(item)
+    return found
+
+
+def compiled(
+    found: list[Mutant], folder: Path
+) -> tuple[list[Mutant], dict[str, Forward]]:
+    """Return the first mistakes that compile, and their functions."""
+    wanted = found[:WANTED]
+    made = batch(wanted, folder / "all")
+    if made is not None:
+        return wanted, made
+    kept, functions = [], {}
+    for number, item in enumerate(found):
+        alone = batch([item], folder / str(number))
+        if alone is not None:
+            kept.append(item)
+            functions |= alone
+        if len(kept) == WANTED:
+            break
+    return kept, functions
+
+
+def batch(found: list[Mutant], folder: Path) -> dict[str, Forward] | None:
+    """Return the functions of mistakes by name; None where one does not compile."""
+    folder.mkdir()
+    texts = {f"m{number}": item.text for number, item in enumerate(found)}
+    source = merged(texts, folder / "all.mlir")
+    if tool_words("iree-compile", source, "-o", folder / "all.vmfb", *FLAGS):
+        return None
+    function = loaded(folder / "all.vmfb")
+    return {
+        item.name: function(f"m{number}.forward") for number, item in enumerate(found)
+    }
+
+
+Known = list[tuple[Case, tuple[Any, ...]]]
+
+
+def survives(forward: Forward, signature: ComponentSignature, known: Known) -> bool:
+    """Return whether the check passes; in a process that a mistake may end."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status) == 0
+    code = 1
+    try:
+        faulthandler.disable()
+        signal.alarm(LIMIT_S)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        code = any(
+            difference(signature, forward(*passed(signature, case, False)), expected)
+            for case, expected in known
+        )
+    finally:
+        os._exit(int(code))
+
+
+@pytest.mark.parametrize("component", CHOSEN)
+def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None:
+    signature = read_component(component, ROOT)
+    kept, functions = compiled(planted(component), tmp_path)
+    known = [
+        (case, expected_of(signature, case))
+        for row in ROWS
+        for case in cases(signature, row_sizes(signature, row))
+    ]
+    # The smallest last: most mistakes show at once where there is much.
+    known.sort(key=lambda item: -sum(np.size(part) for part in item[1]))
+    missed = [
+        item.name for item in kept if survives(functions[item.name], signature, known)
+    ]
+    assert len(kept) >= min(WANTED, 3), f"{component}: {len(kept)} mistakes compile"
+    assert not missed, f"{component}: the check passes with {missed}"
+
+
+def test_a_right_component_survives(tmp_path: Path) -> None:
+    component = "normalization/softmax"
+    signature = read_component(component, ROOT)
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    functions = batch([Mutant("none", "none", text)], tmp_path / "right")
+    assert functions is not None
+    known = [
+        (case, expected_of(signature, case))
+        for case in cases(signature, row_sizes(signature, "primes"))
+    ]
+    assert survives(functions["none"], signature, known)
+
+
+def test_every_excluded_mistake_can_still_be_planted() -> None:
+    names = {
+        f"{component}: {item.name}"
+        for component in COMPONENTS
+        for item in mutants((ROOT / f"components/{component}.mlir").read_text("utf-8"))
+    }
+    assert sorted(set(EQUIVALENT) - names) == []
+    assert all(re.search(r"\w", reason) for reason in EQUIVALENT.values())

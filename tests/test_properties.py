@@ -1,0 +1,181 @@
+"""Every component against its oracle, over shapes: as it stands and specialised.
+
+What is tried follows from the folder and the signatures; see `tests/component_cases.py`
+for the sizes, and `tests/domains` for what arguments mean. `INGOT_FULL=1` takes every
+row of sizes for the static modules too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ingot.graph import Instance
+from ingot.readers.component import read_component
+from tests.component_cases import COMPONENTS, ROOT, ROWS, instance_of, row_sizes
+from tests.component_runs import (
+    FAST_FLAGS,
+    FLAGS,
+    Forward,
+    judge,
+    loaded,
+    merged,
+    oracle_of,
+    run_tool,
+    shapes,
+    specialized,
+)
+from tests.real_sizes import real_instances
+
+FULL = bool(os.environ.get("INGOT_FULL"))
+# Rows that static modules are made for: no vector, and more than vectors.
+STATIC = tuple(row for row in ROWS if row != "empty") if FULL else ("primes", "above")
+REAL = real_instances()
+FAMILIES = sorted({component.partition("/")[0] for component in COMPONENTS})
+
+Compiled = Callable[[str], Callable[[str], Forward]]
+
+
+def members(family: str) -> list[str]:
+    """Return the components of a family."""
+    return [item for item in COMPONENTS if item.startswith(f"{family}/")]
+
+
+@pytest.fixture(scope="module")
+def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Compile the components of a family as they stand."""
+
+    @cache
+    def family(name: str) -> Callable[[str], Forward]:
+        folder = tmp_path_factory.mktemp(name)
+        texts = {
+            item: (ROOT / f"components/{item}.mlir").read_text("utf-8")
+            for item in members(name)
+        }
+        return batch(texts, folder, FLAGS)
+
+    return family
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Compile the components of a family at the sizes of some rows."""
+
+    @cache
+    def family(name: str) -> Callable[[str], Forward]:
+        folder = tmp_path_factory.mktemp(name)
+        texts = {
+            f"{item}.{row}": specialized(bound(item, row), folder).read_text("utf-8")
+            for item in members(name)
+            for row in STATIC
+        }
+        return batch(texts, folder, FLAGS + FAST_FLAGS)
+
+    return family
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Compile the instances of a component at the dims of models."""
+
+    @cache
+    def instances(component: str) -> Callable[[str], Forward]:
+        folder = tmp_path_factory.mktemp("real")
+        texts = {
+            name: specialized(item, folder).read_text("utf-8")
+            for name, item in REAL.items()
+            if item.component == component
+        }
+        return batch(texts, folder, FLAGS + FAST_FLAGS)
+
+    return instances
+
+
+def batch(
+    texts: dict[str, str], folder: Path, flags: tuple[str, ...]
+) -> Callable[[str], Forward]:
+    """Compile many modules as one, and return what finds the function of each."""
+    names = {name: re.sub(r"\W", "_", name) for name in texts}
+    source = merged(
+        {names[name]: text for name, text in texts.items()}, folder / "all.mlir"
+    )
+    run_tool("iree-compile", source, "-o", folder / "all.vmfb", *flags)
+    function = loaded(folder / "all.vmfb")
+    return lambda name: function(f"{names[name]}.forward")
+
+
+def bound(component: str, row: str) -> Instance:
+    """Return an instance at a row's sizes; the dims that may stay dynamic do."""
+    signature = read_component(component, ROOT)
+    sizes = row_sizes(signature, row)
+    fixed = {name: n for name, n in sizes.items() if name not in signature.dynamic}
+    return instance_of(signature, fixed)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_component_is_valid_as_it_stands(component: str) -> None:
+    from iree.compiler import ir
+
+    with ir.Context():
+        module = ir.Module.parseFile(str(ROOT / f"components/{component}.mlir"))
+        assert module.operation.verify()
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_argument_is_used(component: str) -> None:
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    code = re.sub(r"//.*", "", text)
+    for formal in read_component(component, ROOT).arguments:
+        uses = len(re.findall(rf"%{formal.name}\b", code)) - 1
+        assert uses > 0, f"%{formal.name} is not used"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_no_64_bit_numbers_which_portable_vulkan_lacks(component: str) -> None:
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    assert not re.search(r"\b[if]64\b|x[if]64\b", text)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_oracle_takes_the_arguments_of_the_component(component: str) -> None:
+    signature = read_component(component, ROOT)
+    expected = [formal.name for formal in signature.arguments]
+    assert list(inspect.signature(oracle_of(signature)).parameters) == expected
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_dynamic_component_computes_its_oracle(
+    component: str, row: str, dynamic: Compiled
+) -> None:
+    signature = read_component(component, ROOT)
+    forward = dynamic(component.partition("/")[0])(component)
+    judge(forward, signature, row_sizes(signature, row))
+
+
+@pytest.mark.parametrize("row", STATIC)
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_static_component_computes_its_oracle(
+    component: str, row: str, static: Compiled
+) -> None:
+    signature = read_component(component, ROOT)
+    forward = static(component.partition("/")[0])(f"{component}.{row}")
+    judge(forward, signature, row_sizes(signature, row), bound=True)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_component_computes_its_oracle_at_the_dims_of_models(
+    name: str, real: Compiled
+) -> None:
+    item = REAL[name]
+    signature = read_component(item.component, ROOT)
+    fixed = {dim: size for dim, size in item.dims if size is not None}
+    forward = real(item.component)(name)
+    for sizes in shapes(signature, fixed | dict(item.indices)):
+        judge(forward, signature, sizes, bound=True)

@@ -1,0 +1,84 @@
+"""Weights that are one number: an archive of any size without content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot import plan
+from ingot.catalogue import Plan, Selection
+from ingot.edges.runtime import SplatSource, write_splats
+from ingot.errors import IngotError
+from ingot.readers.manifest import Splat, read_manifest
+from ingot.stages import bake
+from ingot.workspace import load
+from tests.project import ROOT
+from tests.weights_cases import Toy
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def test_an_archive_of_a_splat_has_all_parameters_and_no_content(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from iree.runtime import ParameterIndex
+
+    toy.specification.update(splat=0.25, files=[], origin="splat of 0.25")
+    huge = toy.parameter("blk.0.ffn_up_exps.weight", [8, 32768, 6144], "up")
+    toy.specification["parameters"].append(huge)
+    toy.bake(monkeypatch)
+    path = toy.folder / "model.irpa"
+    assert path.stat().st_size <= 4096
+    index = ParameterIndex()
+    index.load(str(path))
+    found = dict(index.items())
+    report = json.loads((toy.folder / "bake.json").read_text())
+    assert list(found) == [item["name"] for item in report["parameters"]]
+    assert found[huge["name"]].length == 8 * 32768 * 6144 * 4
+    assert all(entry.is_splat for entry in found.values())
+    assert report["totals"]["elements"] > 8 * 32768 * 6144
+
+
+def test_an_archive_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere/model.irpa"
+    with pytest.raises(IngotError, match=r"model\.irpa: cannot be written"):
+        write_splats(path, [SplatSource("w", b"\0\0\0\0", 8, "")])
+
+
+def test_a_splat_has_no_file_and_every_byte_of_it_is_in_the_key() -> None:
+    manifest = read_manifest(ROOT / "models/toy-moe.yaml", ROOT)
+
+    def planned(value: float) -> bake.Action:
+        weights = replace(manifest.weights, source=Splat(value=value))
+        return bake.plan_bake(replace(manifest, weights=weights), ROOT)
+
+    assert not [name for name, _ in planned(1.0).inputs if "weights/model" in name]
+    assert planned(1.0) != planned(2.0)
+    assert planned(1.0) == planned(1.0)
+
+
+def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
+    workspace = load(ROOT)
+    names = ("mixtral-8x7b", "toy-moe")
+    workspace = replace(
+        workspace, models={name: workspace.models[name] for name in names}
+    )
+    found, _ = plan.plan(workspace)
+    assert isinstance(found, Plan)
+    one = Selection(("mixtral-8x7b",), ("x86_64",))
+    assert found.selected("compile", one) == ("compile:mixtral-8x7b@x86_64",)
+    assert "bake:mixtral-8x7b@lanes8" in found.selected("bake", one)
+    for stage in ("check", "bench", "bundle"):
+        assert found.selected(stage, one) == ()
+    assert found.compiled_only(Selection(names, ("x86_64",))) == ["mixtral-8x7b"]
+    ends = found.ends(Selection(names, ("x86_64",)))
+    assert {"compile:mixtral-8x7b@x86_64", "bundle:toy-moe@x86_64"} <= set(ends)
+    assert not [task for task in found.by_task if task.startswith("link-probe:mix")]
+    both = found.selected("bundle", Selection(names, ("x86_64",)))
+    assert both == ("bundle:toy-moe@x86_64",)
