@@ -44,24 +44,12 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
 
-    environment = {
-        "INGOT_CACHE": str(root / "store"),
-        "INGOT_SHARED_CACHE": shared_cache,
-        "DASK_LOGGING__DISTRIBUTED": "error",
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
-    }
     n_threads = max(1, len(os.sched_getaffinity(0)) // n_workers)
+    common = {**_options(root, shared_cache), "nthreads": n_threads}
     workers = {
         number: {
             "cls": Nanny,
-            "options": {
-                "host": HOST,
-                "dashboard_address": None,
-                "nthreads": n_threads,
-                "resources": here(benchmarks=number == 0),
-                "local_directory": str(root / "workers"),
-                "env": environment,
-            },
+            "options": {**common, "resources": here(benchmarks=number == 0)},
         }
         for number in range(n_workers)
     }
@@ -99,3 +87,18 @@ def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
             flush=True,
         )
         threading.Event().wait()
+
+
+def _options(root: Path, shared_cache: str) -> dict[str, Any]:
+    """Return what all workers have in common."""
+    return {
+        "host": HOST,
+        "dashboard_address": None,
+        "local_directory": str(root / "workers"),
+        "env": {
+            "INGOT_CACHE": str(root / "store"),
+            "INGOT_SHARED_CACHE": shared_cache,
+            "DASK_LOGGING__DISTRIBUTED": "error",
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
+        },
+    }

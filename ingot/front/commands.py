@@ -16,8 +16,9 @@ from doit.cmd_base import Command
 from doit.cmd_run import Run as DoitRun
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import STAGES, VARIABLES, read, refuse_unknown, select
+from ingot.catalogue import STAGES, read, select
 from ingot.errors import IngotError, did_you_mean
+from ingot.variables import VARIABLES, refuse_unknown
 
 OPT_QUIET = {
     "name": "quiet",

@@ -16,7 +16,7 @@ from typing import Any
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
-from ingot.catalogue import STAGES, read, refuse_unknown, select, stage_of
+from ingot.catalogue import STAGES, read, select, stage_of
 from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
@@ -25,6 +25,7 @@ from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
 from ingot.journal import Journal
 from ingot.values import Action, Output
+from ingot.variables import refuse_unknown
 
 # Stages whose output people read: it is shown when they end.
 SHOWN_LOGS = ("check", "bench", "bundle")
