@@ -3,17 +3,16 @@
 `doit build model=NAME target=NAME` builds bundles; `doit list` shows what there is.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingot.front.tasks import Front
+from ingot.front.tasks import Front, n_parallel
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],
     "backend": "none",
-    "num_process": os.cpu_count(),
+    "num_process": n_parallel(),
     "par_type": "thread",
 }
 
@@ -40,6 +39,11 @@ def task_link() -> Tasks:
 def task_compile() -> Tasks:
     """Compile the linked module for each target."""
     yield from FRONT.tasks("compile")
+
+
+def task_phase() -> Tasks:
+    """Write what the compiler makes on the way, for `doit inspect`; not for build."""
+    yield from FRONT.tasks("phase")
 
 
 def task_bake() -> Tasks:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
+    "phase": "what the compiler makes on the way; not needed for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",
     "bench": "every entry point timed on the target",
@@ -31,24 +33,7 @@ STAGES = {
 }
 """Stage: what it makes. The order is the order of the build."""
 
-VARIABLES = {
-    "model": "model names, separated by commas, or 'all'",
-    "target": "target names, separated by commas, or 'all'",
-    "input": "a sentence for `doit run`; several: separated by |",
-    "bundle": "a bundle's folder or tar for `doit verify`",
-    "prompt": "what the text of `doit generate` follows",
-    "tokens": "how many `doit generate` writes at most (128), `doit ablate` reads (32)",
-    "temperature": "0: the most likely token; above, drawn, the flatter the higher",
-    "top_k": "draw among that many of the most likely tokens",
-    "top_p": "draw among the most likely tokens with that share of the probability",
-    "seed": "whole number that makes a draw, or random tokens, repeatable",
-    "source": "a checkpoint's folder or GGUF file for `doit import`",
-    "licence": "SPDX id of what `doit import` reads, where it does not say",
-    "modes": "what `doit ablate` rounds, with commas; all modes unasked",
-    "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
-    "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
-}
-"""Words that a command line may set; anything else is refused."""
+SEAL_BYTES = 4
 
 # Folders and files of a checkout that a catalogue is read from.
 SOURCES = ("models", "targets", "components", "ingot", "pyproject.toml")
@@ -107,12 +92,14 @@ class Plan:
         return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
 
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage that the selection's bundles need."""
+        """Return the tasks of a stage that are the selection's, or its bundles need."""
+        pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
         needed = self.needed(self.ends(selection))
         return tuple(
             action.task
             for action in self.actions
-            if action.task in needed and stage_of(action.task) == stage
+            if stage_of(action.task) == stage
+            and (action.task in needed or action.task.partition(":")[2] in pairs)
         )
 
 
@@ -129,6 +116,7 @@ class Catalogue:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
     plan: Plan
 
 
@@ -142,8 +130,8 @@ class Selection:
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task; what is made to be checked counts with its kind."""
-    return task.partition(":")[0].removesuffix("-probe")
+    """Return the stage of a task: the first word of its kind, `compile-probe`."""
+    return task.partition(":")[0].partition("-")[0]
 
 
 def read(root: Path) -> Catalogue:
@@ -165,7 +153,7 @@ def read(root: Path) -> Catalogue:
     temporary = place.with_name(f"{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        temporary.write_bytes(_seal(content) + content)
         os.replace(temporary, place)
     except OSError as error:
         raise IngotError(
@@ -173,21 +161,6 @@ def read(root: Path) -> Catalogue:
             "make room or permission in the build folder",
         ) from error
     return found
-
-
-def refuse_unknown(variables: dict[str, str]) -> None:
-    """Refuse a variable that no command reads.
-
-    Raises: IngotError with the nearest known one.
-    """
-    for name in variables:
-        if name not in VARIABLES:
-            # Swapped letters mean the word that has them: 'modle' is not 'modes'.
-            swapped = [word for word in VARIABLES if sorted(word) == sorted(name)]
-            raise IngotError(
-                f"{name}={variables[name]}: no variable named '{name}'",
-                did_you_mean(name, swapped or list(VARIABLES), "variables"),
-            )
 
 
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
@@ -242,8 +215,11 @@ def _names(
 def _kept(place: Path, root: Path) -> Catalogue | None:
     """Return the kept catalogue; None where anything that it was read from differs."""
     try:
-        with open(place, "rb") as file:
-            identities, found = pickle.load(file)
+        sealed = place.read_bytes()
+        content = sealed[SEAL_BYTES:]
+        if sealed[:SEAL_BYTES] != _seal(content):
+            return None
+        identities, found = pickle.loads(content)
         if identities == _identities(root, _folders(found)):
             assert isinstance(found, Catalogue)
             return found
@@ -251,6 +227,11 @@ def _kept(place: Path, root: Path) -> Catalogue | None:
         # A damaged file, or one of another version, is as good as none.
         return None
     return None
+
+
+def _seal(content: bytes) -> bytes:
+    """Return a checksum: a flipped bit must not pass for another flag."""
+    return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
 
 
 def _folders(catalogue: Catalogue) -> set[Path]:

@@ -19,7 +19,7 @@ from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check
-from ingot.stages.compile import plan_compile, plan_compile_probe
+from ingot.stages.compile import plan_compile, plan_compile_probe, plan_phases
 from ingot.stages.fetch import plan_fetch
 from ingot.stages.link import plan_link, plan_link_probe
 from ingot.stages.specialize import plan_specialize
@@ -58,6 +58,7 @@ def catalogue(root: Path) -> Catalogue:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        shared_cache=workspace.shared_cache,
         unbuildable=unbuildable,
         plan=found,
     )
@@ -131,6 +132,7 @@ def plan_model(
         if is_splat:
             continue
         yield plan_compile_probe(manifest.graph, target)
+        yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)
         yield plan_bundle(manifest, target, compiled, workspace.root)

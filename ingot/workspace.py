@@ -24,6 +24,7 @@ class Workspace:
     broken: dict[str, Exception]
     default_model: str
     default_target: str
+    shared_cache: tuple[str, str]  # its address or "", its mode
 
 
 def load(root: Path) -> Workspace:
@@ -51,4 +52,8 @@ def load(root: Path) -> Workspace:
         broken=broken,
         default_model=defaults["default-model"],
         default_target=defaults["default-target"],
+        shared_cache=(
+            defaults.get("shared-cache", ""),
+            defaults.get("shared-cache-mode", "read-write"),
+        ),
     )

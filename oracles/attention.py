@@ -96,9 +96,7 @@ def attention_sink(
     """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]
-    _whole_heads(n_head, n_head_kv, width, width_kv)
-    if window < 1:
-        raise ValueError(f"window must be at least 1, found {window}")
+    _check_heads(n_head, n_head_kv, width, width_kv, window)
     if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
         found = f"{start.min()} to {start.max() + seq - 1}"
         raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
@@ -113,10 +111,8 @@ def attention_sink(
             head = slice(h * head_dim, (h + 1) * head_dim)
             head_kv = slice(h_kv * head_dim, (h_kv + 1) * head_dim)
             query = q[b, :, head].astype(np.float64)
-            key, value = (
-                cache[layer, b, :, head_kv].astype(np.float64)
-                for cache in (cache_k, cache_v)
-            )
+            key = cache_k[layer, b, :, head_kv].astype(np.float64)
+            value = cache_v[layer, b, :, head_kv].astype(np.float64)
             score = np.where(seen, scale * (query @ key.T), -np.inf)
             peak = np.maximum(score.max(axis=-1, keepdims=True), sink[h])
             weight = np.exp(score - peak)
@@ -125,7 +121,11 @@ def attention_sink(
     return y
 
 
-def _whole_heads(n_head: int, n_head_kv: int, width: int, width_kv: int) -> None:
+def _check_heads(
+    n_head: int, n_head_kv: int, width: int, width_kv: int, window: int
+) -> None:
     if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
         found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
         raise ValueError(f"heads must divide and be of one size, found {found}")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, found {window}")

@@ -155,3 +155,29 @@ def clip(x: Floats, low: float, high: float) -> NDArray[np.float64]:
 def _same_shape(a: Floats, b: Floats) -> None:
     if a.shape != b.shape:
         raise ValueError(f"shapes differ; expected {a.shape}, found {b.shape}")
+
+
+def cast_f32_to_i32(x: Floats) -> NDArray[np.int32]:
+    """Return each number without its fraction.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Raises: ValueError for a number that no 32-bit integer is next to.
+    Source: IEEE 754-2019, section 5.8 (convertToIntegerTowardZero).
+    """
+    whole = np.trunc(x.astype(np.float64))
+    if not (np.abs(whole) < 2.0**31).all():
+        raise ValueError("numbers must be below 2^31 in size")
+    return whole.astype(np.int32)
+
+
+def cast_i32_to_f32(x: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the float32 next to each integer; of two, the one with an even end.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: IEEE 754-2019, section 5.4.1 (convertFromInt).
+    """
+    fraction, exponent = np.frexp(x.astype(np.float64))
+    # 24 binary digits; np.rint rounds halves to even.
+    whole = np.rint(np.ldexp(fraction, 24))
+    y: NDArray[np.float64] = np.ldexp(whole, exponent - 24)
+    return y

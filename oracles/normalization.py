@@ -125,3 +125,15 @@ def group_norm(
     normal = layer_norm(groups, np.ones(n_value), np.zeros(n_value), eps)
     shaped = normal.reshape(x.shape)
     return shaped * weight[:, None, None] + bias[:, None, None]
+
+
+def dyt(x: Floats, alpha: Floats, weight: Floats, bias: Floats) -> NDArray[np.float64]:
+    """Squeeze all numbers by tanh, then scale and shift the columns.
+
+    Shapes: x [batch, seq, n_embd], alpha [1], weight, bias [n_embd]
+        -> [batch, seq, n_embd].
+    Units: alpha has the inverse unit of x.
+    Source: Zhu et al. 2025, arXiv:2503.10622, eq. 1 and algorithm 1.
+    """
+    bounded: NDArray[np.float64] = np.tanh(alpha.astype(np.float64) * x)
+    return bounded * weight + bias

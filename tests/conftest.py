@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,10 +11,21 @@ from pathlib import Path
 import pytest
 
 from ingot import trial
-from ingot.findings import Level
+from ingot.findings import Finding, Level
 
 # What a marker asks for, and what tells whether it is here.
-NEEDS = {"aarch64": trial.emulator_findings, "vulkan": trial.vulkan_findings}
+NEEDS = {
+    "aarch64": trial.emulator_findings,
+    "nginx": lambda: [nginx_finding()],
+    "vulkan": trial.vulkan_findings,
+}
+
+
+def nginx_finding() -> Finding:
+    """Whether nginx is here: only tests need it, so ./bootstrap brings none."""
+    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
+        return Finding(Level.OK, "nginx", "it is here")
+    return Finding(Level.ERROR, "nginx", "not here", "apt-get install nginx-light")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -58,6 +58,8 @@ PREDICATES = {
 # Where the order of operands says something.
 ORDERED = ("arith.subf", "arith.divf", "arith.subi", "arith.divui", "arith.remui")
 
+PLACES = ("axis", "dim", "group", "places", "results")
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -87,13 +89,14 @@ def mutants(text: str) -> tuple[Mutant, ...]:
             found.setdefault(kind, []).append(Mutant(where, kind, changed))
     for same in found.values():
         same.sort(key=lambda item: zlib.crc32(item.name.encode()))
-    rounds = max(map(len, found.values()), default=0)
-    kinds = sorted(found)
+    # Mistakes of places only after the others: they are easy to see.
+    kinds = sorted(found, key=lambda kind: (kind in PLACES, kind))
     return tuple(
         found[kind][turn]
-        for turn in range(rounds)
+        for late in (False, True)
+        for turn in range(max(map(len, found.values()), default=0))
         for kind in kinds
-        if turn < len(found[kind])
+        if (kind in PLACES) == late and turn < len(found[kind])
     )
 
 
@@ -126,6 +129,7 @@ def _mistakes(line: str) -> Iterator[tuple[str, str, str]]:
         yield "predicate", f"{one} -> {other}", line.replace(f" {one},", f" {other},")
     yield from _numbers(line, code)
     yield from _axes(line, code)
+    yield from _places(line, code)
 
 
 def _numbers(line: str, code: str) -> Iterator[tuple[str, str, str]]:
@@ -156,3 +160,34 @@ def _axes(line: str, code: str) -> Iterator[tuple[str, str, str]]:
         new = f"-> ({', '.join(dims)})>"
         changed = line[: match.start()] + new + line[match.end() :]
         yield "map", f"({match.group(1)}) {new[:-1]}", changed
+
+
+def _places(line: str, code: str) -> Iterator[tuple[str, str, str]]:
+    """Yield mistakes of what only moves numbers: sizes, places, groups, order."""
+    if match := re.search(r"tensor\.dim (%\w+), %c(\d)", code):
+        axis = int(match.group(2))
+        new = f"tensor.dim {match.group(1)}, %c{axis - 1 if axis else 1}"
+        yield "dim", f"{match.group()} -> {new}", line.replace(match.group(), new, 1)
+    for match in re.finditer(r"[\[(]((?:%?\w+, )+%?\w+)[\])]", code):
+        items = match.group(1).split(", ")
+        # Where neighbours are alike nothing would change: the last pair that differs.
+        pairs = [i for i in range(len(items) - 1) if items[i] != items[i + 1]]
+        if not pairs or not re.search(r"[%\d]", match.group(1)) or "affine" in code:
+            continue
+        i = pairs[-1]
+        items[i], items[i + 1] = items[i + 1], items[i]
+        new = ", ".join(items)
+        changed = line[: match.start(1)] + new + line[match.end(1) :]
+        yield "places", f"({match.group(1)}) -> ({new})", changed
+    if match := re.search(r"\[(\d+)\], \[(\d+), ", code):
+        one, two = match.groups()
+        new = f"[{one}, {two}], ["
+        yield "group", f"{match.group()} -> {new}", line.replace(match.group(), new, 1)
+    if match := re.search(r"dim\((\d)\)|(%\w+), (%\w+) *(?:into|:|$)", code):
+        if match.group(1) and (axis := int(match.group(1))):
+            new = f"dim({axis - 1})"
+            yield "axis", f"dim({axis}) -> {new}", line.replace(f"dim({axis})", new, 1)
+        elif re.search(r"util\.return|concat", code):
+            one, two = match.group(2, 3)
+            new = line.replace(f"{one}, {two}", f"{two}, {one}", 1)
+            yield "results", f"{one}, {two} swapped", new

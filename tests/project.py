@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("dodo.py", "pyproject.toml", "ingot", "models", "components", "oracles")
-LINE = re.compile(r"^\[\d+/\d+\] (\S+): (ran|restored|FAILED)", re.MULTILINE)
+LINE = re.compile(r"^\[\d+/\d+\] (\S+): (ran|restored|fetched|FAILED)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Run:
 
     @property
     def done(self) -> dict[str, str]:
-        """Task: "ran", "restored" or "FAILED"; tasks up to date are not in it."""
+        """Task: "ran", "restored", "fetched" or "FAILED"; none that is up to date."""
         return dict(LINE.findall(self.out))
 
     @property

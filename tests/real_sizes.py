@@ -9,8 +9,8 @@ from ingot.readers.component import read_component
 from ingot.readers.manifest import read_manifest
 from tests.component_cases import ROOT, instance_of
 
-# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, and of mixtures; rows of
-# tables and experts alone are fewer: they are addresses, and 4096 make the same code.
+# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B and mixtures of experts; rows
+# of tables and experts alone are fewer: they are addresses, and make the same code.
 REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "activation/geglu_tanh": ({"n_ff": 2048},),
     "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
@@ -64,7 +64,14 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
         {"n_ctx": 4096, "n_rot": 64, "n_head": 9, "head_dim": 64},
         {"n_ctx": 4096, "n_rot": 64, "n_head": 16, "head_dim": 256},
     ),
+    "position/rope_multimodal": ({"n_ctx": 4096, "n_head": 12, "head_dim": 128},),
+    "position/rope_vision": (
+        {"n_ctx": 4096, "n_rot": 40, "n_head": 16, "head_dim": 80},
+    ),
     "sequence/last_position": ({"n_embd": 640},),
+    "shape/permute": ({"n_head": 16, "head_dim": 128},),
+    "shape/repeat": ({"n_head": 14, "n_head_kv": 2, "head_dim": 64},),
+    "shape/split": ({"n_ff": 4864},),
 }
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = ("ingot/reapi_pb2.py",)
+GENERATED = ("ingot/reapi_pb2.py", "ingot/edges/shared/services_pb2.py")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,12 @@ from ingot.graph import Graph
 from ingot.readers.layout import Layout, read_layout
 from ingot.readers.lower import lower
 from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
-from oracles.packed import unpacked, unpacked_i8, unpacked_i8_block32
+from oracles.packed import (
+    unpacked,
+    unpacked_i4_block32,
+    unpacked_i8,
+    unpacked_i8_block32,
+)
 from tests import toy_decoder
 from tests.project import ROOT
 
@@ -145,6 +150,20 @@ def test_blocks_in_8_bits_are_within_half_a_step_of_the_stored_scale() -> None:
     weight = np.frombuffer(parts["weight"], np.int8).reshape(1, 3, 32, 8)
     scales = np.frombuffer(parts["weight_scale"], np.float16).reshape(1, 3, 8)
     assert np.array_equal(unpacked_i8_block32(weight, scales), codes * wide)
+
+
+def test_codes_of_4_bits_are_8_rows_a_word() -> None:
+    rows = RNG.normal(size=(16, 96)).astype(np.float32)
+    codes, scale = quantise_blocks(rows, 7)
+    assert np.abs(codes).max() == 7
+    wide = np.repeat(scale.astype(np.float64), 32, axis=1)
+    assert (np.abs(codes * wide - rows) <= wide * 0.51).all()
+    parts = quantised(rows, "i4_block32", 8)
+    weight = np.frombuffer(parts["weight"], np.int32).reshape(2, 3, 32)
+    scales = np.frombuffer(parts["weight_scale"], np.float16).reshape(2, 3, 8)
+    assert np.array_equal(unpacked_i4_block32(weight, scales), codes * wide)
+    with pytest.raises(ValueError, match="codes have 8 rows, the layout 16"):
+        quantised(rows, "i4_block32", 16)
 
 
 def test_a_layout_names_components_that_there_are(tmp_path: Path) -> None:

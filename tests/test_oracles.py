@@ -137,6 +137,23 @@ def test_l2_normalize_divides_by_eps_where_a_row_is_shorter():
     assert normalization.l2_normalize(x, 2.0).tolist() == [[0.25, 0.0]]
 
 
+def test_dyt_of_a_hand_worked_row():
+    # tanh(log 2) = (4 - 1) / (4 + 1), tanh(log 3) = (9 - 1) / (9 + 1).
+    x = np.array([[[math.log(4), -math.log(9), 0]]])
+    weight, bias = np.array([1.0, 2.0, 5.0]), np.array([0.0, 1.0, 7.0])
+    y = normalization.dyt(x, np.array([0.5]), weight, bias)
+    np.testing.assert_allclose(y, [[[0.6, -0.6, 7]]], **EXACT)
+
+
+def test_dyt_is_a_line_near_zero_and_ends_at_the_weight():
+    ones, zeros = np.ones(4), np.zeros(4)
+    x = normal(1, 3, 4).astype(np.float64)
+    near = normalization.dyt(1e-9 * x, np.array([3.0]), ones, zeros)
+    np.testing.assert_allclose(near, 3e-9 * x, rtol=1e-12)
+    far = normalization.dyt(1e9 * x, np.array([3.0]), ones, zeros)
+    np.testing.assert_array_equal(far, np.sign(x))
+
+
 def test_linear_bias_of_a_hand_worked_row():
     x = np.array([[[1, 2]]], dtype=np.float32)
     weight = np.array([[1, 0], [0, 1], [3, -1]], dtype=np.float32)

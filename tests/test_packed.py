@@ -28,12 +28,14 @@ MAPS = (
     {"n_in": 4864, "n_tile": 112, "lane": 8},
     {"n_in": 640, "n_tile": 64, "lane": 16},
 )
-ELEMENTS = ("", "_bf16", "_i8", "_i8_block32")
+ELEMENTS = ("", "_bf16", "_f16", "_i8", "_i8_block32", "_i4_block32")
 
 
 def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes by the dims of a component: of `name`, or of its blocks."""
     found = {"n_tile": sizes["n_tile"], "lane": sizes["lane"]}
+    if suffix == "_i4_block32":
+        del found["lane"]
     if suffix.endswith("block32"):
         return found | {"n_block": sizes["n_in"] // 32}
     return found | {name: sizes["n_in"]}
@@ -107,6 +109,23 @@ def test_packed_maps_are_the_formulas_of_their_headers() -> None:
         ),
         **exact,
     )
+
+
+def test_words_of_4_bits_hold_the_8_rows_of_a_tile_by_hand() -> None:
+    # Codes -8 to -1, then 0 to 7, from the lowest bits up.
+    words = np.array([0x76543210, 0xFEDCBA98 - (1 << 32)], np.int32)
+    weight = np.resize(words, (1, 1, 32))
+    scale = np.arange(1, 9, dtype=np.float16).reshape(1, 1, 8)
+    plain = packed.unpacked_i4_block32(weight, scale)
+    assert plain[:, 0].tolist() == [(v - 8) * (v + 1) for v in range(8)]
+    assert plain[:, 1].tolist() == [v * (v + 1) for v in range(8)]
+    x = np.zeros((1, 1, 32))
+    x[..., 1] = 2.0
+    found = packed.linear_packed_i4_block32(x, weight, scale)
+    assert found.ravel().tolist() == (2 * plain[:, 1]).tolist()
+    ids = np.array([[7, 0]], np.int32)
+    rows = packed.embedding_lookup_packed_i4_block32(weight, scale, ids, 0.5)
+    assert rows[0].tolist() == (plain[[7, 0]] * 0.5).tolist()
 
 
 def test_packed_lookup_is_a_map_of_one_hot_rows() -> None:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ingot.edges import results
 from ingot.edges.digests import Digests, hash_file
+from ingot.edges.uses import Uses
 from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
@@ -44,58 +46,38 @@ class Store:
         except OSError as error:
             raise _store_error(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
+        self._uses = Uses(root)
 
     def action(self, key: Digest) -> ActionResult | None:
         """Return the result kept under the key, if all of it is there and undamaged."""
-        from google.protobuf.message import DecodeError
-
-        from ingot import reapi_pb2 as reapi
-
         path = self._path("ac", key.hash)
+        self.use(key.hash)
         try:
-            message = reapi.ActionResult.FromString(path.read_bytes())
+            result = results.from_bytes(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (DecodeError, OSError) as error:
+        except (results.Damaged, OSError) as error:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             path.unlink(missing_ok=True)
             return None
-        outputs = tuple(
-            (file.path, Digest(file.digest.hash, file.digest.size_bytes))
-            for file in message.output_files
-        )
-        log = message.stdout_digest
-        result = ActionResult(
-            outputs=outputs,
-            exit_code=message.exit_code,
-            log=Digest(log.hash, log.size_bytes) if log.hash else None,
-        )
-        needed = [digest for _, digest in outputs] + (
-            [result.log] if result.log else []
-        )
-        if not outputs or not all(self.holds(digest) for digest in needed):
+        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 
     def put_action(self, key: Digest, result: ActionResult) -> None:
         """Keep the result under the key; its blobs must be in the store already."""
-        from ingot import reapi_pb2 as reapi
+        self._put(results.to_bytes(result), self._path("ac", key.hash))
 
-        message = reapi.ActionResult(
-            output_files=[
-                reapi.OutputFile(
-                    path=path,
-                    digest=reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes),
-                )
-                for path, digest in result.outputs
-            ],
-            exit_code=result.exit_code,
-        )
-        if result.log is not None:
-            message.stdout_digest.hash = result.log.hash
-            message.stdout_digest.size_bytes = result.log.size_bytes
-        content = message.SerializeToString(deterministic=True)
-        self._put(content, self._path("ac", key.hash))
+    def use(self, key: str, *blobs: Digest) -> None:
+        """Keep the result of that key and the blobs while this process lives.
+
+        The result counts as used now; so call it before asking whether they are there.
+
+        Raises: IngotError where the disk is full.
+        """
+        with _disk_errors(self.root):
+            self._uses.pin(key, *(digest.hash for digest in blobs))
+        self._uses.stamp(self._path("ac", key))
 
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
@@ -107,8 +89,9 @@ class Store:
         except OSError as error:
             self._warn(f"cannot read {path}: {error}")
             return False
-        if found == digest:
-            return True
+        if found.hash == digest.hash:
+            # Another size is the damage of who asks: the content is what it says.
+            return found == digest
         self._warn(f"dropped a damaged blob, {path}: its content is {found}")
         path.unlink(missing_ok=True)
         return False
@@ -120,6 +103,7 @@ class Store:
     def put_bytes(self, content: bytes) -> Digest:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
+        self._pin(digest)
         if not self.holds(digest):
             self._put(content, self._path("cas", digest.hash))
         return digest
@@ -127,6 +111,7 @@ class Store:
     def take_file(self, path: Path) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
+        self._pin(digest)
         if not self.holds(digest):
             self._publish(path, self._path("cas", digest.hash))
         return digest
@@ -186,6 +171,11 @@ class Store:
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                     finally:
                         os.close(handle)
+
+    def _pin(self, digest: Digest) -> None:
+        # Before it is looked for: what is there and unused may go at any moment.
+        with _disk_errors(self.root):
+            self._uses.pin(digest.hash)
 
     def _path(self, kind: str, name: str) -> Path:
         return self.root / kind / name[:2] / name

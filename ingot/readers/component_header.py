@@ -40,6 +40,9 @@ class Header:
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int
+    summary: str  # the first line, behind the name
+    formula: tuple[str, ...]  # the lines between it and the labels, without the marks
+    texts: dict[str, str]  # what stands behind each label, in one line
 
 
 def read_header(source: Source, stem: str) -> Header:
@@ -50,9 +53,8 @@ def read_header(source: Source, stem: str) -> Header:
             source.error(0, f"the header has no '{label}:'", _order())
     found = [label for label in labels if label in LABELS]
     if found != sorted(found, key=LABELS.index):
-        source.error(
-            labels[found[0]][0], "the header's labels are out of order", _order()
-        )
+        line = labels[found[0]][0]
+        source.error(line, "the header's labels are out of order", _order())
     line, exports = labels.get("Exports", (0, ""))
     if exports and exports != f"@{stem}.forward":
         message = f"Exports: expected '@{stem}.forward', found '{exports}'"
@@ -72,7 +74,22 @@ def read_header(source: Source, stem: str) -> Header:
         for name in names.split(",")
     }
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
-    return Header(exports, dims, function, line)
+    first = min((number for number, _ in labels.values()), default=0)
+    summary, *formula = _plain(source.lines[:first]) or [""]
+    return Header(
+        exports=exports,
+        dims=dims,
+        oracle=function,
+        dims_line=line,
+        summary=summary.removeprefix(f"{stem}: "),
+        formula=tuple(formula),
+        texts={label: text for label, (_, text) in labels.items()},
+    )
+
+
+def _plain(lines: tuple[str, ...]) -> list[str]:
+    """Return comments without their marks."""
+    return [line.removeprefix("//").removeprefix(" ") for line in lines]
 
 
 def _labels(source: Source) -> dict[str, tuple[int, str]]:

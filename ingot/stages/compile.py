@@ -1,7 +1,8 @@
-"""A linked module and a target in, the target's vmfb out."""
+"""A linked module and a target in, its vmfb out, and what is made on the way."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ingot.graph import Graph
@@ -21,6 +22,10 @@ REPRODUCIBLE = (
 # that wants the lock. Actions run side by side, so the processors have work.
 SERIAL = "--mlir-disable-threading"
 
+# Where the compiler can stop and go on, in order: linalg on tensors, buffers and the
+# times of their lives, the program of the virtual machine.
+PHASES = ("input", "stream", "vm")
+
 
 def plan_compile(graph: Graph, target: Target) -> Action:
     """Return the action that makes `model.vmfb`."""
@@ -32,13 +37,44 @@ def plan_compile_probe(graph: Graph, target: Target) -> Action:
     return _plan(graph, target, "compile-probe", "link-probe", "probe.vmfb")
 
 
+def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that make `<phase>.mlir`, each of the phase before.
+
+    The flags are those of `model.vmfb`: in steps the compiler makes the same bytes, but
+    for the file and the line that SPIR-V says it was made of.
+    """
+    source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
+    before: tuple[str, ...] = ()
+    for phase in PHASES:
+        steps, output = (*before, f"--compile-to={phase}"), f"{phase}.mlir"
+        action = _action(graph, target, f"phase-{phase}", source, output, steps)
+        yield action
+        source = (output, action.task)
+        before = (f"--compile-from={phase}",)
+
+
 def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> Action:
     linked = "probe.linked.mlir" if stage == "compile-probe" else "linked.mlir"
+    source = (linked, f"{link}:{graph.model}@{graph.layout}")
+    return _action(graph, target, stage, source, output)
+
+
+def _action(
+    graph: Graph,
+    target: Target,
+    stage: str,
+    source: tuple[str, str],
+    output: str,
+    steps: tuple[str, ...] = (),
+) -> Action:
+    """Return the action that compiles a source, of this name and made by this task."""
+    name, task = source
     return Action(
         task=f"{stage}:{graph.model}@{target.resolved}",
         argv=(
             "iree-compile",
-            linked,
+            name,
+            *steps,
             *REPRODUCIBLE,
             SERIAL,
             *target.compile_flags,
@@ -46,8 +82,8 @@ def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> A
             output,
         ),
         inputs=(
-            (linked, Output(f"{link}:{graph.model}@{graph.layout}", linked)),
-            *((name, SourceFile(path)) for name, path in target.compile_inputs),
+            (name, Output(task, name)),
+            *((path, SourceFile(place)) for path, place in target.compile_inputs),
         ),
         outputs=(output,),
         tools=("iree-base-compiler",),

@@ -113,8 +113,6 @@ def wrapper(
 
 def main() -> None:
     """Run the specification that `argv[1]` names."""
-    # The compiler's bindings do without NumPy, and start twice as fast.
-    sys.modules["numpy"] = None  # type: ignore[assignment]
     from iree.compiler import ir, passmanager
 
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -157,7 +155,7 @@ def _move_casts(module: Any) -> bool:
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
-        owner = operation.operands[0].owner if operation.name in BARRIERS else None
+        owner: Any = operation.operands[0].owner if operation.name in BARRIERS else 0
         if _is(owner, "tensor.cast"):
             known, loose = owner.operands[0].type, operation.operands[0].type
             if _dynamic_axes(known) < _dynamic_axes(loose):
@@ -282,4 +280,6 @@ def _mlir_type(kind: TensorType) -> str:
 
 
 if __name__ == "__main__":
+    # The compiler's bindings do without NumPy, and start twice as fast.
+    sys.modules["numpy"] = None  # type: ignore[assignment]
     main()

@@ -28,7 +28,19 @@ def wide(draw: Draw) -> np.ndarray:
     return draw.rng.uniform(-20, 20, draw.shape)
 
 
+def fractions(draw: Draw) -> np.ndarray:
+    """Return numbers of both signs with whole parts of some digits."""
+    return draw.rng.uniform(-9999, 9999, draw.shape)
+
+
+def integers(draw: Draw) -> np.ndarray:
+    """Return integers with more digits than f32 has."""
+    return draw.rng.integers(-(2**30), 2**30, draw.shape)
+
+
 VALUES = {
+    "cast_f32_to_i32.x": fractions,
+    "cast_i32_to_f32.x": integers,
     "div.b": apart_from_zero,
     "log.x": positive,
     "sin.x": turns,

@@ -6,16 +6,21 @@ import numpy as np
 
 from tests.component_cases import Draw
 from tests.domains.linear import fit as fit
-from tests.domains.linear import weight_scale
+from tests.domains.linear import weight_scale, weight_scale_i4, weight_words
 
 
 def ids(draw: Draw) -> np.ndarray:
     """Return rows that the table has, the last among them."""
     sizes = draw.sizes
-    end = sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 0))
+    end = sizes.get("n_vocab", sizes.get("n_tile", 0) * sizes.get("lane", 8))
     found = draw.rng.integers(0, end, draw.shape)
     found[..., -1:] = end - 1
     return found
 
 
-VALUES = {"ids": ids, "weight_scale": weight_scale}
+VALUES = {
+    "ids": ids,
+    "weight_scale": weight_scale,
+    "embedding_lookup_packed_i4_block32.weight_scale": weight_scale_i4,
+    "embedding_lookup_packed_i4_block32.weight": weight_words,
+}

@@ -20,16 +20,27 @@ def weight_i8(draw: Draw) -> np.ndarray:
     return draw.rng.integers(-127, 128, draw.shape)
 
 
+def weight_words(draw: Draw) -> np.ndarray:
+    """Return words of 8 codes, each of 4 bits."""
+    return draw.rng.integers(-(2**31), 2**31, draw.shape)
+
+
 def weight_scale(draw: Draw) -> np.ndarray:
     """Return scales that make a row of bytes as long as one of float weights."""
     n_in = draw.sizes.get("n_in", 32 * draw.sizes.get("n_block", 1))
     return draw.rng.random(draw.shape) / (73 * np.sqrt(n_in))
 
 
+def weight_scale_i4(draw: Draw) -> np.ndarray:
+    """Return scales that make a row of codes, -8 to 7, as long as one of floats."""
+    return 16 * weight_scale(draw)
+
+
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose tiles have as many lanes as a vector."""
     if "lane" in sizes:
         sizes["lane"] = {7: 4, 15: 8, 16: 16, 31: 8, 32: 16}.get(sizes["lane"], 4)
+    if "n_tile" in sizes:
         sizes["n_tile"] = min(sizes["n_tile"], 33)
     return sizes
 
@@ -38,5 +49,7 @@ VALUES = {
     "weight": weight,
     "linear_packed_i8.weight": weight_i8,
     "linear_packed_i8_block32.weight": weight_i8,
+    "linear_packed_i4_block32.weight": weight_words,
     "weight_scale": weight_scale,
+    "linear_packed_i4_block32.weight_scale": weight_scale_i4,
 }

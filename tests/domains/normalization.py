@@ -16,9 +16,13 @@ def far_from_zero(draw: Draw) -> np.ndarray:
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes that a float64 oracle is done with at once."""
     if component == "group_norm":
-        sizes |= {name: min(sizes[name], 17) for name in ("n_group", "n_in", "n_row")}
+        sizes |= {
+            name: min(sizes[name], 17) for name in ("n_group", "n_in", "n_row", "n_col")
+        }
     return sizes
 
 
 VALUES = {"softmax.x": far_from_zero}
+# The least length to divide by: less than every row's, and more than many a row's.
+SCALARS = {"l2_normalize.eps": (1e-12, 3.0)}
 VARIANTS = {"softmax": 2}

@@ -1,0 +1,293 @@
+"""What an action costs beside its command: alone, from caches, by other machines.
+
+    python benchmarks/sharing.py                    1,000 small actions, every way
+    python benchmarks/sharing.py --actions 10000 --only dask
+    python benchmarks/sharing.py --blob 2000000000  memory while one blob passes
+
+Each row is one `doit` process on a checkout whose actions run `sh`. "HTTP" is a second
+machine with an empty store; "Dask" is two workers, one of which is killed on the way.
+HTTP needs nginx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nginx import NGINX, nginx
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Seconds for 1,000 actions of a prototype of 123 lines, on a quiet machine.
+PROTOTYPE_S = {
+    "cold": 2.7,
+    "no-op": 0.20,
+    "restored from the store": 0.78,
+    "fetched over HTTP": 1.5,
+    "Dask, a worker killed": 9.5,
+}
+
+DODO = """
+import os
+from pathlib import Path
+
+from ingot.catalogue import Catalogue, Plan, Selection
+from ingot.front import tasks
+from ingot.values import Action, Text
+
+ACTIONS = tuple(
+    Action(
+        task=f"step:{{i}}",
+        argv=("sh", "-c", f"cat in > out; echo {{i}} {salt} >> out"),
+        inputs=(("in", Text("content")),),
+        outputs=("out",),
+        shown=(f"build/out{{i}}",),
+    )
+    for i in range({n})
+)
+tasks.read = lambda root: Catalogue(
+    models={{}},
+    broken={{}},
+    targets={{}},
+    unrunnable={{}},
+    unbuildable={{}},
+    aliases={{}},
+    default_model="",
+    default_target="",
+    shared_cache=("", "read-write"),
+    plan=Plan(ACTIONS),
+)
+tasks.select = lambda *_: Selection((), ())
+FRONT = tasks.Front(Path(__file__).parent)
+DOIT_CONFIG = {{
+    "default_tasks": [action.task for action in ACTIONS],
+    "backend": "none",
+    "num_process": tasks.n_parallel(),
+    "par_type": "thread",
+}}
+
+def task_step():
+    for action in ACTIONS:
+        yield FRONT._task(action)
+"""
+
+# Moves one blob; prints the peak of the process's memory in kB.
+PASSING = """
+import os, resource, sys
+from pathlib import Path
+from ingot.edges.digests import hash_file
+from ingot.edges.shared.address import connect
+from ingot.edges.shared.cache import SharedCache
+from ingot.edges.shared.remote import Patience
+from ingot.edges.store import Store
+
+root, address, blob, how = sys.argv[1:]
+store = Store(Path(root), print)
+remote = connect(address, os.environ, Patience())
+cache = SharedCache(remote, store, print, True, Patience())
+digest = hash_file(blob)
+if how == "send":
+    cache.send({digest: Path(blob)})
+else:
+    assert cache.bring(digest)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--actions", type=int, default=1000)
+    parser.add_argument("--only", choices=("local", "http", "dask"))
+    parser.add_argument("--blob", type=int, metavar="BYTES")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    cores = len(os.sched_getaffinity(0))
+    print(f"load average {load:.1f} on {cores} cores: figures of a busy machine count")
+    print("only beside each other")
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        if arguments.blob:
+            pass_blob(root, arguments.blob)
+            return 0
+        rows: dict[str, Cost] = {}
+        for kind, measure in (("local", local), ("http", http), ("dask", dask)):
+            if arguments.only in (None, kind):
+                rows |= measure(root / kind, arguments.actions)
+    print(table(rows, arguments.actions))
+    return 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a build took: by the clock, and of the processor for all its processes."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@contextmanager
+def timed(costs: list[Cost]) -> Iterator[None]:
+    """Add what the processes that end within the block take."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    costs.append(Cost(time.perf_counter() - start, cpu_s))
+
+
+def table(rows: dict[str, Cost], n: int) -> str:
+    """Return the rows as text; a prototype's seconds beside each."""
+    lines = [
+        f"{'way':26} {'s':>8} {'ms/action':>10} {'CPU ms/action':>14}"
+        f" {'prototype s':>12} {'ratio':>6}"
+    ]
+    for way, cost in rows.items():
+        known = PROTOTYPE_S[way] * n / 1000
+        lines.append(
+            f"{way:26} {cost.wall_s:8.2f} {cost.wall_s * 1e3 / n:10.2f}"
+            f" {cost.cpu_s * 1e3 / n:14.2f} {known:12.2f} {cost.wall_s / known:6.2f}"
+        )
+    return "\n".join(lines)
+
+
+def local(root: Path, n: int) -> dict[str, Cost]:
+    """Return the costs of builds on one machine."""
+    checkout = make(root / "a", n)
+    cold = build(checkout)
+    again = build(checkout)
+    shutil.rmtree(checkout / "build")
+    return {"cold": cold, "no-op": again, "restored from the store": build(checkout)}
+
+
+def http(root: Path, n: int) -> dict[str, Cost]:
+    """Return the cost of a second machine's build, from an HTTP cache."""
+    if NGINX is None:
+        print("HTTP is left out: there is no nginx; run: apt-get install nginx-light")
+        return {}
+    first, second = make(root / "a", n), make(root / "b", n)
+    shutil.copy(first / "dodo.py", second / "dodo.py")
+    with nginx(root / "nginx") as url:
+        build(first, url)
+        return {"fetched over HTTP": build(second, url)}
+
+
+def dask(root: Path, n: int) -> dict[str, Cost]:
+    """Return the cost of a build by two workers, one of which is killed."""
+    checkout = make(root / "a", n)
+    with cluster(checkout) as (process, address, shared):
+        words = [f"executor={address}"]
+        costs: list[Cost] = []
+        with (
+            timed(costs),
+            subprocess.Popen(
+                [sys.executable, "-m", "doit", *words],
+                cwd=checkout,
+                env=environment(checkout, shared),
+                stdout=subprocess.DEVNULL,
+            ) as building,
+        ):
+            time.sleep(3)
+            os.kill(workers(process.pid)[0], signal.SIGKILL)
+            assert building.wait() == 0
+        return {"Dask, a worker killed": costs[0]}
+
+
+def make(root: Path, n: int) -> Path:
+    """Return a checkout with so many actions, which nobody has run yet."""
+    root.mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", root)
+    text = DODO.format(n=n, salt=time.time_ns())
+    (root / "dodo.py").write_text(text, encoding="utf-8")
+    return root
+
+
+def environment(checkout: Path, shared: str) -> dict[str, str]:
+    """Return the environment of a build with a store beside the checkout."""
+    store = str(checkout.with_name(f"{checkout.name}-store"))
+    return {**os.environ, "INGOT_CACHE": store, "INGOT_SHARED_CACHE": shared}
+
+
+def build(checkout: Path, shared: str = "") -> Cost:
+    """Return what `doit` takes there."""
+    costs: list[Cost] = []
+    with timed(costs):
+        subprocess.run(
+            [sys.executable, "-m", "doit"],
+            cwd=checkout,
+            env=environment(checkout, shared),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    return costs[0]
+
+
+@contextmanager
+def cluster(
+    checkout: Path,
+) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Yield a cluster's process, its address and its shared cache."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "doit", "cluster", "port=0"],
+        cwd=checkout,
+        env=environment(checkout, ""),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if "executor=" in line)
+        shared, address = line.split()[0], line.rpartition("executor=")[2].strip()
+        try:
+            yield process, address, shared.partition("=")[2]
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def workers(pid: int) -> list[int]:
+    """Return the processes of the workers of a cluster."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(word) for path in children for word in path.read_text().split()]
+    return [
+        child
+        for child in found
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+def pass_blob(root: Path, size_bytes: int) -> None:
+    """Print the peak of the memory while a blob of noise is sent, and fetched."""
+    blob = root / "blob"
+    with open(blob, "wb") as file:
+        for start in range(0, size_bytes, 1 << 20):
+            file.write(os.urandom(min(1 << 20, size_bytes - start)))
+    with nginx(root / "nginx") as url:
+        for how in ("send", "fetch"):
+            words = [str(root / how), url, str(blob), how]
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", PASSING, *words],
+                cwd=ROOT,
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            seconds = time.perf_counter() - start
+            peak = int(done.stdout) / 1e3
+            rate = size_bytes / 1e6 / seconds
+            print(f"{how}: {size_bytes} bytes, peak {peak:.0f} MB, {rate:.0f} MB/s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Caches that several machines share, behind one small interface."""

@@ -1,0 +1,110 @@
+"""Where the shared cache is, as text in, the remote that speaks its protocol out.
+
+    https://cache.example/ingot      Bazel's HTTP protocol
+    grpcs://cache.example/instance   Bazel's remote-execution API
+    s3://bucket/prefix               also gs:// and az://
+    file:///net/cache                a folder
+
+A password comes from the environment or netrc, never from a file of the checkout, and
+is neither shown nor handed to an action.
+"""
+
+from __future__ import annotations
+
+import base64
+import netrc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ingot.edges.shared.remote import Patience, Remote
+from ingot.errors import IngotError, did_you_mean
+
+SCHEMES = ("http", "https", "grpc", "grpcs", "s3", "gs", "az", "file")
+
+# Extras that bring what a scheme needs.
+EXTRAS = {"grpc": "reapi", "grpcs": "reapi", "s3": "s3", "gs": "s3", "az": "s3"}
+
+
+def without_password(address: str) -> str:
+    """Return the address as it may be shown.
+
+    Raises: IngotError where it is none.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise IngotError("shared cache: its address is no URL") from None
+    scheme = parts.scheme
+    if scheme not in SCHEMES:
+        raise IngotError(
+            f"shared cache: no protocol named '{scheme}'; expected SCHEME://PLACE",
+            did_you_mean(scheme, SCHEMES, "protocols"),
+        )
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
+
+
+def has_password(address: str) -> bool:
+    """Return whether the address names a user."""
+    return "@" in urlsplit(address).netloc
+
+
+def connect(address: str, environment: Mapping[str, str], patience: Patience) -> Remote:
+    """Return the remote; nothing is sent yet.
+
+    Raises: IngotError where the address is wrong, or a package is missing.
+    """
+    shown = without_password(address)
+    parts = urlsplit(shown)
+    try:
+        if parts.scheme == "file":
+            from ingot.edges.shared.folder import FolderRemote
+
+            return FolderRemote(Path(unquote(parts.path)))
+        authorization = _authorization(address, environment)
+        if parts.scheme in ("http", "https"):
+            from ingot.edges.shared.http import HttpRemote
+
+            return HttpRemote(shown, authorization, patience)
+        if parts.scheme in ("grpc", "grpcs"):
+            from ingot.edges.shared.reapi import ReapiRemote
+
+            return ReapiRemote(shown, authorization, patience)
+        from ingot.edges.shared.objects import ObjectRemote
+
+        return ObjectRemote(shown, patience)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(parts.scheme, "")
+        raise IngotError(
+            f"shared cache {shown}: the package '{error.name}' is not installed",
+            f"run: pip install -e '.[{extra}]'",
+        ) from error
+
+
+def _authorization(address: str, environment: Mapping[str, str]) -> str | None:
+    """Return the header's value: a token, the URL's user, or netrc's, in this order."""
+    token = environment.get("INGOT_SHARED_CACHE_TOKEN")
+    if token:
+        return f"Bearer {token}"
+    parts = urlsplit(address)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user:
+        user, password = _netrc(parts.hostname or "", environment)
+    if not user:
+        return None
+    pair = f"{user}:{password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def _netrc(host: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    path = environment.get("NETRC") or os.path.expanduser("~/.netrc")
+    try:
+        found = netrc.netrc(path).authenticators(host)
+    except OSError:
+        return "", ""
+    except netrc.NetrcParseError as error:
+        # Its own message may quote a password.
+        raise IngotError(f"{path}:{error.lineno}: this is no netrc") from None
+    return ("", "") if found is None else (found[0], found[2])

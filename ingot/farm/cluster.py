@@ -1,0 +1,104 @@
+"""A scheduler and workers on this machine, to try a distributed build.
+
+Everything listens on 127.0.0.1 only: whoever reaches a scheduler can run commands.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ingot.edges.toolchain import SYSTEM_FILES
+from ingot.errors import IngotError
+from ingot.farm.dask import SILENT_S
+from ingot.farm.order import BENCH, LABELS
+
+HOST = "127.0.0.1"
+
+
+def here(benchmarks: bool) -> dict[str, float]:
+    """Return the labels of a worker on this machine, and its memory."""
+    found = {
+        label: 1.0
+        for tool, label in LABELS.items()
+        if any(os.path.exists(path) for path in SYSTEM_FILES[tool])
+    }
+    if benchmarks:
+        found[BENCH] = 1.0
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {**found, "memory": float(memory)}
+
+
+@contextmanager
+def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterator[Any]:
+    """Yield a cluster that ends, with all its processes, when the block does.
+
+    Its workers share a store under `root`, so that a benchmark runs alone among them.
+
+    Raises: IngotError where the port is taken.
+    """
+    import dask
+    from distributed import Nanny, Scheduler, SpecCluster
+
+    n_threads = max(1, len(os.sched_getaffinity(0)) // n_workers)
+    common = {**_options(root, shared_cache), "nthreads": n_threads}
+    workers = {
+        number: {
+            "cls": Nanny,
+            "options": {**common, "resources": here(benchmarks=number == 0)},
+        }
+        for number in range(n_workers)
+    }
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": HOST,
+            "port": port,
+            "dashboard": False,
+            "dashboard_address": f"{HOST}:0",
+        },
+    }
+    with dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"}):
+        try:
+            running = SpecCluster(  # type: ignore[no-untyped-call]
+                workers=workers, scheduler=scheduler, silence_logs=50
+            )
+        except (OSError, RuntimeError) as error:
+            raise IngotError(
+                f"cluster: port {port} of {HOST} cannot be had: {error}",
+                "end what uses it, or choose another: port=N",
+            ) from error
+        with running:
+            yield running
+
+
+def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
+    """Run a cluster until this process is told to end."""
+    with cluster(n_workers, port, root, shared_cache) as running:
+        place = running.scheduler_address.partition("://")[2]
+        print(f"{n_workers} workers; their shared cache: {shared_cache}")
+        print("build there, in another terminal, until Ctrl-C here:")
+        print(
+            f"  INGOT_SHARED_CACHE={shared_cache} doit build executor=dask://{place}",
+            flush=True,
+        )
+        threading.Event().wait()
+
+
+def _options(root: Path, shared_cache: str) -> dict[str, Any]:
+    """Return what all workers have in common."""
+    return {
+        "host": HOST,
+        "dashboard_address": None,
+        "local_directory": str(root / "workers"),
+        "env": {
+            "INGOT_CACHE": str(root / "store"),
+            "INGOT_SHARED_CACHE": shared_cache,
+            "DASK_LOGGING__DISTRIBUTED": "error",
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
+        },
+    }

@@ -1,0 +1,33 @@
+"""What the executor asks of other machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ingot.edges.process import Completed
+from ingot.values import Action, ActionResult, BoundAction, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How a command failed: how it ended, and what it did not write."""
+
+    done: Completed
+    missing: list[str]
+
+
+class Farm(Protocol):
+    """Other machines that run actions."""
+
+    def takes(self, action: Action) -> bool:
+        """Return whether the action may run there."""
+
+    def run(
+        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
+    ) -> ActionResult | Failed:
+        """Return what the command made there, or how it failed, all of it in the store.
+
+        `files` are the inputs. Raises: IngotError where it cannot run there.
+        """

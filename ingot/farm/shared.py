@@ -1,0 +1,89 @@
+"""Actions run by workers that share one cache: inputs go there, outputs come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingot.edges.process import Completed
+from ingot.edges.shared.cache import SharedCache
+from ingot.edges.shared.remote import CacheFailure
+from ingot.edges.store import Store
+from ingot.errors import IngotError
+from ingot.farm.dask import DaskFarm
+from ingot.farm.order import Answer, labels, memory_bytes, order
+from ingot.farm.protocol import Failed
+from ingot.values import Action, ActionResult, BoundAction, Digest
+
+# What a cache loses between two questions is sent again, this often.
+N_TRIES = 3
+
+
+class SharedFarm:
+    """A scheduler's workers, and the cache that they share with this machine."""
+
+    def __init__(self, dask: DaskFarm, shared: SharedCache, store: Store) -> None:
+        """Keep the three."""
+        self._dask = dask
+        self._shared = shared
+        self._store = store
+
+    def takes(self, action: Action) -> bool:
+        """Return whether the action may run there: downloads are made here."""
+        return ("network", "yes") not in action.platform
+
+    def run(
+        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
+    ) -> ActionResult | Failed:
+        """Return what the command made there, or how it failed, all of it in the store.
+
+        Raises: IngotError where no worker can run it, or the cache fails.
+        """
+        try:
+            self._shared.send(files)
+            answer = self._ask(action, bound, key, files)
+            result = answer.result
+            if result is not None:
+                for digest in result.blobs():
+                    self._bring(action, digest)
+                return result
+            assert answer.log is not None
+            self._bring(action, answer.log)
+        except CacheFailure as error:
+            raise IngotError(
+                f"{action.task}: shared cache {self._shared.name}: {error}",
+                "workers get inputs from it: mend it, or run here, without executor=",
+            ) from error
+        output = self._store.blob(answer.log).read_bytes()
+        return Failed(Completed(answer.exit_code, output), list(answer.unwritten))
+
+    def _ask(
+        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
+    ) -> Answer:
+        for _ in range(N_TRIES):
+            answer = self._dask.run(
+                order(action, bound), key.hash, labels(action), memory_bytes(bound)
+            )
+            if answer.refusal:
+                raise IngotError(
+                    f"{action.task}: worker {answer.worker} refuses it:"
+                    f" {answer.refusal}",
+                    "start workers from the same checkout, on machines of one kind",
+                )
+            if not answer.missing:
+                return answer
+            again = {d: files[d] for d in answer.missing}
+            self._shared.send(again, again=True)
+        names = ", ".join(str(digest) for digest in answer.missing)
+        raise IngotError(
+            f"{action.task}: worker {answer.worker} finds no {names} in its shared"
+            " cache",
+            f"set INGOT_SHARED_CACHE of the workers to {self._shared.name}",
+        )
+
+    def _bring(self, action: Action, digest: Digest) -> None:
+        if not self._shared.bring(digest):
+            raise IngotError(
+                f"{action.task}: {digest} is not in shared cache {self._shared.name},"
+                " where its worker has put it",
+                "run the same command again",
+            )

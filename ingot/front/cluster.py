@@ -1,0 +1,58 @@
+"""doit's command `cluster`: workers on this machine, to try a distributed build."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import Command
+from doit.exceptions import InvalidCommand
+
+from ingot.errors import IngotError
+from ingot.front.commands import guarded, variables
+
+
+class Cluster(Command):  # type: ignore[misc]
+    """A scheduler and workers on this machine."""
+
+    name = "cluster"
+    doc_purpose = "start a scheduler and workers here, to try executor=dask://..."
+    doc_usage = "[workers=N] [port=N]"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Run it until Ctrl-C or SIGTERM."""
+
+        def serve() -> int:
+            from ingot.farm.cluster import serve
+
+            if args:
+                raise InvalidCommand(f"cluster takes no task, found '{args[0]}'")
+            signal.signal(signal.SIGTERM, _stop)
+            place = Path.cwd() / "build/.ingot/cluster"
+            shared = os.environ.get("INGOT_SHARED_CACHE") or f"file://{place}/shared"
+            serve(_number("workers", 2), _number("port", 8786), place, shared)
+            return 0
+
+        try:
+            return guarded(serve)
+        except ModuleNotFoundError as error:
+            raise InvalidCommand(
+                f"cluster: the package '{error.name}' is not installed\n"
+                "  run: pip install -e '.[dask]'"
+            ) from error
+        except KeyboardInterrupt:
+            return 130
+
+
+def _number(name: str, default: int) -> int:
+    text = variables().get(name, str(default))
+    if not text.isdecimal() or (name == "workers" and int(text) == 0):
+        raise IngotError(f"{name}={text}: expected a whole number")
+    return int(text)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

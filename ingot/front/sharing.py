@@ -1,0 +1,121 @@
+"""The shared cache and the executor of a command: opened at its start, then closed.
+
+`shared-cache` and `shared-cache-mode` in pyproject.toml's `[tool.ingot]`, or the
+variables INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE, which come first. With none of
+them nothing is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ingot.errors import IngotError, did_you_mean
+
+if TYPE_CHECKING:
+    from ingot.edges.shared.cache import SharedCache
+    from ingot.edges.store import Store
+    from ingot.farm.dask import DaskFarm
+    from ingot.farm.shared import SharedFarm
+
+MODES = ("read-write", "read")
+
+EXECUTORS = ("dask", "dask+tls")
+
+_opened: list[SharedCache] = []
+_farms: list[DaskFarm] = []
+
+
+def open_cache(settings: tuple[str, str], store: Store) -> SharedCache | None:
+    """Return the shared cache of the settings (address, mode); None without one.
+
+    Raises: IngotError where address or mode is wrong, or a package is missing.
+    """
+    kept, mode = settings
+    mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
+    address = os.environ.get("INGOT_SHARED_CACHE", kept)
+    if not address:
+        return None
+    from ingot.edges.shared.address import connect, has_password
+    from ingot.edges.shared.cache import SharedCache
+    from ingot.edges.shared.remote import Patience
+
+    if has_password(kept):
+        raise IngotError(
+            "pyproject.toml: tool.ingot.shared-cache: names a user; expected none",
+            "put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
+        )
+    if mode not in MODES:
+        raise IngotError(
+            f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
+        )
+    patience = Patience()
+    cache = SharedCache(
+        connect(address, os.environ, patience),
+        store,
+        _warn,
+        writes=mode == "read-write",
+        patience=patience,
+    )
+    _opened.append(cache)
+    return cache
+
+
+def open_farm(
+    address: str, shared: SharedCache | None, store: Store
+) -> SharedFarm | None:
+    """Return the machines that `executor=` names; None where it is this one.
+
+    Raises: IngotError where the address is wrong, or a package is missing.
+    """
+    if address == "local":
+        return None
+    scheme = address.partition("://")[0]
+    if scheme not in EXECUTORS:
+        raise IngotError(
+            f"executor={address}: no executor named '{scheme}';"
+            " expected local or dask://HOST:PORT",
+            did_you_mean(scheme, ["local", *EXECUTORS], "executors"),
+        )
+    if shared is None:
+        raise IngotError(
+            f"executor={address}: there is no shared cache, through which workers get"
+            " inputs and give results",
+            "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
+        )
+    try:
+        from ingot.farm.dask import DaskFarm
+        from ingot.farm.shared import SharedFarm
+
+        dask = DaskFarm(address, _warn)
+    except ModuleNotFoundError as error:
+        raise IngotError(
+            f"executor={address}: the package '{error.name}' is not installed",
+            "run: pip install -e '.[dask]'",
+        ) from error
+    _farms.append(dask)
+    return SharedFarm(dask, shared, store)
+
+
+def finish() -> None:
+    """Wait until everything that was to be sent is there."""
+    while _opened:
+        _opened.pop().finish()
+    _close()
+
+
+def abandon() -> None:
+    """Send no more."""
+    while _opened:
+        _opened.pop().abandon()
+    _close()
+
+
+def _close() -> None:
+    while _farms:
+        _farms.pop().close()
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr)

@@ -1,0 +1,1 @@
+"""What a model looks like at each level of its compilation, for people."""

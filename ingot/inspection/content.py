@@ -1,0 +1,96 @@
+"""What a compiler's module has in it: functions, dispatches, buffers and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+Count = tuple[str, int]
+"""A name, and how often it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a function gets or gives back, in the order in which it does."""
+
+    event: str  # "alloca transient", "dealloca transient", "import", "export"
+    size_bytes: int | None  # None: it depends on the sizes of a call
+    name: str = ""  # of what is loaded: a parameter's
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: what it is made of, and what it starts."""
+
+    name: str
+    operations: tuple[Count, ...]
+    dispatches: tuple[Count, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    # The most that is allocated at a time; None where a size is not known.
+    peak_bytes: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Things that have a size, such as parameters: each by name."""
+
+    title: str
+    sizes: tuple[tuple[str, int], ...]  # bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the sum of all."""
+        return sum(size for _, size in self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A module at one level."""
+
+    functions: tuple[Function, ...]
+    sections: tuple[Section, ...]  # parameters, constants, code; in that order
+
+
+def counted(names: list[str]) -> tuple[Count, ...]:
+    """Return each name once, with how often it came, the most frequent first."""
+    found = {name: names.count(name) for name in dict.fromkeys(names)}
+    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def peak_bytes(buffers: tuple[Buffer, ...]) -> int | None:
+    """Return the most that is allocated at a time; None where a size is not known.
+
+    What a function does not give back is its caller's, or the model's.
+    """
+    now, most = 0, 0
+    for buffer in buffers:
+        event = buffer.event.partition(" ")[0]
+        if event not in ("alloca", "dealloca"):
+            continue
+        if buffer.size_bytes is None:
+            return None
+        now += buffer.size_bytes if event == "alloca" else -buffer.size_bytes
+        most = max(most, now)
+    return most
+
+
+def filtered(content: Content, wanted: Callable[..., bool]) -> Content:
+    """Return the functions that are named, and of others the parts that are."""
+    functions = []
+    for item in content.functions:
+        if wanted(item.name):
+            functions.append(item)
+            continue
+        left = replace(
+            item,
+            operations=tuple(count for count in item.operations if wanted(count[0])),
+            dispatches=tuple(count for count in item.dispatches if wanted(count[0])),
+            buffers=tuple(b for b in item.buffers if wanted(b.event, b.name)),
+        )
+        if left.operations or left.dispatches or left.buffers:
+            functions.append(left)
+    sections = tuple(
+        replace(part, sizes=tuple(size for size in part.sizes if wanted(size[0])))
+        for part in content.sections
+    )
+    return Content(tuple(functions), sections)

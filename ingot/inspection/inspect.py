@@ -1,0 +1,187 @@
+"""The words of `doit inspect` in, a model at one level of its compilation out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ingot.catalogue import Selection
+from ingot.errors import IngotError, did_you_mean
+from ingot.graph import Graph
+from ingot.inspection.content import Content, filtered
+from ingot.inspection.outline import Outline, outline
+from ingot.inspection.phases import read
+from ingot.inspection.picture import picture
+from ingot.inspection.show import content_lines, graph_lines
+from ingot.inspection.sizes import Shapes
+from ingot.readers.lower import lower
+from ingot.readers.manifest import read_manifest
+from ingot.readers.target import read_target
+
+WORDS = ("model", "target", "level", "filter")
+"""The variables that `doit inspect` reads."""
+
+PHASES = {"graph": "", "linalg": "input", "tensor": "stream", "program": "vm"}
+"""Level: the phase of the compiler whose text shows it; the graph is the plan's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be shown."""
+
+    graph: Graph
+    target: str
+    level: str
+    pattern: str  # "" shows everything
+
+    @property
+    def task(self) -> str:
+        """Return the task that makes what is read; none for the graph."""
+        phase = PHASES[self.level]
+        return f"phase-{phase}:{self.graph.model}@{self.target}" if phase else ""
+
+    @property
+    def folder(self) -> str:
+        """Return where the model's files for the target are."""
+        return f"build/{self.graph.model}/{self.target}"
+
+    def wanted(self, *names: str) -> bool:
+        """Return whether the filter takes one of these names, or there is none."""
+        return not self.pattern or any(
+            fnmatchcase(name, self.pattern) for name in names
+        )
+
+
+def read_request(
+    root: Path, selection: Selection, variables: Mapping[str, str]
+) -> Request:
+    """Return what the variables ask for.
+
+    Raises: IngotError for a variable that is not read here, no level, or more than one
+        model or target.
+    """
+    for name, value in variables.items():
+        if name not in WORDS:
+            raise IngotError(
+                f"{name}={value}: inspect reads no variable named '{name}'",
+                did_you_mean(name, WORDS, "variables"),
+            )
+    level = variables.get("level", "graph")
+    if level not in PHASES:
+        hint = did_you_mean(level, list(PHASES), "levels")
+        raise IngotError(f"level={level}: no level named '{level}'", hint)
+    for kind, names in (("model", selection.models), ("target", selection.targets)):
+        if len(names) != 1:
+            raise IngotError(f"inspect needs one {kind}, found {', '.join(names)}")
+    (model,), (name,) = selection.models, selection.targets
+    manifest = read_manifest(root / f"models/{model}.yaml", root)
+    layout = read_target(root / f"targets/{name}.yaml", root).layout
+    graph = lower(manifest.graph, manifest.weights.stored, layout, root)
+    request = Request(graph, name, level, variables.get("filter", ""))
+    if level == "graph":
+        _graph(request)
+    return request
+
+
+def run(root: Path, request: Request) -> int:
+    """Print the model at its level; return the exit code.
+
+    Raises: IngotError where the filter takes nothing, or a file cannot be written.
+    """
+    for line in _lines(root, request):
+        print(line)
+    return 0
+
+
+def _lines(root: Path, request: Request) -> Iterator[str]:
+    phase, named = PHASES[request.level], f"{request.graph.model}@{request.target}"
+    suffix = f", filter {request.pattern}" if request.pattern else ""
+    if not phase:
+        found = _graph(request)
+        place = f"{request.folder}/graph.svg"
+        _write(root / place, picture(found))
+        yield f"{named}, graph, layout {request.graph.layout}{suffix}"
+        yield from graph_lines(found, whole=not request.pattern)
+        yield from ("", place)
+        return
+    place = f"{request.folder}/{phase}.mlir"
+    content = _content(root / place, request)
+    yield f"{named}, {request.level}{suffix}"
+    yield from content_lines(content, _sized(request.graph))
+    yield from ("", place)
+
+
+def _graph(request: Request) -> Outline:
+    found = outline(request.graph, request.wanted)
+    if not found.entries:
+        _refuse_nothing(
+            request,
+            [
+                name
+                for piece in outline(request.graph, lambda *_: True).pieces
+                for use in piece.uses
+                for name in (piece.kind, use.call.name, use.instance.component)
+            ],
+        )
+    return found
+
+
+def _content(path: Path, request: Request) -> Content:
+    everything = read(path, PHASES[request.level], _shapes(request.graph))
+    found = filtered(everything, request.wanted)
+    if not found.functions and not any(part.sizes for part in found.sections):
+        known = [
+            name
+            for item in everything.functions
+            for name in (
+                item.name,
+                *(name for name, _ in (*item.operations, *item.dispatches)),
+            )
+        ]
+        _refuse_nothing(request, known)
+    return found
+
+
+def _refuse_nothing(request: Request, known: list[str]) -> None:
+    """Refuse a filter that takes nothing of the model at this level."""
+    pattern = request.pattern
+    names = list(dict.fromkeys(known))
+    hint = did_you_mean(pattern.strip("*"), names, "names")
+    raise IngotError(
+        f"filter={pattern}: nothing of {request.graph.model} at level "
+        f"'{request.level}' has such a name",
+        hint,
+    )
+
+
+def _measured(graph: Graph) -> dict[str, int]:
+    """Return a size for each dynamic dim: one sequence, as long as it may be."""
+    return {dim.name: 1 if dim.name == "batch" else dim.max for dim in graph.dynamic}
+
+
+def _sized(graph: Graph) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in _measured(graph).items())
+
+
+def _shapes(graph: Graph) -> dict[str, Shapes]:
+    """Return the shapes of each entry point's inputs, with sizes for dynamic dims."""
+    sizes = _measured(graph)
+    return {
+        entry.name: tuple(
+            tuple(
+                sizes[dim] if isinstance(dim, str) else dim for dim in port.type.shape
+            )
+            for port in entry.inputs
+        )
+        for entry in graph.entry_points
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise IngotError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,193 @@
+"""What a component does not declare is refused, with the component's own line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingot.errors import ManifestError
+from ingot.readers.bind import Bound, Given, Scope, bind
+from ingot.readers.component import (
+    ComponentSignature,
+    IndexFormal,
+    ScalarFormal,
+    TensorFormal,
+    dims_of,
+    read_component,
+)
+from ingot.readers.shapes import Product, SymbolicType
+from ingot.readers.yaml import Node, parse
+from tests.component_cases import COMPONENTS
+from tests.project import ROOT
+
+TENSORS = [
+    (component, formal.name)
+    for component in COMPONENTS
+    for formal in read_component(component, ROOT).arguments
+    if isinstance(formal, TensorFormal)
+]
+IDS = [f"{component}-{name}" for component, name in TENSORS]
+
+
+def node_of(signature: ComponentSignature) -> Node:
+    """Return a node that gives the component all that it asks for."""
+    operands, attributes = [], []
+    for formal in signature.arguments:
+        if isinstance(formal, TensorFormal):
+            operands.append(f"{formal.name}: {formal.name}")
+        elif isinstance(formal, IndexFormal):
+            attributes.append(f"{formal.name}: {formal.dim}")
+        else:
+            attributes.append(f"{formal.name}: 1")
+    return parse(
+        f"name: node\nuses: {signature.component}\n"
+        f"operands: {{{', '.join(operands)}}}\n"
+        f"attributes: {{{', '.join(attributes)}}}\n",
+        "architecture.yaml",
+    )
+
+
+def bound(
+    signature: ComponentSignature, changed: dict[str, SymbolicType]
+) -> tuple[Bound | None, list[ManifestError]]:
+    """Bind the component to its own types, some of them changed."""
+    node, errors = node_of(signature), list[ManifestError]()
+    names = {name for item in signature.arguments for name in dims_of(item)}
+    sizes = {n: None if n in signature.dynamic else 7 for n in names}
+    tensors = {
+        item.name: Given(
+            node["operands"][item.name],
+            f"'{item.name}'",
+            changed.get(item.name, item.type),
+        )
+        for item in signature.arguments
+        if isinstance(item, TensorFormal)
+    }
+    found = bind(node, signature, tensors, Scope(sizes, {}, {}), errors)
+    return found, errors
+
+
+def refused(component: str, name: str, kind: SymbolicType) -> str:
+    """Return what is said of a tensor of another type; its own is taken."""
+    signature = read_component(component, ROOT)
+    assert bound(signature, {})[1] == []
+    found, errors = bound(signature, {name: kind})
+    assert found is None
+    formal = next(item for item in signature.arguments if item.name == name)
+    line = (
+        (ROOT / formal.position.path)
+        .read_text("utf-8")
+        .splitlines()[formal.position.line - 1]
+    )
+    assert f"%{name}: " in line
+    told = [error for error in errors if f"'{name}' does not fit" in str(error)]
+    assert told, errors
+    hint = f"{formal.position}: %{name} is {formal.type}"
+    assert str(told[0]).splitlines()[1].strip().startswith(hint)
+    return str(told[0])
+
+
+def formal_of(component: str, name: str) -> TensorFormal:
+    """Return the tensor argument of that name."""
+    formals = read_component(component, ROOT).arguments
+    found = next(item for item in formals if item.name == name)
+    assert isinstance(found, TensorFormal)
+    return found
+
+
+@pytest.mark.parametrize(("component", "name"), TENSORS, ids=IDS)
+def test_another_element_type_is_refused(component: str, name: str) -> None:
+    kind = formal_of(component, name).type
+    other = replace(kind, element="i32" if kind.element == "f32" else "f32")
+    assert f"found {other}" in refused(component, name, other)
+
+
+@pytest.mark.parametrize(("component", "name"), TENSORS, ids=IDS)
+def test_another_rank_is_refused(component: str, name: str) -> None:
+    kind = formal_of(component, name).type
+    other = replace(kind, shape=(*kind.shape, Product.of(1)))
+    assert f"found {other}" in refused(component, name, other)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_dim_that_disagrees_with_an_earlier_argument_is_refused(
+    component: str,
+) -> None:
+    signature = read_component(component, ROOT)
+    seen: set[str] = set()
+    for formal in signature.arguments:
+        if not isinstance(formal, TensorFormal):
+            continue
+        for axis, dim in enumerate(formal.type.shape):
+            if len(dim.names) == 1 and dim.names[0] in seen:
+                shape = list(formal.type.shape)
+                shape[axis] = dim.times(Product.of(2))
+                other = replace(formal.type, shape=tuple(shape))
+                refused(component, formal.name, other)
+        seen.update(formal.type.names)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_dynamic_size_where_one_is_fixed_is_refused(component: str) -> None:
+    signature = read_component(component, ROOT)
+    fixed = [
+        name
+        for item in signature.arguments
+        if isinstance(item, TensorFormal)
+        for name in item.type.names
+        if name not in signature.dynamic
+    ]
+    for name in dict.fromkeys(fixed):
+        kinds = {
+            item.name: item.type.substitute({name: Product.of(1, "batch")})
+            for item in signature.arguments
+            if isinstance(item, TensorFormal)
+        }
+        if any(
+            isinstance(i, IndexFormal) and i.dim == name for i in signature.arguments
+        ):
+            continue
+        _, errors = bound_with_batch(signature, kinds)
+        said = f"'{name}' of '{component}' is fixed by specialize, but 'batch' stays"
+        assert any(said in str(error) for error in errors), errors
+
+
+def bound_with_batch(
+    signature: ComponentSignature, kinds: dict[str, SymbolicType]
+) -> tuple[Bound | None, list[ManifestError]]:
+    """Bind where `batch` stays dynamic, whether the component has it or not."""
+    with_batch = replace(signature, dynamic=signature.dynamic | {"batch"})
+    node, errors = node_of(with_batch), list[ManifestError]()
+    names = {name for item in signature.arguments for name in dims_of(item)}
+    sizes = {n: None if n in with_batch.dynamic else 7 for n in names | {"batch"}}
+    tensors = {
+        name: Given(node["operands"][name], f"'{name}'", kind)
+        for name, kind in kinds.items()
+    }
+    found = bind(node, signature, tensors, Scope(sizes, {}, {}), errors)
+    return found, errors
+
+
+def test_numbers_are_no_tensors_and_tensors_no_numbers() -> None:
+    signature = read_component("shape/slice", ROOT)
+    kinds = {item.name: type(item) for item in signature.arguments}
+    assert kinds == {"x": TensorFormal, "first": ScalarFormal, "n_keep": IndexFormal}
+    node = parse(
+        "name: node\nuses: shape/slice\n"
+        "operands: {x: x, first: first}\nattributes: {n_keep: 4}\n",
+        "architecture.yaml",
+    )
+    errors: list[ManifestError] = []
+    tensors = {
+        name: Given(
+            node["operands"][name], f"'{name}'", formal_of("shape/slice", "x").type
+        )
+        for name in ("x", "first")
+    }
+    sizes = {"batch": None, "seq": None, "n_embd": 7}
+    assert bind(node, signature, tensors, Scope(sizes, {}, {}), errors) is None
+    assert any(
+        "'first' of 'shape/slice' is a number\n  move it to attributes" in str(error)
+        for error in errors
+    )

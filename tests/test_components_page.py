@@ -1,0 +1,96 @@
+"""The page of components says what the folders say, and claims what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ingot.components_page import DATA, PAGE, digest, page
+from ingot.errors import IngotError
+from tests.component_cases import COMPONENTS
+from tests.project import ROOT, edit
+
+PARTS = ("models", "targets", "components", "oracles")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a checkout as far as the page reads it."""
+    for part in PARTS:
+        shutil.copytree(ROOT / part, tmp_path / part)
+    (tmp_path / "docs").mkdir()
+    for part in ("pyproject.toml", DATA):
+        shutil.copy(ROOT / part, tmp_path / part)
+    return tmp_path
+
+
+def entry(text: str, component: str) -> str:
+    """Return what the page says of a component."""
+    return text.partition(f"### {component}\n")[2].partition("\n### ")[0]
+
+
+def test_the_page_is_as_the_command_writes_it() -> None:
+    written = (ROOT / PAGE).read_text("utf-8")
+    assert written == page(ROOT), "run: python -m ingot.components_page"
+
+
+def test_every_component_is_there_with_all_that_is_asked_of_it() -> None:
+    text = (ROOT / PAGE).read_text("utf-8")
+    assert re.findall(r"^### (.*)$", text, re.MULTILINE) == COMPONENTS
+    for component in COMPONENTS:
+        labels = re.findall(r"^- ([a-z ]+): \S", entry(text, component), re.MULTILINE)
+        assert [label.removesuffix("s") for label in labels] == [
+            *("argument", "result", "dim", "type"),
+            *("oracle", "source", "model", "right on"),
+        ]
+
+
+def test_what_is_said_of_a_component_is_its_own(root: Path) -> None:
+    found = entry(page(root), "linear/linear_bias")
+    assert "y[b, s, o] = " in found
+    assert "`x: f32[batch, seq, n_in]`" in found
+    assert "- dims: *batch*, *seq*, n_in, n_out\n" in found
+    assert "- oracle: [linear_bias](../oracles/linear.py)\n" in found
+    assert "all-minilm-l6-v2" in found
+    assert "gemma3-270m" in entry(page(root), "linear/linear_packed")
+
+
+def test_a_changed_component_is_right_nowhere_until_it_is_measured(root: Path) -> None:
+    before = entry(page(root), "elementwise/add")
+    assert re.search(r"- right on: .*x86_64 \(", before)
+    path = root / "components/elementwise/add.mlir"
+    edit(path, "%sum_init = tensor.empty", "// Why.\n    %sum_init = tensor.empty")
+    assert entry(page(root), "elementwise/add") == before
+    edit(path, "arith.addf %left, %right", "arith.subf %left, %right")
+    assert "- right on: not measured\n" in entry(page(root), "elementwise/add")
+
+
+def test_a_target_that_was_wrong_is_not_named(root: Path) -> None:
+    data = json.loads((root / DATA).read_text("utf-8"))
+    data["measured"]["elementwise/add"]["x86_64"]["error"] = None
+    (root / DATA).write_text(json.dumps(data), "utf-8")
+    assert "x86_64" not in entry(page(root), "elementwise/add")
+
+
+def test_what_was_measured_is_within_the_tolerance() -> None:
+    data = json.loads((ROOT / DATA).read_text("utf-8"))
+    errors = [
+        (component, target, row["error"])
+        for component, row in data["measured"].items()
+        for target, row in row.items()
+        if row["component"] == digest(ROOT, component)
+    ]
+    assert len(errors) > 300
+    assert {component for component, *_ in errors} <= set(COMPONENTS)
+    assert [item for item in errors if item[2] is None] == []
+    assert all(error < data["tolerance"] for *_, error in errors)
+
+
+def test_a_manifest_that_cannot_be_read_is_named(root: Path) -> None:
+    edit(root / "models/clm-60m.yaml", "architecture: llama", "architecture: lama")
+    with pytest.raises(IngotError, match="clm-60m: its components are not known"):
+        page(root)

@@ -1,0 +1,186 @@
+"""Distributed builds: same bytes, whatever dies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot.command import ActionFailed
+from ingot.errors import IngotError
+from ingot.farm import dask
+from ingot.values import Action, BoundAction, SourceFile
+from tests.cache_server import Machine
+from tests.farm import Farm, farm, parent, poison, processes, shell, until
+from tests.test_shared_cache import COUNT, UPPER
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """Two workers, for the tests that do them no harm that lasts."""
+    with farm(tmp_path_factory.mktemp("farm")) as cluster:
+        yield cluster
+
+
+UPPER_BOUND = BoundAction(UPPER.argv, (), (), UPPER.outputs, ())
+
+
+def started(machine: Machine, *actions: Action) -> threading.Thread:
+    """Build in a thread; what it ends with is in `machine.events`."""
+    thread = threading.Thread(target=machine.build, args=actions)
+    thread.start()
+    return thread
+
+
+def worker_of(pid: int) -> int:
+    """The Dask worker that a command runs under: bwrap's and setpriv's parent."""
+    while "python" not in os.readlink(f"/proc/{parent(pid)}/exe"):
+        pid = parent(pid)
+    return parent(pid)
+
+
+def test_workers_make_what_this_machine_would(running: Farm, tmp_path: Path) -> None:
+    machine = running.machine(tmp_path / "a")
+    assert machine.build(UPPER, COUNT) == ["ran", "ran"]
+    assert (machine.root / "build/out.txt").read_text() == "ABC"
+    assert machine.executor.log("upper:x") == "done\n"
+    alone = Machine(tmp_path / "b")
+    alone.build(UPPER, COUNT)
+    results = [each.executor.records.get("count:x") for each in (machine, alone)]
+    assert results[0] is not None
+    assert results[1] is not None
+    assert results[0].outputs == results[1].outputs
+    # No data came back but through the shared cache, where everybody finds it.
+    assert Machine(tmp_path / "c", running.shared_cache).build(UPPER) == ["fetched"]
+
+
+def test_a_failed_command_says_the_same_as_here(running: Farm, tmp_path: Path) -> None:
+    machine = running.machine(tmp_path / "a")
+    with pytest.raises(ActionFailed) as caught:
+        machine.build(shell("fail:x", "echo the reason; exit 7"))
+    text = str(caught.value)
+    assert text.startswith("fail:x: sh failed with exit code 7\nthe reason\n")
+    again = text.rpartition("run again: ")[2]
+    assert os.waitstatus_to_exitcode(os.system(f"({again}) > /dev/null")) == 7
+    with pytest.raises(ActionFailed, match="did not write out"):
+        machine.build(shell("fail:y", ":"))
+
+
+def test_a_damaged_input_in_the_shared_cache_is_sent_again(
+    running: Farm, tmp_path: Path
+) -> None:
+    machine = running.machine(tmp_path / "a")
+    content = b"only this test has it" * 10_000
+    (tmp_path / "in.txt").write_bytes(content)
+    name = hashlib.sha256(content).hexdigest()
+    place = Path(running.shared_cache.removeprefix("file://")) / "cas" / name[:2]
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(b"damaged")
+    action = replace(
+        shell("copy:x", "cat in.txt > out"),
+        inputs=(("in.txt", SourceFile(tmp_path / "in.txt")),),
+    )
+    assert machine.build(action) == ["ran"]
+    assert (machine.root / "build/copy-x").read_bytes() == content
+    assert (place / name).read_bytes() == content
+
+
+def test_a_worker_killed_mid_action_takes_its_children_and_nothing_else(
+    running: Farm, tmp_path: Path
+) -> None:
+    machine = running.machine(tmp_path / "a")
+    mark = f"mark-{os.getpid()}-killed"
+    thread = started(machine, shell("long:x", f": {mark}; sleep 2; echo done > out"))
+    until(lambda: processes(mark))
+    before = processes(mark)
+    os.kill(worker_of(before[0]), signal.SIGKILL)
+    until(lambda: not set(before) & set(processes(mark)))
+    thread.join(60)
+    assert machine.events == [("long:x", "ran")]
+    assert (machine.root / "build/long-x").read_text() == "done\n"
+
+
+def test_a_benchmark_runs_alone_and_only_where_that_is_labelled(
+    running: Farm, tmp_path: Path
+) -> None:
+    clock = "date +%s%N > out; sleep 0.7; date +%s%N >> out"
+    benches = [
+        shell(f"bench:{name}", f": {os.getpid()}{name}; {clock}", exclusive=True)
+        for name in "ab"
+    ]
+    others = [shell(f"o:{n}", f": {os.getpid()}{n}; {clock}") for n in range(3)]
+    machines = [
+        running.machine(tmp_path / str(number))
+        for number in range(len(benches) + len(others))
+    ]
+    threads = [
+        started(machine, action)
+        for machine, action in zip(machines, [*benches, *others], strict=True)
+    ]
+    for thread in threads:
+        thread.join(60)
+    spans = [
+        [int(word) for word in next((m.root / "build").glob("*-*")).read_text().split()]
+        for m in machines
+    ]
+    for bench in spans[:2]:
+        for other in spans:
+            if other is not bench:
+                assert other[1] <= bench[0] or other[0] >= bench[1]
+
+
+def test_what_no_worker_is_labelled_for_waits_and_says_so(
+    running: Farm, tmp_path: Path
+) -> None:
+    machine = running.machine(tmp_path / "a")
+    farmed = machine.executor._farm
+    assert farmed is not None
+    offered = dask.DaskFarm._resources
+    farmed._dask._known = (-dask.KNOWN_S, [])  # type: ignore[attr-defined]
+    order = dask.Order("check:x@gpu", UPPER_BOUND, (), False, False)
+    wanted = offered(farmed._dask, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
+    assert wanted["gpu"] == dask.SHARE
+    # Capped at what the largest worker has: else it would wait for ever.
+    assert wanted["memory"] < 1 << 60
+    assert machine.said == [
+        f"executor {running.address}: no worker is labelled 'gpu' so far;"
+        " check:x@gpu waits"
+    ]
+
+
+def test_a_poison_action_stops_after_a_few_tries_and_names_itself(
+    running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask, "perform", poison)
+    machine = running.machine(tmp_path / "a")
+    action = shell("poison:x", f": {os.getpid()}")
+    with pytest.raises(IngotError, match=r"^poison:x: 4 workers died of it; the last"):
+        machine.build(action)
+
+
+def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    mark = f"mark-{os.getpid()}-lost"
+    action = shell("long:x", f": {mark}; sleep 3; echo done > out")
+    with farm(tmp_path / "farm", n_workers=1) as first:
+        machine = first.machine(tmp_path / "a")
+        thread = started(machine, UPPER, action, COUNT)
+        until(lambda: processes(mark))
+        # Scheduler, nanny and worker: as when the machine loses power.
+        os.killpg(first.process.pid, signal.SIGKILL)
+        until(lambda: not processes(mark))
+    port = int(first.address.rpartition(":")[2])
+    with farm(tmp_path / "farm", n_workers=1, port=port):
+        thread.join(90)
+    done = [("upper:x", "ran"), ("long:x", "ran"), ("count:x", "ran")]
+    assert machine.events == done
+    assert (machine.root / "build/long-x").read_text() == "done\n"
+    assert (machine.root / "build/count.txt").read_text().strip() == "3"
+    assert any("the scheduler is lost" in text for text in machine.said)

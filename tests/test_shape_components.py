@@ -1,0 +1,177 @@
+"""Views of memory cost nothing; calls with several results work in a model."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.edges import toolchain
+from ingot.emit.text import call, declaration, mlir_type, result_list
+from ingot.graph import Instance, TensorType
+from ingot.readers.component import read_component
+from ingot.stages.specialize import plan_specialize
+from tests import scratch
+from tests.component_cases import instance_of
+from tests.project import ROOT, Project
+
+FLAGS = (
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu="
+    + ("x86-64-v3" if platform.machine() == "x86_64" else "host"),
+)
+# Work of the stream level: what moves or makes bytes.
+WORK = r"stream\.(?:async|cmd)\.(copy|clone|fill|dispatch)\b"
+
+
+def tool(folder: Path, name: str, *words: str | Path) -> None:
+    """Run a program of the compiler in a folder."""
+    subprocess.run([toolchain.executable(name), *words], cwd=folder, check=True)
+
+
+def around(instance: Instance) -> str:
+    """Return a module that computes, calls the component, and computes again."""
+    lines = [f"%c{axis} = arith.constant {axis} : index" for axis in range(4)]
+    for item in instance.arguments:
+        lines += exp(f"%{item.name}", item.type, f"{item.name}.before")
+    operands = [f"%{item.name}.before" for item in instance.arguments]
+    for name, kind in instance.scalars:
+        lines.append(
+            f"%{name} = arith.constant {'0.0' if kind == 'f32' else 0} : {kind}"
+        )
+        operands.append(f"%{name}")
+    results = [f"%result.{number}" for number in range(len(instance.results))]
+    lines += call(instance, operands, results)
+    for name, item in zip(results, instance.results, strict=True):
+        lines += exp(name, item.type, f"{name[1:]}.behind")
+    formals = ", ".join(f"%{i.name}: {mlir_type(i.type)}" for i in instance.arguments)
+    kinds = [mlir_type(item.type) for item in instance.results]
+    returned = ", ".join(f"{name}.behind" for name in results)
+    body = "\n".join(lines)
+    return (
+        f"module @around {{\n{declaration(instance)}\n"
+        f"util.func public @run({formals}) -> {result_list(kinds)} {{\n{body}\n"
+        f"util.return {returned} : {', '.join(kinds)}\n}}\n}}\n"
+    )
+
+
+def exp(value: str, kind: TensorType, name: str) -> list[str]:
+    """Return the lines that make %name the exponentials of a value."""
+    axes = [axis for axis, dim in enumerate(kind.shape) if isinstance(dim, str)]
+    sizes = ", ".join(f"%{name}.{axis}" for axis in axes)
+    text = mlir_type(kind)
+    return [
+        *(f"%{name}.{axis} = tensor.dim {value}, %c{axis} : {text}" for axis in axes),
+        f"%{name}.init = tensor.empty({sizes}) : {text}",
+        f"%{name} = linalg.elementwise <exp>"
+        f" ins({value} : {text}) outs(%{name}.init : {text}) -> {text}",
+    ]
+
+
+def work(component: str, sizes: dict[str, int], folder: Path) -> list[str]:
+    """Return what is done in all when a component stands between exponentials."""
+    instance = instance_of(read_component(component, ROOT), sizes)
+    source = ROOT / f"components/{component}.mlir"
+    module = scratch.run(plan_specialize(instance, source), folder / "instance")
+    (folder / "around.mlir").write_text(around(instance), "utf-8")
+    tool(folder, "iree-link", "around.mlir", "--link-module", module, "-o", "l.mlir")
+    phase = ("--compile-to=stream", "-o", "stream.mlir")
+    tool(folder, "iree-compile", "l.mlir", *phase, *FLAGS)
+    return re.findall(WORK, (folder / "stream.mlir").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("component", "sizes", "most"),
+    [
+        # Both exponentials of each number in one dispatch: nothing is between them.
+        ("shape/contiguous", {"n_embd": 64}, 1),
+        ("shape/clone", {"n_embd": 64}, 1),
+        ("shape/copy", {"n_embd": 64}, 1),
+        ("shape/view", {"n_head": 4, "head_dim": 16}, 1),
+        ("shape/reshape", {"n_head": 4, "head_dim": 16}, 1),
+        ("shape/slice_leading", {"n_ctx": 64, "n_embd": 32, "n_keep": 16}, 1),
+        # One for what is taken apart, one for each part, which reads it where it is.
+        ("shape/unstack", {"n_embd": 64}, 3),
+        ("shape/split", {"n_ff": 64}, 3),
+    ],
+)
+def test_a_view_moves_no_bytes(
+    component: str, sizes: dict[str, int], most: int, tmp_path: Path
+) -> None:
+    done = work(component, sizes, tmp_path)
+    assert set(done) == {"dispatch"}
+    assert len(done) <= most
+
+
+def test_what_moves_bytes_is_seen_to(tmp_path: Path) -> None:
+    # Three for the exponentials, the fourth and fifth put both in one place.
+    assert len(work("shape/stack", {"n_embd": 64}, tmp_path)) == 5
+
+
+@pytest.mark.parametrize(
+    "component", ["contiguous", "clone", "copy", "view", "reshape"]
+)
+def test_a_view_alone_gives_back_the_memory_of_its_input(
+    component: str, tmp_path: Path
+) -> None:
+    source = ROOT / f"components/shape/{component}.mlir"
+    phase = ("--compile-to=stream", "-o", "stream.mlir")
+    tool(tmp_path, "iree-compile", source, *phase, *FLAGS)
+    text = (tmp_path / "stream.mlir").read_text("utf-8")
+    assert "util.func public @forward" in text
+    assert not re.search(rf"{WORK}|stream\.resource\.alloc", text)
+
+
+def run(component: str, folder: Path, *tensors: np.ndarray) -> Any:
+    """Return what a component, as its file stands, computes."""
+    import iree.runtime
+
+    source = ROOT / f"components/{component}.mlir"
+    tool(folder, "iree-compile", source, *FLAGS, "-o", "module.vmfb")
+    config = iree.runtime.Config("local-sync")
+    path = str(folder / "module.vmfb")
+    module = iree.runtime.VmModule.mmap(config.vm_instance, path)
+    return iree.runtime.load_vm_module(module, config).forward(*tensors).to_host()
+
+
+def test_a_cast_cuts_the_fraction_of_the_largest_numbers_too(tmp_path: Path) -> None:
+    numbers = [-(2.0**31) + 256, -2.9, -0.5, 0.0, 0.5, 2.9, 2.0**24, 2.0**31 - 256]
+    x = np.array([[numbers]], np.float32)
+    found = run("elementwise/cast_f32_to_i32", tmp_path, x)
+    np.testing.assert_array_equal(found, np.trunc(x.astype(np.float64)))
+
+
+def test_where_lets_nothing_of_the_other_tensor_through(tmp_path: Path) -> None:
+    condition = np.array([[[0, -1]]], np.int32)
+    a = np.array([[[np.nan, 1]]], np.float32)
+    b = np.array([[[2, np.nan]]], np.float32)
+    assert run("indexing/where", tmp_path, condition, a, b).tolist() == [[[2, 1]]]
+
+
+def test_a_model_with_calls_of_several_results_passes_its_check(tmp_path: Path) -> None:
+    project = Project.create(tmp_path / "checkout", tmp_path / "store")
+    data = ROOT / "tests/data/toy-shapes"
+    shutil.copy(data / "model.yaml", project.root / "models/toy-shapes.yaml")
+    shutil.copy(
+        data / "architecture.yaml",
+        project.root / "models/architectures/toy-shapes.yaml",
+    )
+    done = project.doit("check:toy-shapes@x86_64")
+    assert done.code == 0, done.out + done.err
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) ", done.out, re.MULTILINE)
+    assert [level for level, *_ in rows] == [
+        "component",
+        "block",
+        "propagated",
+        "model",
+    ]
+    assert all(failed == "0" for _, _, failed in rows)
+    shown = project.doit("inspect", "model=toy-shapes", "filter=shape/*split")
+    assert "gate, up  shape/split  (gate_up)  -> f32[batch, seq, 10], f32" in shown.out

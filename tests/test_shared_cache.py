@@ -1,0 +1,252 @@
+"""Shared caches: what is fetched, what is sent, and what no fault of theirs may do."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingot.values import Action, Output, Text
+from tests.cache_server import CacheServer, Machine, serving
+
+UPPER = Action(
+    task="upper:x",
+    argv=("sh", "-c", "tr a-z A-Z < in.txt > out.txt; echo done"),
+    inputs=(("in.txt", Text("abc")),),
+    outputs=("out.txt",),
+    shown=("build/out.txt",),
+)
+COUNT = Action(
+    task="count:x",
+    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
+    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
+    outputs=("count.txt",),
+    shown=("build/count.txt",),
+)
+OUT = hashlib.sha256(b"ABC").hexdigest()
+
+
+@pytest.fixture
+def server() -> Iterator[CacheServer]:
+    with serving() as running:
+        yield running
+
+
+def test_a_second_machine_fetches_what_the_first_made(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    first = Machine(tmp_path / "a", server.url)
+    second = Machine(tmp_path / "b", server.url)
+    assert first.build(UPPER, COUNT) == ["ran", "ran"]
+    assert second.build(UPPER, COUNT) == ["fetched", "fetched"]
+    assert (second.root / "build/out.txt").read_text() == "ABC"
+    assert second.executor.log("upper:x") == "done\n"
+    assert second.build(UPPER, COUNT) == []
+    assert first.said == second.said == []
+
+
+def test_what_is_fetched_is_kept_and_needs_no_cache_again(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    second = Machine(tmp_path / "b", server.url)
+    second.build(UPPER)
+    asked = server.asked.total()
+    (second.root / "build/out.txt").unlink()
+    assert second.build(UPPER) == ["restored"]
+    assert server.asked.total() == asked
+
+
+def test_blobs_are_sent_before_the_result_that_names_them(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    kinds = [path.split("/")[2] for path in server.order]
+    assert kinds == ["cas"] * (len(kinds) - 1) + ["ac"]
+    assert f"/cache/cas/{OUT}" in server.order
+    for path, content in server.files.items():
+        if "/cas/" in path:
+            assert path.endswith(hashlib.sha256(content).hexdigest())
+
+
+def test_read_only_sends_nothing(server: CacheServer, tmp_path: Path) -> None:
+    assert Machine(tmp_path / "a", server.url, writes=False).build(UPPER) == ["ran"]
+    assert server.files == {}
+    Machine(tmp_path / "b", server.url).build(UPPER)
+    reader = Machine(tmp_path / "c", server.url, writes=False)
+    assert reader.build(UPPER) == ["fetched"]
+
+
+def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    server.files[f"/cache/cas/{OUT}"] = b"EVI"
+    second = Machine(tmp_path / "b", server.url)
+    assert second.build(UPPER) == ["ran"]
+    assert (second.root / "build/out.txt").read_text() == "ABC"
+    assert second.said == [
+        f"shared cache {server.url}: blob {OUT[:12]} is damaged there;"
+        " dropped, it is made again"
+    ]
+    assert server.files[f"/cache/cas/{OUT}"] == b"ABC"
+    assert Machine(tmp_path / "c", server.url).build(UPPER) == ["fetched"]
+
+
+def test_a_large_poisoned_blob_is_mended_though_it_is_there(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    big = Action(
+        task="big:x",
+        argv=("sh", "-c", "head -c 200000 /dev/zero > out.bin"),
+        inputs=(),
+        outputs=("out.bin",),
+    )
+    Machine(tmp_path / "a", server.url).build(big)
+    name = f"/cache/cas/{hashlib.sha256(bytes(200_000)).hexdigest()}"
+    server.files[name] = b"1" * 200_000
+    assert Machine(tmp_path / "b", server.url).build(big) == ["ran"]
+    assert server.files[name] == bytes(200_000)
+
+
+@pytest.mark.parametrize(
+    "content", [b"<html>log in first</html>", b"", b"\x12\x05\x0a\x03abc"]
+)
+def test_a_result_that_is_none_or_anothers_is_said_and_replaced(
+    server: CacheServer, tmp_path: Path, content: bytes
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    (key,) = (path for path in server.files if "/ac/" in path)
+    right = server.files[key]
+    server.files[key] = content
+    second = Machine(tmp_path / "b", server.url)
+    assert second.build(UPPER) == ["ran"]
+    assert [text.partition(": ")[2][:10] for text in second.said] == ["the result"]
+    assert server.files[key] == right
+
+
+def test_a_result_whose_blob_is_gone_is_made_again(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    del server.files[f"/cache/cas/{OUT}"]
+    second = Machine(tmp_path / "b", server.url)
+    assert second.build(UPPER) == ["ran"]
+    assert second.said == []
+
+
+FAULTS = {
+    "hangs": "it does not answer; the build goes on without it",
+    "trickles": "it is too slow; the build goes on without it",
+    "500": "it answers GET with 500 Internal Server Error;"
+    " the build goes on without it",
+    "301": "it answers GET with 301 Moved Permanently; the build goes on without it",
+    "ends too soon": "it broke off a transfer; the build goes on without it",
+    "says more than it sends": "it broke off a transfer; the build goes on without it",
+    "says less than it sends": f"blob {OUT[:12]} is damaged there;"
+    " dropped, it is made again",
+    "another blob": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
+    "longer": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
+    server: CacheServer, tmp_path: Path, fault: str
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    server.fault = fault
+    second = Machine(tmp_path / "b", server.url)
+    start = time.monotonic()
+    assert second.build(UPPER, COUNT) == ["ran", "ran"]
+    # Bounded by the cache's patience, far below what the server would wait.
+    assert time.monotonic() - start < 15
+    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
+    assert (second.root / "build/count.txt").read_text().strip() == "3"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("full", "it answers PUT with 507 Insufficient Storage"),
+        ("read-only", "it answers PUT with 403 Forbidden"),
+    ],
+)
+def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
+    server: CacheServer, tmp_path: Path, fault: str, reason: str
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    server.fault = fault
+    second = Machine(tmp_path / "b", server.url)
+    other = Action(task="o:x", argv=("touch", "o"), inputs=(), outputs=("o",))
+    assert second.build(other, UPPER, COUNT) == ["ran", "fetched", "ran"]
+    assert second.said == [
+        f"shared cache {server.url}: {reason};"
+        " the build goes on and sends nothing there"
+    ]
+
+
+def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    machine = Machine(tmp_path / "a", url)
+    assert machine.build(UPPER, COUNT) == ["ran", "ran"]
+    assert machine.said == [
+        f"shared cache {url}: no connection: Connection refused;"
+        " the build goes on without it"
+    ]
+
+
+@pytest.mark.parametrize("how", ["token", "user in the address", "netrc"])
+def test_a_password_opens_the_cache_and_is_never_shown(
+    server: CacheServer, tmp_path: Path, how: str
+) -> None:
+    address, known = server.url, {}
+    server.password = "Basic bWU6czNjcmV0"  # me:s3cret
+    if how == "token":
+        server.password, known = "Bearer s3cret", {"INGOT_SHARED_CACHE_TOKEN": "s3cret"}
+    elif how == "netrc":
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
+        known = {"NETRC": str(tmp_path / "netrc")}
+    else:
+        address = server.url.replace("127", "me:s3cret@127", 1)
+    first = Machine(tmp_path / "a", address, environment=known)
+    assert first.build(UPPER) == ["ran"]
+    assert Machine(tmp_path / "b", address, environment=known).build(UPPER) == [
+        "fetched"
+    ]
+    server.fault = "500"
+    broken = Machine(tmp_path / "c", address, environment=known)
+    assert broken.build(UPPER) == ["ran"]
+    shown = "".join(broken.said) + repr(server.files)
+    assert "s3cret" not in shown
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "netrc":
+            assert b"s3cret" not in path.read_bytes(), path
+
+
+def test_a_refused_password_is_said_once(server: CacheServer, tmp_path: Path) -> None:
+    server.password = "Bearer right"
+    known = {"INGOT_SHARED_CACHE_TOKEN": "wrong"}
+    machine = Machine(tmp_path / "a", server.url, environment=known)
+    assert machine.build(UPPER, COUNT) == ["ran", "ran"]
+    assert machine.said == [
+        f"shared cache {server.url}: it answers GET with 401 Unauthorized;"
+        " the build goes on without it"
+    ]
+
+
+def test_a_folder_is_a_shared_cache(tmp_path: Path) -> None:
+    address = f"file://{tmp_path}/shared"
+    assert Machine(tmp_path / "a", address).build(UPPER) == ["ran"]
+    assert Machine(tmp_path / "b", address).build(UPPER) == ["fetched"]
+    (blob,) = (tmp_path / "shared/cas").rglob(OUT)
+    blob.write_bytes(b"EVIL")
+    third = Machine(tmp_path / "c", address)
+    assert third.build(UPPER) == ["ran"]
+    assert blob.read_bytes() == b"ABC"

@@ -1,0 +1,78 @@
+"""Bazel's remote-execution API as shared cache, against a small server of it."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from pathlib import Path
+
+import grpc
+import pytest
+
+from ingot.values import Action
+from tests.cache_server import Machine
+from tests.reapi_server import serving_reapi
+
+ZEROS = Action(
+    task="zeros:x",
+    argv=("sh", "-c", "head -c 3000000 /dev/zero > out.bin; : > empty"),
+    inputs=(),
+    outputs=("empty", "out.bin"),
+    shown=("build/empty", "build/out.bin"),
+)
+
+
+@pytest.mark.parametrize("packs", [True, False], ids=["zstd", "plain"])
+def test_a_second_machine_fetches_what_the_first_sent(
+    tmp_path: Path, packs: bool
+) -> None:
+    with serving_reapi(packs) as server:
+        first = Machine(tmp_path / "a", server.address)
+        second = Machine(tmp_path / "b", server.address)
+        assert first.build(ZEROS) == ["ran"]
+        assert second.build(ZEROS) == ["fetched"]
+        assert first.said == second.said == []
+        assert (second.root / "build/out.bin").read_bytes() == bytes(3_000_000)
+        assert (server.moved_bytes < 100_000) == packs
+
+
+def test_a_poisoned_blob_is_said_and_made_again(tmp_path: Path) -> None:
+    with serving_reapi() as server:
+        Machine(tmp_path / "a", server.address).build(ZEROS)
+        server.blobs[hashlib.sha256(bytes(3_000_000)).hexdigest()] = b"evil"
+        second = Machine(tmp_path / "b", server.address)
+        assert second.build(ZEROS) == ["ran"]
+        assert len(second.said) == 1
+        assert "is damaged there; dropped, it is made again" in second.said[0]
+        assert Machine(tmp_path / "c", server.address).build(ZEROS) == ["fetched"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "it refuses who asks"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "it is full"),
+        (grpc.StatusCode.INTERNAL, "it answers INTERNAL: as the test wants"),
+        (grpc.StatusCode.UNAVAILABLE, "no connection"),
+    ],
+)
+def test_a_refusal_is_said_once_and_the_build_goes_on(
+    tmp_path: Path, code: grpc.StatusCode, reason: str
+) -> None:
+    with serving_reapi() as server:
+        server.refuses = code
+        machine = Machine(tmp_path / "a", server.address)
+        assert machine.build(ZEROS, ZEROS) == ["ran"]
+        assert machine.said == [
+            f"shared cache {server.address}: {reason}; the build goes on without it"
+        ]
+
+
+def test_a_server_that_does_not_answer_is_said_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        machine = Machine(tmp_path / "a", address)
+        assert machine.build(ZEROS) == ["ran"]
+    assert machine.said == [
+        f"shared cache {address}: it does not answer; the build goes on without it"
+    ]

@@ -1,0 +1,165 @@
+"""Shared caches from the command line: settings, what is printed, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cache_server import CacheServer, serving
+from tests.farm import farm
+from tests.project import ROOT, Project, edit
+
+
+@pytest.fixture
+def server() -> Iterator[CacheServer]:
+    with serving() as running:
+        yield running
+
+
+def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    machines = []
+    for name in ("a", "b"):
+        project = Project.create(tmp_path / name, tmp_path / f"{name}-cache")
+        edit(
+            project.root / "pyproject.toml",
+            "[tool.ingot]\n",
+            f'[tool.ingot]\nshared-cache = "{server.url}"\n',
+        )
+        machines.append(project)
+    first, second = (each.doit("link") for each in machines)
+    assert first.code == second.code == 0, first.err + second.err
+    assert set(first.done.values()) == {"ran"}
+    assert set(second.done.values()) == {"fetched"}
+    assert " fetched; " in second.out.splitlines()[-1]
+    assert linked(machines[0]) == linked(machines[1]) != []
+
+
+def test_a_cache_that_is_down_is_said_once_and_the_build_succeeds(
+    tmp_path: Path,
+) -> None:
+    variables = {"INGOT_SHARED_CACHE": "http://me:s3cret@127.0.0.1:9"}
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    run = Project(project.root, project.cache, variables).doit("specialize")
+    assert run.code == 0, run.err
+    assert run.err.count("shared cache http://127.0.0.1:9: no connection") == 1
+    assert "s3cret" not in run.out + run.err
+
+
+def test_read_only_comes_from_a_variable(server: CacheServer, tmp_path: Path) -> None:
+    variables = {"INGOT_SHARED_CACHE": server.url, "INGOT_SHARED_CACHE_MODE": "read"}
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    run = Project(project.root, project.cache, variables).doit("specialize")
+    assert run.code == 0, run.err
+    assert server.asked["GET"] > 0
+    assert server.asked["PUT"] == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "setting", "message"),
+    [
+        (
+            {"INGOT_SHARED_CACHE": "htp://cache"},
+            "",
+            "shared cache: no protocol named 'htp'; expected SCHEME://PLACE\n"
+            "  did you mean 'http'?",
+        ),
+        (
+            {"INGOT_SHARED_CACHE": "file:///c", "INGOT_SHARED_CACHE_MODE": "write"},
+            "",
+            "shared cache: mode is 'write'; expected read-write or read",
+        ),
+        (
+            {},
+            'shared-cache = "https://me:s3cret@cache.example"',
+            "pyproject.toml: tool.ingot.shared-cache: names a user; expected none\n"
+            "  put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
+        ),
+    ],
+    ids=["protocol", "mode", "password in a file"],
+)
+def test_a_wrong_setting_is_refused(
+    tmp_path: Path, variables: dict[str, str], setting: str, message: str
+) -> None:
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    edit(
+        project.root / "pyproject.toml", "[tool.ingot]\n", f"[tool.ingot]\n{setting}\n"
+    )
+    run = Project(project.root, project.cache, variables).doit("specialize")
+    assert run.code == 3
+    assert message in run.err
+    assert "s3cret" not in run.out + run.err
+
+
+@pytest.mark.parametrize(
+    ("executor", "shared", "message"),
+    [
+        (
+            "desk://127.0.0.1:8786",
+            "",
+            "executor=desk://127.0.0.1:8786: no executor named 'desk';"
+            " expected local or dask://HOST:PORT\n  did you mean 'dask'?",
+        ),
+        (
+            "dask://127.0.0.1:8786",
+            "",
+            "executor=dask://127.0.0.1:8786: there is no shared cache, through which"
+            " workers get inputs and give results\n"
+            "  set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
+        ),
+        (
+            "dask://127.0.0.1:9",
+            "file:///nowhere",
+            "executor=dask://127.0.0.1:9: no scheduler answers there\n"
+            "  start one: doit cluster",
+        ),
+    ],
+    ids=["misspelt", "no shared cache", "no scheduler"],
+)
+def test_a_wrong_executor_is_refused(
+    tmp_path: Path, executor: str, shared: str, message: str
+) -> None:
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    variables = {"INGOT_SHARED_CACHE": shared}
+    words = ("specialize", f"executor={executor}")
+    run = Project(project.root, project.cache, variables).doit(*words)
+    assert run.code == 3
+    assert message in run.err
+
+
+def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
+    alone = Project.create(tmp_path / "alone", tmp_path / "alone-cache")
+    farmed = Project.create(tmp_path / "farmed", tmp_path / "farmed-cache")
+    with farm(tmp_path / "farm") as running:
+        variables = {"INGOT_SHARED_CACHE": running.shared_cache}
+        run = Project(farmed.root, farmed.cache, variables).doit(
+            "link", f"executor={running.address}"
+        )
+    assert run.code == 0, run.out + run.err
+    assert set(run.done.values()) == {"ran"}
+    assert alone.doit("link").code == 0
+    assert linked(farmed) == linked(alone) != []
+
+
+def linked(project: Project) -> list[bytes]:
+    """The linked modules of a project."""
+    found = (project.root / "build/toy").rglob("linked.mlir")
+    return [path.read_bytes() for path in sorted(found)]
+
+
+def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
+    program = (
+        "import sys; from pathlib import Path; from ingot.front.tasks import Front;"
+        "Front(Path.cwd());"
+        "print([m for m in sys.modules if 'shared' in m or m in"
+        " ('urllib3', 'grpc', 'obstore', 'distributed')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
