@@ -141,11 +141,11 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
             yield entry["max"].error(f"{message}, found {most}")
     ranges, dims = node["dynamic"].entries, node["dims"].entries
     if "n_block_seq" in ranges and {"block_size", "n_ctx"} <= dims.keys():
-        most = ranges["n_block_seq"]["max"]
-        held = most.integer * dims["block_size"].integer
+        listed = ranges["n_block_seq"]["max"]
+        held = listed.integer * dims["block_size"].integer
         if held > dims["n_ctx"].integer:
             message = f"longer than the context, n_ctx = {dims['n_ctx'].integer}"
-            yield most.error(f"{message}, found blocks for {held}")
+            yield listed.error(f"{message}, found blocks for {held}")
     if "ctx" in ranges and "seq" in ranges:
         cache, longest = ranges["ctx"]["max"], ranges["seq"]["max"].integer
         if cache.integer < longest:
