@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,29 +33,7 @@ STAGES = {
 }
 """Stage: what it makes. The order is the order of the build."""
 
-VARIABLES = {
-    "model": "model names, separated by commas, or 'all'",
-    "target": "target names, separated by commas, or 'all'",
-    "executor": "where actions run: local, or dask://HOST:PORT",
-    "input": "a sentence for `doit run`; several: separated by |",
-    "bundle": "a bundle's folder or tar for `doit verify`",
-    "prompt": "what the text of `doit generate` follows",
-    "tokens": "how many `doit generate` writes at most (128), `doit ablate` reads (32)",
-    "temperature": "0: the most likely token; above, drawn, the flatter the higher",
-    "top_k": "draw among that many of the most likely tokens",
-    "top_p": "draw among the most likely tokens with that share of the probability",
-    "seed": "whole number that makes a draw, or random tokens, repeatable",
-    "source": "a checkpoint's folder or GGUF file for `doit import`",
-    "licence": "SPDX id of what `doit import` reads, where it does not say",
-    "modes": "what `doit ablate` rounds, with commas; all modes unasked",
-    "weights": "what `doit ablate` rounds matrices to; unasked what is stored, or i8",
-    "level": "what `doit inspect` shows: graph, linalg, tensor or program",
-    "filter": "names that `doit inspect` shows, a glob: 'attn_*'",
-    "workers": "how many workers `doit cluster` starts (2)",
-    "port": "where the scheduler of `doit cluster` listens (8786)",
-    "n_ctx": "positions that an imported model is to have; 2048 at most unasked",
-}
-"""Words that a command line may set; anything else is refused."""
+SEAL_BYTES = 4
 
 # Folders and files of a checkout that a catalogue is read from.
 SOURCES = ("models", "targets", "components", "ingot", "pyproject.toml")
@@ -174,7 +153,7 @@ def read(root: Path) -> Catalogue:
     temporary = place.with_name(f"{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        temporary.write_bytes(_seal(content) + content)
         os.replace(temporary, place)
     except OSError as error:
         raise IngotError(
@@ -182,21 +161,6 @@ def read(root: Path) -> Catalogue:
             "make room or permission in the build folder",
         ) from error
     return found
-
-
-def refuse_unknown(variables: dict[str, str]) -> None:
-    """Refuse a variable that no command reads.
-
-    Raises: IngotError with the nearest known one.
-    """
-    for name in variables:
-        if name not in VARIABLES:
-            # Swapped letters mean the word that has them: 'modle' is not 'modes'.
-            swapped = [word for word in VARIABLES if sorted(word) == sorted(name)]
-            raise IngotError(
-                f"{name}={variables[name]}: no variable named '{name}'",
-                did_you_mean(name, swapped or list(VARIABLES), "variables"),
-            )
 
 
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
@@ -251,8 +215,11 @@ def _names(
 def _kept(place: Path, root: Path) -> Catalogue | None:
     """Return the kept catalogue; None where anything that it was read from differs."""
     try:
-        with open(place, "rb") as file:
-            identities, found = pickle.load(file)
+        sealed = place.read_bytes()
+        content = sealed[SEAL_BYTES:]
+        if sealed[:SEAL_BYTES] != _seal(content):
+            return None
+        identities, found = pickle.loads(content)
         if identities == _identities(root, _folders(found)):
             assert isinstance(found, Catalogue)
             return found
@@ -260,6 +227,11 @@ def _kept(place: Path, root: Path) -> Catalogue | None:
         # A damaged file, or one of another version, is as good as none.
         return None
     return None
+
+
+def _seal(content: bytes) -> bytes:
+    """Return a checksum: a flipped bit must not pass for another flag."""
+    return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
 
 
 def _folders(catalogue: Catalogue) -> set[Path]:

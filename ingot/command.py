@@ -8,12 +8,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ingot.edges import process, toolchain
+from ingot import undeclared
+from ingot.edges import process, sandbox, toolchain
 from ingot.errors import IngotError
 from ingot.values import Action, BoundAction, Digest, Output, Text
 
 # An input file above this is shown to the command where it is, not copied.
 LARGE_BYTES = 4 << 20
+
+# Stands for the failed command's folder until its script is written.
+HERE = "@here@"
 
 
 class ActionFailed(IngotError):
@@ -54,13 +58,16 @@ def start(action: Action, folder: Path, large: dict[str, Path]) -> process.Compl
     Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
     is being stopped.
     """
+    network = ("network", "yes") in action.platform
+    confined = process.sandbox() == "bubblewrap"
     return process.run(
         (toolchain.executable(action.argv[0]), *action.argv[1:]),
         folder,
         {**environment(), **dict(action.env)},
         mounts=large,
-        confined=process.sandbox() == "bubblewrap",
-        network=("network", "yes") in action.platform,
+        confined=confined,
+        network=network,
+        shown=sandbox.shown(action.tools, network) if confined else (),
     )
 
 
@@ -83,7 +90,10 @@ def environment() -> dict[str, str]:
 
 
 def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Path:
-    """Keep a failed command's folder; return the script in it that runs it again."""
+    """Keep a failed command's folder; return the script in it that runs it again.
+
+    It runs again confined where it was: what the sandbox hides may be why it failed.
+    """
     kept = root / "build/.ingot/failed" / action.task.replace(":", "-")
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(
@@ -92,31 +102,46 @@ def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Pa
         ignore=lambda *_: {Path(name).name for name in large},
         copy_function=_link_or_copy,
     )
-    for name, path in large.items():
-        (kept / name).symlink_to(path)
     variables = {**environment(), **dict(action.env)}
-    lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
     argv = [toolchain.executable(action.argv[0]), *action.argv[1:]]
+    lines = ['cd -- "$(dirname -- "$0")"']
+    if process.sandbox() == "bubblewrap":
+        network = ("network", "yes") in action.platform
+        shown = sandbox.shown(action.tools, network)
+        words = process.bubblewrap(Path(HERE), variables, large, network, shown)
+        lines.append(shlex.join([*words, *argv]).replace(HERE, '"$PWD"'))
+    else:
+        for name, path in large.items():
+            (kept / name).symlink_to(path)
+        lines += [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
+        lines.append(shlex.join(argv))
     script = kept / "run-again.sh"
-    script.write_text(
-        "\n".join(['cd -- "$(dirname -- "$0")"', *lines, shlex.join(argv)]) + "\n",
-        encoding="utf-8",
-    )
+    script.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return script
 
 
 def failure(
-    action: Action, done: process.Completed, missing: list[str], script: Path
+    action: Action,
+    done: process.Completed,
+    missing: list[str],
+    folder: Path,
+    root: Path,
+    script: Path,
 ) -> ActionFailed:
-    """Return the error: what failed, all that it printed, how to run it again."""
+    """Return the error: what failed, all that it printed, how to run it again.
+
+    `folder` is where it ran; files of the checkout `root` and of this machine that it
+    looked for and that are not its own are named.
+    """
     what = f"failed with exit code {done.exit_code}"
     if done.exit_code < 0:
         what = f"was killed by signal {-done.exit_code}"
     elif done.exit_code == 0:
         what = f"did not write {', '.join(missing)}"
     text = done.output.decode(errors="replace").rstrip()
+    hints = undeclared.explain(action, text, folder, root)
     return ActionFailed(
-        f"{action.task}: {action.argv[0]} {what}\n{text}",
+        "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),
         f"run again: sh {shlex.quote(str(script))}",
     )
 

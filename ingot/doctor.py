@@ -107,7 +107,9 @@ def package_finding(pin: str, command: str) -> Finding:
 def sandbox_finding() -> Finding:
     """Return whether commands can be confined; without, builds still work."""
     if process.sandbox() == "bubblewrap":
-        return Finding("sandbox", Level.OK, "bubblewrap")
+        return Finding(
+            "sandbox", Level.OK, "bubblewrap: actions see what they declare, no more"
+        )
     if shutil.which("bwrap") is None:
         return Finding(
             "sandbox",

@@ -8,19 +8,18 @@ the command run.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot import command
+from ingot import command, shown
 from ingot.edges import process, toolchain
-from ingot.edges.digests import identify
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.farm.protocol import Failed
+from ingot.spans import Spans
 from ingot.values import (
     Action,
     ActionResult,
@@ -56,6 +55,7 @@ class Executor:
         self._report = report
         self._shared = shared
         self._farm = farm
+        self.spans = Spans()
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
@@ -69,8 +69,9 @@ class Executor:
                 return False
         except OSError:
             return False
-        if not self._shown_as_left(record):
+        if not shown.are_left(self.root, record):
             return False
+        self.store.use(record.key, *(digest for _, digest in record.outputs))
         if not all(self.store.holds(digest) for _, digest in record.outputs):
             return False
         self._made[action.task] = dict(record.outputs)
@@ -103,20 +104,33 @@ class Executor:
         try:
             bound = self.bound(action)
             encoded = encode(bound)
+            self.spans.end(action.task, "key", start)
             # Shown and recorded under the lock too: two builds in one checkout would
             # otherwise record each other's files.
             with self.store.locked(encoded.key):
                 result, source = self._obtain(action, bound, encoded)
-                shown = self._show(action, result)
+                showing = time.monotonic()
+                copies = shown.show(self.root, self.store, action, result)
+                self.spans.end(action.task, "show", showing)
                 wall_ms = (time.monotonic() - start) * 1e3
                 self.records.put(
                     action.task,
-                    Record(bound, result.outputs, shown, result.log, source, wall_ms),
+                    Record(
+                        bound,
+                        encoded.key.hash,
+                        result.outputs,
+                        copies,
+                        result.log,
+                        source,
+                        wall_ms,
+                    ),
                 )
         except OSError as error:
             raise IngotError(
                 f"{action.task}: {error.filename}: {error.strerror}"
             ) from error
+        finally:
+            self.spans.end(action.task, "action", start)
         self._made[action.task] = dict(result.outputs)
         self._report(action.task, source, wall_ms)
 
@@ -124,8 +138,13 @@ class Executor:
         self, action: Action, bound: BoundAction, encoded: Encoded
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and how: "restored", "fetched" or "ran"."""
+        start = time.monotonic()
         result = self.store.action(encoded.key)
-        if result is not None:
+        self.spans.end(action.task, "look up", start)
+        # A flipped bit may leave a message that can be read.
+        if result is not None and {name for name, _ in result.outputs} == set(
+            action.outputs
+        ):
             return result, "restored"
         if self._shared is not None:
             result = self._shared.fetch(encoded.key, bound.outputs)
@@ -144,6 +163,10 @@ class Executor:
             messages = tuple(digest for digest, _ in encoded.blobs)
             self._shared.share(encoded.key, messages + result.blobs())
         return result, "ran"
+
+    def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
+        """Take these for the outputs of a task that would be restored."""
+        self._made[task] = dict(outputs)
 
     def log(self, task: str) -> str:
         """Return what the task's command printed when it ran, here or elsewhere."""
@@ -174,51 +197,29 @@ class Executor:
             made = dict(record.outputs)
         return made[source.path]
 
-    def _shown_as_left(self, record: Record) -> bool:
-        """Return whether the files shown in the checkout are untouched."""
-        for path, identity in record.shown:
-            try:
-                if identify(os.stat(self.root / path)) != identity:
-                    return False
-            except OSError:
-                return False
-        return True
-
-    def _show(
-        self, action: Action, result: ActionResult
-    ) -> tuple[tuple[str, tuple[int, int, int, int, int]], ...]:
-        """Copy outputs to where people look; return what the copies are."""
-        outputs = dict(result.outputs)
-        shown = []
-        for name, path in zip(action.outputs, action.shown, strict=False):
-            target = self.root / path
-            if not self._is_copy(target, outputs[name]):
-                self.store.copy_to(outputs[name], target)
-            shown.append((path, identify(os.stat(target))))
-        return tuple(shown)
-
-    def _is_copy(self, path: Path, digest: Digest) -> bool:
-        try:
-            return self.store.digests.of_file(path) == digest
-        except OSError:
-            return False
-
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
+            start = time.monotonic()
             large = command.lay_out(action, bound, folder, self._blob)
+            start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
+            ended = self.spans.end(action.task, "run", start)
             missing = [p for p in action.outputs if not (folder / p).is_file()]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
-            return ActionResult(
+            result = ActionResult(
                 outputs=tuple(
                     (path, self.store.take_file(folder / path))
                     for path in sorted(action.outputs)
                 ),
                 log=self.store.put_bytes(done.output),
+                task=action.task,
+                wall_ms=(ended - start) * 1e3,
             )
+            self.spans.end(action.task, "keep", ended)
+            return result
 
     def _run_elsewhere(
         self, action: Action, bound: BoundAction, key: Digest
@@ -252,7 +253,7 @@ class Executor:
         self, action: Action, folder: Path, large: dict[str, Path], how: Failed
     ) -> command.ActionFailed:
         kept = command.keep(action, folder, large, self.root)
-        return command.failure(action, how.done, how.missing, kept)
+        return command.failure(action, how.done, how.missing, folder, self.root, kept)
 
     def _blob(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return where the output of an earlier action is."""

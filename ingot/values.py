@@ -113,6 +113,9 @@ class ActionResult:
     exit_code: int = 0
     # What the tool printed (both streams), kept so that a hit can show it too.
     log: Digest | None = None
+    # For which task it ran, and how long: what `doit store` tells, no part of equality.
+    task: str = field(default="", compare=False)
+    wall_ms: float = field(default=0.0, compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:
         """Return every content that the result names."""

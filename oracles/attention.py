@@ -113,10 +113,8 @@ def attention_sink(
             head = slice(h * head_dim, (h + 1) * head_dim)
             head_kv = slice(h_kv * head_dim, (h_kv + 1) * head_dim)
             query = q[b, :, head].astype(np.float64)
-            key, value = (
-                cache[layer, b, :, head_kv].astype(np.float64)
-                for cache in (cache_k, cache_v)
-            )
+            key = cache_k[layer, b, :, head_kv].astype(np.float64)
+            value = cache_v[layer, b, :, head_kv].astype(np.float64)
             score = np.where(seen, scale * (query @ key.T), -np.inf)
             peak = np.maximum(score.max(axis=-1, keepdims=True), sink[h])
             weight = np.exp(score - peak)

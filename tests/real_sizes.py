@@ -9,8 +9,8 @@ from ingot.readers.component import read_component
 from ingot.readers.manifest import read_manifest
 from tests.component_cases import ROOT, instance_of
 
-# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, and of mixtures of experts; rows
-# of the tables and experts alone are fewer: they are addresses, and make the same code.
+# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B and mixtures of experts; rows
+# of tables and experts alone are fewer: they are addresses, and make the same code.
 REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "activation/geglu_tanh": ({"n_ff": 2048},),
     "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),

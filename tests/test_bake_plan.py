@@ -26,7 +26,7 @@ def test_the_plan_declares_weights_program_and_tools(manifest: Manifest) -> None
     assert action.task == "bake:all-minilm-l6-v2@plain"
     assert action.argv == ("python", "-m", "ingot.stages.bake", "spec.json")
     assert action.outputs == ("model.irpa", "bake.json")
-    assert action.tools == ("python", "iree-base-runtime", "numpy")
+    assert action.tools == ("python", "iree-base-runtime", "ml_dtypes", "numpy")
     names = {name for name, _ in action.inputs}
     assert names == {"spec.json", "weights/model.safetensors", *bake.PROGRAM}
     spec = specification(action)
@@ -99,7 +99,8 @@ def test_the_gguf_package_is_a_tool_of_gguf_files_alone(
         path = tmp_path / f"toy.{kind}"
         source = LocalFile(name=path.name, path=path, sha256="a" * 64, kind=kind)
         action = planned(manifest, source)
-        assert action.tools == ("python", "iree-base-runtime", "numpy", *tools)
+        needed = ("python", "iree-base-runtime", "ml_dtypes", "numpy")
+        assert action.tools == (*needed, *tools)
         assert specification(action)["origin"] == f"{kind} toy.{kind}"
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingot import catalogue
-from ingot.catalogue import Catalogue, read, refuse_unknown, select
+from ingot.catalogue import Catalogue, read, select
 from ingot.errors import IngotError
+from ingot.variables import VARIABLES, refuse_unknown
 from tests.project import ROOT, edit
 
 PARTS = ("models", "targets", "components", "ingot", "oracles", "pyproject.toml")
@@ -142,4 +143,4 @@ def test_all_leaves_out_what_cannot_run_here_and_says_so(root: Path) -> None:
 
 def test_every_variable_and_stage_is_explained() -> None:
     assert all(catalogue.STAGES.values())
-    assert all(catalogue.VARIABLES.values())
+    assert all(VARIABLES.values())

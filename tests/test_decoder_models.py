@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingot.catalogue import read
+from ingot.edges.invoke import Call, Module, call
+from ingot.readers.manifest import read_manifest
+from ingot.readers.target import read_target
 from tests.project import ROOT, Project, edit
 
 CATALOGUE = read(ROOT)
@@ -30,7 +34,7 @@ TARGETS = [
     if name not in CATALOGUE.unrunnable
 ]
 if FULL:
-    MODELS = tuple(name for name in CATALOGUE.models if name != "all-minilm-l6-v2")
+    MODELS += ("smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")
     TARGETS += EMULATED
 
 
@@ -73,18 +77,63 @@ def test_a_decoder_says_what_transformers_says(
     assert {row["entry_point"] for row in golden} == {"prefill", "decode"}
 
 
-@pytest.mark.parametrize("target", EMULATED)
-def test_a_decoder_of_few_layers_is_right_at_its_real_widths(
-    project: Project, tmp_path: Path, target: str
-) -> None:
-    small = Project.create(tmp_path / "checkout", project.cache, toy=False)
-    manifest = small.root / "models/gemma3-270m.yaml"
+@pytest.fixture(scope="module")
+def small(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout whose Gemma has 6 layers of both kinds, and a small vocabulary."""
+    root = tmp_path_factory.mktemp("few-layers") / "checkout"
+    made = Project.create(root, project.cache, toy=False)
+    manifest = made.root / "models/gemma3-270m.yaml"
     edit(manifest, "n_layer: 18", "n_layer: 6")
     edit(manifest, "n_vocab: 262144", "n_vocab: 4096")
     text = manifest.read_text().replace("golden: golden/gemma3-270m.npz", "")
     manifest.write_text(text.replace("check:\n  \n", "").replace("check: {}\n", ""))
+    return made
+
+
+@pytest.mark.parametrize("target", EMULATED)
+def test_a_decoder_of_few_layers_is_right_at_its_real_widths(
+    small: Project, target: str
+) -> None:
     run = small.doit("check", "model=gemma3-270m", f"target={target}")
     assert run.code == 0, run.err
     rows = report(small, "gemma3-270m", target)
     assert {row["entry_point"] for row in rows} == {"prefill", "decode"}
     assert all(row["passed"] for row in rows)
+
+
+def logits(project: Project, model: str, target: str) -> list[NDArray[np.float32]]:
+    """The logits of a prompt of 16 tokens, and of 4 more, each after the others."""
+    built = project.root / "build" / model
+    run = project.doit("compile", "bake", f"model={model}", f"target={target}")
+    assert run.code == 0, run.err
+    manifest = read_manifest(project.root / f"models/{model}.yaml", project.root)
+    of_target = read_target(ROOT / f"targets/{target}.yaml", ROOT)
+    weights = built / "weights" / of_target.layout.name / "model.irpa"
+    module = Module(built / target / "model.vmfb", weights)
+    dims = dict(manifest.dims)
+    shape = (dims["n_layer"], 1, 32, dims["n_head_kv"] * dims["head_dim"])
+    kept = [np.zeros(shape, np.float32)] * 2
+    tokens = np.random.default_rng(3).integers(0, dims["n_vocab"], 20, dtype=np.int32)
+    zero, last = np.zeros(1, np.int32), np.full(1, 15, np.int32)
+    given: tuple[Any, ...] = (tokens[None, :16], zero, last, *kept)
+    found = []
+    for number in range(16, 21):
+        function = "decode" if found else "prefill"
+        made, *kept = call(of_target.runner, module, Call(function, given, (), 3))
+        found.append(made)
+        given = (tokens[None, number : number + 1], np.array([number], np.int32), *kept)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.aarch64
+@pytest.mark.parametrize("model", MODELS if FULL else ("gemma3-270m",))
+def test_two_processors_say_the_same(
+    small: Project, project: Project, model: str
+) -> None:
+    checkout = project if FULL else small
+    ours, theirs = (logits(checkout, model, name) for name in ("x86_64", "aarch64"))
+    for one, other in zip(ours, theirs, strict=True):
+        # Both sum in f32, in orders of their own: rounding, and nothing else.
+        assert np.abs(one - other).max() <= 1e-5 * np.ptp(one)
+        assert one.argmax() == other.argmax()

@@ -14,30 +14,8 @@ from ingot.command import ActionFailed
 from ingot.edges import digests
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.executor import Executor
 from ingot.values import Action, Digest, Output, SourceFile, Text
-
-
-class Checkout:
-    """A folder with a build, and the list of what its actions did."""
-
-    def __init__(self, root: Path, cache: Path) -> None:
-        self.root = root
-        self.warnings: list[str] = []
-        self.events: list[tuple[str, str]] = []
-        root.mkdir(exist_ok=True)
-        self.store = Store(cache, self.warnings.append)
-        self.executor = Executor(
-            root, self.store, lambda task, source, _: self.events.append((task, source))
-        )
-
-    def build(self, *actions: Action) -> list[tuple[str, str]]:
-        """Run the actions that are not current, in order; return what was done."""
-        self.events.clear()
-        for action in actions:
-            if not self.executor.is_current(action):
-                self.executor.perform(action)
-        return list(self.events)
+from tests.checkout import Checkout
 
 
 @pytest.fixture

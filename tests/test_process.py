@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def confined(folder: Path, *argv: str) -> process.Completed:
+def confined(
+    folder: Path, *argv: str, shown: tuple[str, ...] = ()
+) -> process.Completed:
     env = {"PATH": "/usr/bin:/bin"}
-    return process.run(argv, folder, env, {}, confined=True, network=False)
+    return process.run(argv, folder, env, {}, confined=True, network=False, shown=shown)
 
 
 @pytest.fixture
@@ -26,17 +27,17 @@ def below_tmp(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tools_of_a_checkout_below_tmp_are_seen_and_cannot_be_changed(
-    below_tmp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_shown_below_tmp_is_seen_and_cannot_be_changed(below_tmp: Path) -> None:
     prefix, folder = below_tmp / "venv", below_tmp / "scratch"
     prefix.mkdir()
     folder.mkdir()
     (prefix / "tool").write_text("#!/bin/sh\necho runs\n")
     (prefix / "tool").chmod(0o755)
-    monkeypatch.setattr(sys, "prefix", str(prefix))
-    assert confined(folder, str(prefix / "tool")) == process.Completed(0, b"runs\n")
-    assert confined(folder, "touch", str(prefix / "new")).exit_code == 1
+    shown = ("--ro-bind", str(prefix), str(prefix))
+    tool = str(prefix / "tool")
+    assert confined(folder, tool, shown=shown) == process.Completed(0, b"runs\n")
+    done = confined(folder, "touch", str(prefix / "new"), shown=shown)
+    assert done.exit_code == 1
 
 
 def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:

@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,8 +71,20 @@ class Digests:
             if self._connection is not None:
                 self._connection.execute(
                     "INSERT OR REPLACE INTO fact VALUES (?, ?, ?)",
-                    (repr(identity), purpose, value),
+                    (repr(identity), purpose, _sealed(identity, purpose, value)),
                 )
+
+    def trim(self, most: int = 200_000) -> None:
+        """Forget everything where more than `most` facts (some 30 MB) are remembered.
+
+        Most are then of files that are gone; what is asked again is computed again.
+        """
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                count = self._connection.execute("SELECT count(*) FROM fact").fetchone()
+                if count[0] > most:
+                    self._connection.execute("DELETE FROM fact")
+                    self._connection.execute("VACUUM")
 
     def _recall(self, identity: Identity, purpose: str) -> str | None:
         known = self._memory.get((identity, purpose))
@@ -82,10 +95,17 @@ class Digests:
                 "SELECT value FROM fact WHERE identity = ? AND purpose = ?",
                 (repr(identity), purpose),
             ).fetchone()
-            if row is not None:
-                self._memory[identity, purpose] = row[0]
-                return str(row[0])
+            value = str(row[0]).rpartition(" ")[0] if row is not None else ""
+            # A flipped bit must not pass for the digest of a file.
+            if value and row[0] == _sealed(identity, purpose, value):
+                self._memory[identity, purpose] = value
+                return value
         return None
+
+
+def _sealed(identity: Identity, purpose: str, value: str) -> str:
+    """Return the value with a checksum of the whole row."""
+    return f"{value} {zlib.crc32(repr((identity, purpose, value)).encode()):08x}"
 
 
 def identify(stat: os.stat_result) -> Identity:

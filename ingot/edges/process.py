@@ -1,9 +1,9 @@
 """The only module that starts processes: a command in, its captured output out.
 
-Where bubblewrap works, a command sees the machine read-only, its own folder as
-`/tmp/ingot`, a private /tmp and no network; where it does not, it runs as it is and the
-action's platform says so. Either way it dies with this process, however this process
-dies.
+Where bubblewrap works, a command sees the base system read-only, what the caller names,
+its own folder as `/tmp/ingot`, a private /tmp and no network; where it does not, it
+runs as it is and the action's platform says so. Either way it dies with this process,
+however this process dies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +20,23 @@ from pathlib import Path
 
 # One fixed folder for every action, so that no output can tell where it was made.
 WORKDIR = "/tmp/ingot"
+
+# Programs and libraries of the distribution, which every tool is linked against. Not
+# here: /usr/local, /usr/share, /etc but the linker's files, /var, and people's folders.
+# The processor's topology says how many threads a benchmark is to have.
+BASE = (
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/sys/devices/system",
+)
 
 _running: set[subprocess.Popen[bytes]] = set()
 _lock = threading.Lock()
@@ -41,7 +57,7 @@ def sandbox() -> str:
     if shutil.which("bwrap") is None:
         return "none"
     probe = subprocess.run(
-        [*_bubblewrap(Path("/tmp"), {}, {}, network=False), "true"],
+        [*bubblewrap(Path("/tmp"), {}, {}, network=False), "true"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -57,16 +73,18 @@ def run(
     mounts: dict[str, Path],
     confined: bool,
     network: bool,
+    shown: tuple[str, ...] = (),
 ) -> Completed:
     """Return how `argv` ended, run in `folder` with just this environment.
 
-    `mounts` are files that appear in the folder, under these names, without a copy.
-    An unconfined command always has the network.
+    `mounts` are files that appear in the folder, under these names, without a copy;
+    `shown` are bubblewrap's words for what else a confined command sees. An unconfined
+    command sees everything, and always has the network.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
     if confined:
-        command = [*_bubblewrap(folder, env, mounts, network), *argv]
+        command = [*bubblewrap(folder, env, mounts, network, shown), *argv]
         cwd, variables = None, None
     else:
         for name, path in mounts.items():
@@ -107,32 +125,44 @@ def stop_all() -> None:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _bubblewrap(
-    folder: Path, env: dict[str, str], mounts: dict[str, Path], network: bool
+def bubblewrap(
+    folder: Path,
+    env: dict[str, str],
+    mounts: dict[str, Path],
+    network: bool,
+    shown: tuple[str, ...] = (),
 ) -> list[str]:
+    """Return the words that start a command in a sandbox, without the command."""
     command = [
         "bwrap",
         "--unshare-all",
         "--die-with-parent",
         "--new-session",
         "--clearenv",
-        *("--ro-bind", "/", "/"),
+        *_base(),
         *("--dev", "/dev"),
         *("--proc", "/proc"),
         *("--tmpfs", "/tmp"),
+        *shown,
         *("--bind", str(folder), WORKDIR),
         *("--chdir", WORKDIR),
     ]
-    # A checkout below /tmp has its tools there, and the private /tmp would hide them.
-    for prefix in sorted({sys.base_prefix, sys.prefix}):
-        if Path(prefix).is_relative_to("/tmp"):
-            command += ["--ro-bind", prefix, prefix]
     if network:
         command.append("--share-net")
-    if Path("/dev/dri").exists():
-        command += ["--dev-bind", "/dev/dri", "/dev/dri"]
     for name, path in mounts.items():
         command += ["--ro-bind", str(path), f"{WORKDIR}/{name}"]
     for name, value in env.items():
         command += ["--setenv", name, value]
     return [*command, "--"]
+
+
+@cache
+def _base() -> tuple[str, ...]:
+    """Return the words that show the base system, links as links."""
+    words: list[str] = []
+    for path in BASE:
+        if os.path.islink(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            words += ["--ro-bind", path, path]
+    return tuple(words)

@@ -10,6 +10,7 @@ import json
 import sqlite3
 import threading
 import time
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ from ingot.values import BoundAction, Digest
 
 # Bumped when the row's meaning changes: older rows are then forgotten, nothing is
 # misread.
-SCHEMA = 1
+SCHEMA = 2
+
+# SQLite's codes for what is no damage: PERM, BUSY, LOCKED, READONLY, IOERR, FULL,
+# CANTOPEN.
+SURROUNDINGS = frozenset({3, 5, 6, 8, 10, 13, 14})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Record:
     """A finished action: what it was, what it made, how its shown files were left."""
 
     bound: BoundAction
+    key: str  # hash of the action, under which the store has its result
     outputs: tuple[tuple[str, Digest], ...]
     shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
@@ -44,16 +50,12 @@ class Records:
         Raises: IngotError where the folder cannot be written.
         """
         self._lock = threading.Lock()
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = _open(path)
-            rows = self._connection.execute("SELECT task, record FROM record")
-            self._records = {task: _decode(text) for task, text in rows.fetchall()}
-        except (OSError, sqlite3.OperationalError) as error:
-            raise IngotError(
-                f"records {path}: cannot be written: {error}",
-                "make room or permission in the build folder",
-            ) from error
+            self._connection, self._records = _open(path)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unwritable(error) from error
 
     def get(self, task: str) -> Record | None:
         """Return the task's record."""
@@ -62,34 +64,92 @@ class Records:
     def put(self, task: str, record: Record) -> None:
         """Keep the task's record, at once."""
         self._records[task] = record
-        with self._lock:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
-                (task, json.dumps(asdict(record)), time.time()),
-            )
+        self._write(
+            "INSERT OR REPLACE INTO record VALUES (?, ?, ?)", *_row(task, record)
+        )
 
     def forget(self, task: str) -> None:
         """Remove the task's record."""
         if self._records.pop(task, None) is not None:
+            self._write("DELETE FROM record WHERE task = ?", task)
+
+    def _write(self, statement: str, *values: Any) -> None:
+        """Change the database; make it anew, of what is known, where it is damaged.
+
+        Raises: IngotError where the disk is full.
+        """
+        try:
             with self._lock:
-                self._connection.execute("DELETE FROM record WHERE task = ?", (task,))
+                try:
+                    self._connection.execute(statement, values)
+                except sqlite3.Error as error:
+                    _refuse_surroundings(error)
+                    self._connection.close()
+                    _remove(self._path)
+                    self._connection = _connect(self._path)
+                    self._connection.executemany(
+                        "INSERT INTO record VALUES (?, ?, ?)",
+                        [_row(task, record) for task, record in self._records.items()],
+                    )
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: Exception) -> IngotError:
+        return IngotError(
+            f"records {self._path}: cannot be written: {error}",
+            "make room or permission in the build folder",
+        )
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, Record]]:
+    """Return the database and what is in it; a damaged one is made anew."""
     try:
-        return _connect(path)
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-        return _connect(path)
+        connection = _connect(path)
+        return connection, _load(connection)
+    except sqlite3.Error as error:
+        _refuse_surroundings(error)
+        _remove(path)
+        connection = _connect(path)
+        return connection, _load(connection)
+
+
+def _refuse_surroundings(error: sqlite3.Error) -> None:
+    """Return where the database is damaged; raise what the disk or others do to it."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
+        raise error
+
+
+def _load(connection: sqlite3.Connection) -> dict[str, Record]:
+    """Return the rows that are as they were written."""
+    rows = connection.execute("SELECT task, record FROM record").fetchall()
+    records = {}
+    for task, text in rows:
+        seal, _, content = text.partition(" ")
+        if seal == _seal(task, content):
+            records[task] = _decode(content)
+    return records
+
+
+def _row(task: str, record: Record) -> tuple[str, str, float]:
+    content = json.dumps(asdict(record))
+    return task, f"{_seal(task, content)} {content}", time.time()
+
+
+def _seal(task: str, content: str) -> str:
+    """Return a checksum: a flipped bit must not pass for what an action made."""
+    return f"{zlib.crc32(f'{task} {content}'.encode()):08x}"
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=30, isolation_level=None, check_same_thread=False
     )
+    connection.text_factory = lambda text: text.decode("utf-8", errors="replace")
     connection.execute("PRAGMA journal_mode=WAL")
     # A kill loses nothing; a power cut may lose rows, which are then restored.
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -114,6 +174,7 @@ def _decode(text: str) -> Record:
             outputs=tuple(bound["outputs"]),
             platform=_pairs(bound["platform"]),
         ),
+        key=value["key"],
         outputs=_digests(value["outputs"]),
         shown=tuple((path, tuple(identity)) for path, identity in value["shown"]),
         log=Digest(**value["log"]) if value["log"] else None,

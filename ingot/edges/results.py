@@ -6,7 +6,17 @@ it too. Protobuf is imported late: a build with nothing to do needs none of it.
 
 from __future__ import annotations
 
-from ingot.values import ActionResult, Digest
+from typing import TYPE_CHECKING
+
+from ingot.values import ActionResult, BoundAction, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingot import reapi_pb2 as reapi
+
+# What says for which task an action ran; other programs skip what they do not know.
+TASK_TYPE = "ingot/task"
 
 
 class Damaged(ValueError):
@@ -30,6 +40,12 @@ def to_bytes(result: ActionResult) -> bytes:
     if result.log is not None:
         message.stdout_digest.hash = result.log.hash
         message.stdout_digest.size_bytes = result.log.size_bytes
+    if result.task:
+        told = message.execution_metadata
+        told.auxiliary_metadata.add(type_url=TASK_TYPE, value=result.task.encode())
+        seconds, milliseconds = divmod(result.wall_ms, 1e3)
+        told.virtual_execution_duration.seconds = int(seconds)
+        told.virtual_execution_duration.nanos = int(milliseconds * 1e6)
     content: bytes = message.SerializeToString(deterministic=True)
     return content
 
@@ -39,20 +55,71 @@ def from_bytes(content: bytes) -> ActionResult:
 
     Raises: Damaged where it is none.
     """
-    from google.protobuf.message import DecodeError
-
     from ingot import reapi_pb2 as reapi
 
-    try:
-        message = reapi.ActionResult.FromString(content)
-    except DecodeError as error:
-        raise Damaged(str(error)) from error
+    message = _parse(reapi.ActionResult, content)
     log = message.stdout_digest
+    told = message.execution_metadata
+    tasks = [
+        item.value.decode(errors="replace")
+        for item in told.auxiliary_metadata
+        if item.type_url == TASK_TYPE
+    ]
+    ran = told.virtual_execution_duration
     return ActionResult(
         outputs=tuple(
-            (file.path, Digest(file.digest.hash, file.digest.size_bytes))
-            for file in message.output_files
+            (file.path, _digest(file.digest)) for file in message.output_files
         ),
         exit_code=message.exit_code,
-        log=Digest(log.hash, log.size_bytes) if log.hash else None,
+        log=_digest(log) if log.hash else None,
+        task=tasks[0] if tasks else "",
+        wall_ms=ran.seconds * 1e3 + ran.nanos / 1e6,
     )
+
+
+def spelt_out(key: str, read: Callable[[str], bytes]) -> tuple[BoundAction, set[str]]:
+    """Return the action of that key, and the hashes of all messages that it is made of.
+
+    `read` returns a blob by its hash.
+
+    Raises: OSError where a message is not there; Damaged where it is none.
+    """
+    from ingot import reapi_pb2 as reapi
+
+    action = _parse(reapi.Action, read(key))
+    command = _parse(reapi.Command, read(action.command_digest.hash))
+    hashes = {key, action.command_digest.hash}
+    inputs: list[tuple[str, Digest]] = []
+    pending = [("", action.input_root_digest.hash)]
+    while pending:
+        prefix, name = pending.pop()
+        hashes.add(name)
+        directory = _parse(reapi.Directory, read(name))
+        inputs += [
+            (prefix + file.name, _digest(file.digest)) for file in directory.files
+        ]
+        pending += [
+            (f"{prefix}{item.name}/", item.digest.hash)
+            for item in directory.directories
+        ]
+    bound = BoundAction(
+        argv=tuple(command.arguments),
+        env=tuple((item.name, item.value) for item in command.environment_variables),
+        inputs=tuple(sorted(inputs)),
+        outputs=tuple(command.output_paths),
+        platform=tuple((item.name, item.value) for item in action.platform.properties),
+    )
+    return bound, hashes
+
+
+def _parse(kind: type[reapi.ActionResult], content: bytes) -> reapi.ActionResult:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(content)
+    except DecodeError as error:
+        raise Damaged(str(error)) from error
+
+
+def _digest(message: reapi.Digest) -> Digest:
+    return Digest(message.hash, message.size_bytes)

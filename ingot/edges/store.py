@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ingot.edges import results
 from ingot.edges.digests import Digests, hash_file
+from ingot.edges.uses import Uses
 from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
@@ -45,10 +46,12 @@ class Store:
         except OSError as error:
             raise _store_error(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
+        self._uses = Uses(root)
 
     def action(self, key: Digest) -> ActionResult | None:
         """Return the result kept under the key, if all of it is there and undamaged."""
         path = self._path("ac", key.hash)
+        self.use(key.hash)
         try:
             result = results.from_bytes(path.read_bytes())
         except FileNotFoundError:
@@ -65,6 +68,17 @@ class Store:
         """Keep the result under the key; its blobs must be in the store already."""
         self._put(results.to_bytes(result), self._path("ac", key.hash))
 
+    def use(self, key: str, *blobs: Digest) -> None:
+        """Keep the result of that key and the blobs while this process lives.
+
+        The result counts as used now; so call it before asking whether they are there.
+
+        Raises: IngotError where the disk is full.
+        """
+        with _disk_errors(self.root):
+            self._uses.pin(key, *(digest.hash for digest in blobs))
+        self._uses.stamp(self._path("ac", key))
+
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
         path = self._path("cas", digest.hash)
@@ -75,8 +89,9 @@ class Store:
         except OSError as error:
             self._warn(f"cannot read {path}: {error}")
             return False
-        if found == digest:
-            return True
+        if found.hash == digest.hash:
+            # Another size is the damage of who asks: the content is what it says.
+            return found == digest
         self._warn(f"dropped a damaged blob, {path}: its content is {found}")
         path.unlink(missing_ok=True)
         return False
@@ -88,6 +103,7 @@ class Store:
     def put_bytes(self, content: bytes) -> Digest:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
+        self._pin(digest)
         if not self.holds(digest):
             self._put(content, self._path("cas", digest.hash))
         return digest
@@ -95,6 +111,7 @@ class Store:
     def take_file(self, path: Path) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
+        self._pin(digest)
         if not self.holds(digest):
             self._publish(path, self._path("cas", digest.hash))
         return digest
@@ -154,6 +171,11 @@ class Store:
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                     finally:
                         os.close(handle)
+
+    def _pin(self, digest: Digest) -> None:
+        # Before it is looked for: what is there and unused may go at any moment.
+        with _disk_errors(self.root):
+            self._uses.pin(digest.hash)
 
     def _path(self, kind: str, name: str) -> Path:
         return self.root / kind / name[:2] / name

@@ -31,6 +31,18 @@ SYSTEM_FILES = {
     ),
 }
 
+# What else of the system a tool reads; devices are those of a GPU.
+SYSTEM_PLACES = {
+    "arm64-libc": ("/usr/aarch64-linux-gnu",),
+    "mesa-llvmpipe": (
+        "/usr/share/vulkan",
+        "/etc/vulkan",
+        "/usr/share/drirc.d",
+        "/dev/dri",
+        "/sys",
+    ),
+}
+
 # What a user installs when a tool is missing.
 REMEDIES = {
     "qemu-aarch64": "apt-get install qemu-user",
@@ -61,13 +73,80 @@ def identity(tool: str, digests: Digests) -> str:
                     os.path.realpath(name), "sha256", lambda p: hash_file(p).hash
                 )
         raise _missing(tool)
+    record = _record(tool)
+    version = record.parent.name.removesuffix(".dist-info").rpartition("-")[2]
+    return f"{version} {digests.fact(record, 'wheel', _hash_record)}"
+
+
+@cache
+def places(tool: str) -> tuple[Path, ...]:
+    """Return the files and folders that the tool consists of, and no others.
+
+    Raises: IngotError where the tool is not installed.
+    """
+    if tool == "python":
+        return _interpreter()
+    if tool in SYSTEM_FILES:
+        names = (*SYSTEM_FILES[tool], *SYSTEM_PLACES.get(tool, ()))
+        return tuple(Path(name) for name in names if os.path.exists(name))
+    if tool == "iree-base-runtime-aarch64":
+        return (_record(tool).parents[1],)
+    record = _record(tool)
+    lines = record.read_text(encoding="utf-8").splitlines()
+    files = {line.partition(",")[0] for line in lines}
+    tops = {_top(name, files) for name in files if not name.startswith("..")}
+    return tuple(record.parents[1] / top for top in sorted(tops - {"__pycache__"}))
+
+
+def _top(name: str, files: set[str]) -> str:
+    """Return the largest part of a wheel's file's path that is this wheel's alone."""
+    first, *rest = name.split("/")
+    alone = f"{first}/__init__.py" in files or first.endswith((".libs", ".dist-info"))
+    # What a namespace (`iree`) has in it may come from several wheels.
+    return first if alone or not rest else f"{first}/{rest[0]}"
+
+
+def _interpreter() -> tuple[Path, ...]:
+    """Return the interpreter, what makes it an environment, its standard library."""
+    # Asked of the base: an environment has no standard library of its own.
+    base = {"base": sys.base_prefix, "installed_base": sys.base_prefix}
+    library = Path(str(sysconfig.get_config_var("LIBDIR")))
+    shared = library / str(sysconfig.get_config_var("INSTSONAME"))
+    found = (
+        Path(sys.executable),
+        Path(os.path.realpath(sys.executable)),
+        Path(sys.prefix) / "pyvenv.cfg",
+        Path(sysconfig.get_path("stdlib", vars=base)),
+        shared,
+    )
+    return tuple(path for path in found if path.exists())
+
+
+def owner(path: Path) -> str:
+    """Return the name of the installed wheel that the file belongs to, or ""."""
+    try:
+        name = str(path.relative_to(site_packages()))
+    except ValueError:
+        return ""
+    for record in sorted(site_packages().glob("*.dist-info/RECORD")):
+        lines = record.read_text(encoding="utf-8").splitlines()
+        if any(line.startswith((f"{name},", f"{name}/")) for line in lines):
+            stem = record.parent.name.removesuffix(".dist-info")
+            return stem.rpartition("-")[0].replace("_", "-")
+    return ""
+
+
+def _record(tool: str) -> Path:
+    """Return the list of a wheel's files.
+
+    Raises: IngotError where it is not installed.
+    """
     folder, name = site_packages(), tool
     if tool == "iree-base-runtime-aarch64":
         folder, name = AARCH64_RUNTIME, "iree-base-runtime"
     pattern = f"{name.replace('-', '_')}-*.dist-info/RECORD"
     for record in sorted(folder.glob(pattern)):
-        version = record.parent.name.removesuffix(".dist-info").rpartition("-")[2]
-        return f"{version} {digests.fact(record, 'wheel', _hash_record)}"
+        return record
     raise _missing(tool)
 
 

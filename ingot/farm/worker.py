@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,13 +116,20 @@ def _run(order: Order, store: Store) -> Answer:
             return store.blob(digest)
 
         large = command.lay_out(action, order.bound, folder, blob)
+        start = time.monotonic()
         done = command.start(action, folder, large)
+        wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(done.output)
         unwritten = tuple(p for p in action.outputs if not (folder / p).is_file())
         if done.exit_code != 0 or unwritten:
             return Answer("", exit_code=done.exit_code, log=log, unwritten=unwritten)
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
-        return Answer("", result=ActionResult(outputs=outputs, log=log))
+        return Answer(
+            "",
+            result=ActionResult(
+                outputs=outputs, log=log, task=action.task, wall_ms=wall_ms
+            ),
+        )
 
 
 def _warn(message: str) -> None:

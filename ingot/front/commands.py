@@ -16,8 +16,9 @@ from doit.cmd_base import Command
 from doit.cmd_run import Run as DoitRun
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import STAGES, VARIABLES, read, refuse_unknown, select
+from ingot.catalogue import STAGES, read, select
 from ingot.errors import IngotError, did_you_mean
+from ingot.variables import VARIABLES, refuse_unknown
 
 OPT_QUIET = {
     "name": "quiet",
@@ -39,14 +40,22 @@ class Run(DoitRun):  # type: ignore[misc]
         """Run tasks; or, with input=..., the built bundle."""
         if "input" in variables():
             return guarded(run_bundle)
-        from ingot.edges import process
-        from ingot.front import sharing
+        from ingot.front.ending import logged
         from ingot.front.reporter import QuietReporter, Reporter
         from ingot.front.tasks import stop_on_signals
 
         if params["reporter"] == "console":
             params["reporter"] = QuietReporter if params["quiet"] else Reporter
         stop_on_signals()
+        with logged(args) as end:
+            end.code = self._build(params, args)
+        return end.code
+
+    def _build(self, params: Any, args: list[str]) -> int:
+        """Run the tasks; return the exit code."""
+        from ingot.edges import process
+        from ingot.front import sharing
+
         try:
             code = int(super().execute(params, args))
             sharing.finish()

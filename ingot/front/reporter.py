@@ -12,6 +12,8 @@ from typing import IO, Any, ClassVar
 
 from doit.exceptions import BaseFail
 
+from ingot.journal import Journal
+
 # More are under way elsewhere; a terminal has 24 lines.
 N_BARS = 16
 
@@ -37,6 +39,7 @@ class Reporter:
         self._progress: Any = None
         self._bars: dict[str, Any] = {}
         self._unmet: list[str] = []
+        self._journal = Journal.current
 
     def initialize(self, tasks: dict[str, Any], selected: list[str]) -> None:
         """Count the actions that the selected tasks need."""
@@ -53,12 +56,16 @@ class Reporter:
 
     def execute_task(self, task: Any) -> None:
         """Show that the action has started."""
+        if task.actions and self._journal is not None:
+            self._journal.started(task.name)
         if task.actions and not self.quiet and self._out.isatty():
             self._show_running(task.name)
 
     def ended(self, task: str, source: str, wall_ms: float, log: str) -> None:
         """Tell how an action got its outputs; `log` is what it printed, or empty."""
         self._counts[source] += 1
+        if self._journal is not None:
+            self._journal.ended(task, source, wall_ms=round(wall_ms, 3))
         seconds = wall_ms / 1e3
         place = f"[{self._seen + 1}/{self._total}]"
         self._line(f"{place} {task}: {source}, {seconds:.1f} s")
@@ -73,6 +80,8 @@ class Reporter:
         """Count the action; a build with nothing to do prints one line."""
         self._counts["up to date"] += 1
         self._seen += 1
+        if self._journal is not None:
+            self._journal.current_task(task.name)
 
     def skip_ignore(self, task: Any) -> None:
         """Say that the user told doit to ignore the task."""
@@ -87,6 +96,8 @@ class Reporter:
         self._counts["failed"] += 1
         text = fail.get_msg() if hasattr(fail, "get_msg") else str(fail)
         self._failures.append((task.name, text.strip()))
+        if self._journal is not None:
+            self._journal.ended(task.name, "failed", message=text.strip())
         self._line(f"[{self._seen}/{self._total}] {task.name}: FAILED")
         if self._progress is not None:
             self._progress.stop()

@@ -16,14 +16,16 @@ from typing import Any
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
-from ingot.catalogue import STAGES, read, refuse_unknown, select, stage_of
+from ingot.catalogue import STAGES, read, select, stage_of
 from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
-from ingot.front import sharing
+from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
+from ingot.journal import Journal
 from ingot.values import Action, Output
+from ingot.variables import refuse_unknown
 
 # Stages whose output people read: it is shown when they end.
 SHOWN_LOGS = ("check", "bench", "bundle")
@@ -56,7 +58,11 @@ class Front:
             shared = sharing.open_cache(catalogue.shared_cache, kept)
             where = variables.get("executor", "local")
             farm = sharing.open_farm(where, shared, kept)
+            ending.begin(root)
             self.executor = Executor(root, kept, self._ended, shared, farm)
+            self._stale: set[str] = set()
+            if Journal.current is not None:
+                Journal.current.spans = self.executor.spans
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
@@ -85,9 +91,20 @@ class Front:
         return {
             "basename": action.task,
             "actions": [(self._perform, [action])],
-            "uptodate": [(self.executor.is_current, [action])],
+            "uptodate": [(self._is_current, [action])],
             "task_dep": sorted(needed),
         }
+
+    def _is_current(self, action: Action) -> bool:
+        """Return whether the action has nothing to do; where it has, log why."""
+        current = self.executor.is_current(action)
+        if not current and Journal.current is not None:
+            from ingot.front.why import explain
+
+            reasons = explain(action, self.executor, self._stale)
+            self._stale.add(action.task)
+            Journal.current.stale(action.task, reasons)
+        return current
 
     def _perform(self, action: Action) -> TaskFailed | None:
         try:
@@ -113,8 +130,13 @@ def n_parallel() -> int:
 
 def store() -> Store:
     """Return the store that INGOT_CACHE names, or the user's own."""
+    return Store(store_root(), warn=_warn)
+
+
+def store_root() -> Path:
+    """Return the folder of the store."""
     name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    return Store(Path(name).expanduser().absolute(), warn=_warn)
+    return Path(name).expanduser().absolute()
 
 
 def stop_on_signals() -> None:

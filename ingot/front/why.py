@@ -7,12 +7,14 @@ two is the whole reason; an input that another stale action makes is named as su
 from __future__ import annotations
 
 import os
+import time
 from fnmatch import fnmatch
 from pathlib import Path
 
 from ingot.catalogue import Plan, read, select
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
+from ingot.edges.survey import blob_path, last_results
 from ingot.executor import Executor
 from ingot.front.tasks import store
 from ingot.values import Action, BoundAction, Output
@@ -23,29 +25,89 @@ def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> i
     catalogue = read(root)
     everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
-    names = _chosen(everything, patterns) or everything.needed(
+    names = chosen(everything, patterns) or everything.needed(
         everything.selected("bundle", select(catalogue, variables))
     )
+    elsewhere = Elsewhere(executor)
     stale: set[str] = set()
+    restored = 0
     for action in everything.actions:
         if action.task not in names:
             continue
-        reasons = explain(action, executor, stale)
+        if executor.records.get(action.task) is None and elsewhere.restores(action):
+            print(f"{action.task} would be restored: the store has its result")
+            restored += 1
+            continue
+        reasons = explain(action, executor, stale, elsewhere)
         if reasons:
             stale.add(action.task)
             print(f"{action.task} would run:")
             for reason in reasons:
                 print(f"  {reason}")
     if not stale:
-        print(f"nothing would run: {len(names)} actions are up to date")
+        current = f"{len(names) - restored} actions are up to date"
+        others = f", {restored} would be restored" if restored else ""
+        print(f"nothing would run: {current}{others}")
     return 0
 
 
-def explain(action: Action, executor: Executor, stale: set[str]) -> list[str]:
-    """Return why the action is not current; empty where it is."""
+class Elsewhere:
+    """What other checkouts and machines that share the store have made."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Look at the executor's store, once and when first asked."""
+        self._executor = executor
+        self._last: dict[str, tuple[float, str]] | None = None
+
+    def restores(self, action: Action) -> bool:
+        """Return whether the store has the result; then its outputs are known."""
+        from ingot.keys import encode
+
+        try:
+            key = encode(self._executor.bound(action)).key
+        except (OSError, KeyError):
+            return False
+        result = self._executor.store.action(key)
+        if result is not None:
+            self._executor.foresee(action.task, result.outputs)
+        return result is not None
+
+    def differences(self, action: Action, bound: BoundAction) -> list[str]:
+        """Return how the action differs from the last one of that task, if any is kept.
+
+        A stored action says everything that its result depends on, so it answers as
+        well as a record of this checkout.
+        """
+        from ingot.edges import results
+
+        store = self._executor.store
+        if self._last is None:
+            self._last = last_results(store.root)
+        if action.task not in self._last:
+            return []
+        used_s, key = self._last[action.task]
+        try:
+            old, _ = results.spelt_out(
+                key, lambda name: blob_path(store.root, name).read_bytes()
+            )
+        except (OSError, results.Damaged):
+            return []
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(used_s))
+        told = f"against its last result in the store, {key[:12]}, last used {day}:"
+        return [told, *differences(old, bound)]
+
+
+def explain(
+    action: Action,
+    executor: Executor,
+    stale: set[str],
+    elsewhere: Elsewhere | None = None,
+) -> list[str]:
+    """Return why the action is not current; empty where it is.
+
+    Where this checkout has no record of it, it is compared with what is `elsewhere`.
+    """
     record = executor.records.get(action.task)
-    if record is None:
-        return ["it has not run in this checkout, or its last run did not end"]
     above = sorted(
         {
             source.task
@@ -53,12 +115,16 @@ def explain(action: Action, executor: Executor, stale: set[str]) -> list[str]:
             if isinstance(source, Output) and source.task in stale
         }
     )
+    never = "it has not run in this checkout, or its last run did not end"
     if above:
-        return [f"it follows {task}" for task in above]
+        follows = [f"it follows {task}" for task in above]
+        return follows if record is not None else [never, *follows]
     try:
         bound = executor.bound(action)
     except OSError as error:
         return [f"input {error.filename}: {error.strerror}"]
+    if record is None:
+        return [never, *(elsewhere.differences(action, bound) if elsewhere else [])]
     reasons = differences(record.bound, bound) + _shown(record, executor.root)
     for path, digest in record.outputs:
         if not executor.store.holds(digest):
@@ -105,7 +171,11 @@ def _shown(record: Record, root: Path) -> list[str]:
     return lines
 
 
-def _chosen(everything: Plan, patterns: list[str]) -> set[str]:
+def chosen(everything: Plan, patterns: list[str]) -> set[str]:
+    """Return the tasks that the patterns name.
+
+    Raises: IngotError for one that names none.
+    """
     from ingot.front.commands import unknown_task
 
     names = [action.task for action in everything.actions]

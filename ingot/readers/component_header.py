@@ -53,9 +53,8 @@ def read_header(source: Source, stem: str) -> Header:
             source.error(0, f"the header has no '{label}:'", _order())
     found = [label for label in labels if label in LABELS]
     if found != sorted(found, key=LABELS.index):
-        source.error(
-            labels[found[0]][0], "the header's labels are out of order", _order()
-        )
+        line = labels[found[0]][0]
+        source.error(line, "the header's labels are out of order", _order())
     line, exports = labels.get("Exports", (0, ""))
     if exports and exports != f"@{stem}.forward":
         message = f"Exports: expected '@{stem}.forward', found '{exports}'"

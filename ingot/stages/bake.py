@@ -78,7 +78,7 @@ def plan_bake(manifest: Manifest, root: Path) -> Action:
             *((name, SourceFile(root / name)) for name in PROGRAM),
         ),
         outputs=(ARCHIVE, REPORT),
-        tools=("python", "iree-base-runtime", "numpy", *package),
+        tools=("python", "iree-base-runtime", "ml_dtypes", "numpy", *package),
         shown=(f"{shown}/{ARCHIVE}", f"{shown}/{REPORT}"),
     )
 

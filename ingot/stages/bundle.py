@@ -39,6 +39,8 @@ PROGRAM = (
     "ingot/weights/elements.py",
 )
 
+TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime", "iree-base-compiler")
+
 FOLDER = "bundle"
 
 
@@ -78,7 +80,7 @@ def plan_bundle(
             *((path, SourceFile(root / path)) for path in PROGRAM),
         ),
         outputs=outputs,
-        tools=("python", "numpy", "iree-base-runtime", "iree-base-compiler"),
+        tools=TOOLS,
         shown=tuple(f"build/{model}/{name}/{output}" for output in outputs),
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.component_cases import Draw
-from tests.domains.cache import fit as fit_layers
 from tests.domains.cache import block_table, layer, paged_start
+from tests.domains.cache import fit as fit_layers
 
 # What all scores of variant 1 get from the first column of a head: exp of it is zero in
 # f32, so that a softmax that does not take away the largest score divides by zero.

@@ -1,0 +1,59 @@
+"""An action's tools in, what its command may see of this machine out.
+
+Tools are shown by their own files: an interpreter, the folders of a wheel, libraries
+of an emulated processor, a driver's description. What an action uses without declaring
+it is not there, so no result can depend on it unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from ingot.edges import toolchain
+
+# What a download asks the system: where names are looked up, whom to trust.
+NETWORK_PLACES = (
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+)
+
+
+@cache
+def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
+    """Return bubblewrap's words for what the tools consist of.
+
+    Raises: IngotError where a tool is not installed.
+    """
+    words: list[str] = []
+    for path in seen(tools, network):
+        text = str(path)
+        if path.is_symlink():
+            words += ["--symlink", os.path.realpath(path), text]
+        elif text.startswith("/dev/"):
+            words += ["--dev-bind", text, text]
+        elif not text.startswith(("/usr/bin/", "/usr/lib/")):
+            words += ["--ro-bind", text, text]
+    # A tool in the base system is there for those who declare it.
+    for tool, files in toolchain.SYSTEM_FILES.items():
+        for name in files:
+            if tool not in tools and os.path.exists(name):
+                words += ["--ro-bind", "/dev/null", os.path.realpath(name)]
+    return tuple(words)
+
+
+def seen(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
+    """Return the files and folders that are shown besides the base system.
+
+    Raises: IngotError where a tool is not installed.
+    """
+    found = [path for tool in tools for path in toolchain.places(tool)]
+    if network:
+        found += [Path(name) for name in NETWORK_PLACES if os.path.exists(name)]
+    # Folders before what is in them: a later mount lies over an earlier one.
+    return tuple(sorted(set(found)))

@@ -1,0 +1,109 @@
+"""A store's folder in, every result and blob of it with size and last use out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.edges import results
+from ingot.values import ActionResult, Digest
+
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of the store."""
+
+    size_bytes: int
+    used_s: float  # mtime: last use of a result, the making of a blob
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result and what it needs: its outputs, its log, the messages of its action."""
+
+    file: File
+    result: ActionResult
+    blobs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that a store holds, by hash."""
+
+    entries: dict[str, Entry]
+    blobs: dict[str, File]
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of all files."""
+        own = sum(entry.file.size_bytes for entry in self.entries.values())
+        return own + sum(blob.size_bytes for blob in self.blobs.values())
+
+
+def survey(root: Path, known: Survey | None = None) -> Survey:
+    """Return what is in the store; results that `known` has are not read again."""
+    blobs = dict(_files(root / "cas"))
+    entries = {}
+    before = known.entries if known else {}
+    for key, file in _files(root / "ac"):
+        entry = before.get(key)
+        if entry is not None and entry.file.size_bytes == file.size_bytes:
+            entries[key] = Entry(file, entry.result, entry.blobs)
+            continue
+        with contextlib.suppress(OSError, results.Damaged):
+            content = (root / "ac" / key[:2] / key).read_bytes()
+            result = results.from_bytes(content)
+            entries[key] = Entry(file, result, _needed(root, key, result))
+    return Survey(entries, blobs)
+
+
+def last_results(root: Path) -> dict[str, tuple[float, str]]:
+    """Return when each task's newest result was last used, and its key."""
+    last: dict[str, tuple[float, str]] = {}
+    for key, file in _files(root / "ac"):
+        with contextlib.suppress(OSError, results.Damaged):
+            content = (root / "ac" / key[:2] / key).read_bytes()
+            task = results.from_bytes(content).task
+            if task:
+                last[task] = max(last.get(task, (0.0, "")), (file.used_s, key))
+    return last
+
+
+def blob_path(root: Path, name: str) -> Path:
+    """Return where the blob of that hash is."""
+    return root / "cas" / name[:2] / name
+
+
+def _needed(root: Path, key: str, result: ActionResult) -> frozenset[str]:
+    """Return the hashes of all blobs that belong to the result."""
+    digests: list[Digest] = [digest for _, digest in result.outputs]
+    if result.log is not None:
+        digests.append(result.log)
+    messages: set[str] = set()
+    # Another program's entry may have no messages here.
+    with contextlib.suppress(OSError, results.Damaged):
+        _, messages = results.spelt_out(
+            key, lambda name: blob_path(root, name).read_bytes()
+        )
+    return frozenset({digest.hash for digest in digests} | messages)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, File]]:
+    for part in _scan(folder):
+        for item in _scan(part.path):
+            with contextlib.suppress(FileNotFoundError):
+                stat = item.stat()
+                if HASH.fullmatch(item.name):
+                    yield item.name, File(stat.st_size, stat.st_mtime)
+
+
+def _scan(folder: Path | str) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(os.scandir(folder), key=lambda item: item.name)
+    return []

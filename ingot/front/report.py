@@ -1,0 +1,91 @@
+"""doit's commands `graph` and `report`: builds as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import Command
+from doit.exceptions import InvalidCommand
+
+from ingot.front.commands import guarded, variables
+
+REPORT = "build/report.html"
+
+
+class Graph(Command):  # type: ignore[misc]
+    """The actions of a build."""
+
+    name = "graph"
+    doc_purpose = "draw the actions of a model and target, or of tasks, as SVG"
+    doc_usage = "[TASK ...]"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Write the picture; print where it is."""
+        return guarded(lambda: _draw(Path.cwd(), args))
+
+
+class Report(Command):  # type: ignore[misc]
+    """The builds of this checkout as a page."""
+
+    name = "report"
+    doc_purpose = "write a page on the builds: checks, benchmarks, sizes, reasons"
+    doc_usage = ""
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Write the page; print where it is."""
+        if args:
+            raise InvalidCommand(f"report takes no task, found '{args[0]}'")
+        return guarded(lambda: _write_report(Path.cwd()))
+
+
+def _draw(root: Path, patterns: list[str]) -> int:
+    from ingot.catalogue import read, select
+    from ingot.edges.records import Records
+    from ingot.front.why import chosen
+    from ingot.report.actions import Ended, picture
+
+    catalogue = read(root)
+    selection = select(catalogue, variables())
+    tasks = chosen(catalogue.plan, patterns)
+    if not tasks:
+        tasks = set(catalogue.plan.selected("bundle", selection))
+    needed = catalogue.plan.needed(tasks)
+    actions = tuple(a for a in catalogue.plan.actions if a.task in needed)
+    records = Records(root / "build/.ingot/records.sqlite")
+    ended = {
+        task: Ended(record.source, record.wall_ms)
+        for task in needed
+        if (record := records.get(task)) is not None
+    }
+    models, targets = ",".join(selection.models), ",".join(selection.targets)
+    name = " ".join(patterns) or f"{models}@{targets}"
+    file = "".join(c if c.isalnum() or c in "-_@.," else "-" for c in name)
+    place = root / "build" / f"graph-{file}.svg"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(picture(name, actions, ended), encoding="utf-8")
+    print(f"{place.relative_to(root)}: {len(actions)} actions")
+    return 0
+
+
+def _write_report(root: Path) -> int:
+    from ingot.catalogue import read
+    from ingot.report import runs
+    from ingot.report.page import page
+
+    catalogue = read(root)
+    models, targets = list(catalogue.models), list(catalogue.targets)
+    found = runs.read(root)
+    cells = {
+        (model, target): runs.cell(root, found, model, target)
+        for model in models
+        for target in targets
+    }
+    place = root / REPORT
+    place.parent.mkdir(exist_ok=True)
+    text = page(models, targets, cells, found, runs.benchmarks(found))
+    place.write_text(text, encoding="utf-8")
+    print(f"{REPORT}: {len(found)} builds, {len(text) / 1e3:.0f} kB")
+    return 0

@@ -1,0 +1,160 @@
+"""doit's commands `gc` and `store`: how large the store is, and how it is kept so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from doit.cmd_base import Command
+from doit.exceptions import InvalidCommand
+
+from ingot.errors import IngotError
+from ingot.front.commands import guarded, variables
+
+if TYPE_CHECKING:
+    from ingot.usage import Builds
+
+BUILDS = "builds.jsonl"
+
+
+class Collect(Command):  # type: ignore[misc]
+    """Make the store as small as its limit."""
+
+    name = "gc"
+    doc_purpose = "remove what was not used for longest, until the store fits its limit"
+    doc_usage = "[limit=SIZE]"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Remove; print what was removed."""
+        return guarded(lambda: _collect(args))
+
+
+class ShowStore(Command):  # type: ignore[misc]
+    """What is in the store."""
+
+    name = "store"
+    doc_purpose = "size, hit rate and users of the store; `store verify` re-hashes it"
+    doc_usage = "[verify]"
+    doc_description = None
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print the shares; or, with `verify`, read every byte."""
+        if args not in ([], ["verify"]):
+            raise InvalidCommand(f"store takes nothing or 'verify', found '{args[0]}'")
+        return guarded(_verify if args else _show)
+
+
+def limit_bytes(root: Path) -> int | None:
+    """Return the size that the store is kept to; None where it may grow.
+
+    Raises: IngotError where the setting is no size.
+    """
+    import tomllib
+
+    from ingot.sizes import parse_size
+
+    if "limit" in variables():
+        return parse_size(variables()["limit"], "limit=")
+    if os.environ.get("INGOT_CACHE_LIMIT"):
+        return parse_size(os.environ["INGOT_CACHE_LIMIT"], "INGOT_CACHE_LIMIT")
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    text = settings["tool"]["ingot"].get("store-limit", "none")
+    return parse_size(str(text), "pyproject.toml: tool.ingot.store-limit")
+
+
+def keep_to_limit(root: Path) -> None:
+    """Collect after a build that added to the store; say what was removed."""
+    limit = limit_bytes(root)
+    if limit is None:
+        return
+    text = collect_text(limit)
+    if text:
+        print(f"store: {text}", file=sys.stderr)
+
+
+def collect_text(limit: int, grace_s: float | None = None) -> str:
+    """Remove what does not fit; return what was removed, or "" where all fits.
+
+    Raises: IngotError where the store cannot be written.
+    """
+    from ingot.edges import builds
+    from ingot.edges.collect import GRACE_S, collect
+    from ingot.front.tasks import store
+    from ingot.sizes import say_size
+
+    kept = store()
+    kept.sweep()
+    builds.trim(kept.root / BUILDS)
+    kept.digests.trim()
+    try:
+        done = collect(kept.root, limit, GRACE_S if grace_s is None else grace_s)
+    except OSError as error:
+        raise IngotError(f"store {kept.root}: {error.strerror}") from error
+    if done.left_bytes <= limit and not done.results + done.blobs:
+        return ""
+    text = (
+        f"removed {done.results} results and {done.blobs} blobs,"
+        f" {say_size(done.freed_bytes)}; {say_size(done.left_bytes)} are left"
+    )
+    if done.kept_bytes:
+        text += (
+            f", {say_size(done.kept_bytes)} above the limit: in use, or used within"
+            f" the last {GRACE_S / 3600:.0f} h"
+        )
+    return text
+
+
+def _collect(args: list[str]) -> int:
+    if args:
+        raise InvalidCommand(f"gc takes no task, found '{args[0]}'; limit=SIZE")
+    limit = limit_bytes(Path.cwd())
+    if limit is None:
+        raise InvalidCommand(
+            "gc: no limit is set; limit=SIZE, INGOT_CACHE_LIMIT, or store-limit in"
+            " pyproject.toml"
+        )
+    print(collect_text(limit) or "nothing to remove: the store is within its limit")
+    return 0
+
+
+def _show() -> int:
+    from ingot.edges.survey import survey
+    from ingot.front.tasks import store
+    from ingot.usage import usage_text
+
+    root = store().root
+    print(f"{root}")
+    print(usage_text(survey(root), _builds(root), limit_bytes(Path.cwd())))
+    return 0
+
+
+def _builds(root: Path) -> Builds:
+    from ingot.edges import builds
+    from ingot.usage import Builds
+
+    lines = list(builds.read(root / BUILDS))
+    ran, restored, current = (
+        sum(int(line.get(word, 0)) for line in lines)
+        for word in ("ran", "restored", "up to date")
+    )
+    return Builds(len(lines), ran, restored, current)
+
+
+def _verify() -> int:
+    from ingot.edges.verify_store import verify_store
+    from ingot.front.tasks import store
+    from ingot.sizes import say_size
+
+    found = verify_store(store().root)
+    for path in found.damaged:
+        print(f"damaged, removed: {path}")
+    print(
+        f"{found.blobs} blobs and {found.results} results,"
+        f" {say_size(found.size_bytes)}, were read: {len(found.damaged)} damaged"
+    )
+    if found.incomplete:
+        print(f"{found.incomplete} results lack a blob; they are made again when asked")
+    return int(bool(found.damaged))

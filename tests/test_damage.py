@@ -1,0 +1,254 @@
+"""Builds under attack: killed, flipped, set back in time, mixed with other versions.
+
+Nothing is lost that was finished, nothing wrong is shown, nothing hangs. The long run:
+
+    INGOT_KILLS=100 INGOT_FLIPS=20 pytest tests/test_damage.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot import catalogue
+from ingot import reapi_pb2 as reapi
+from ingot.edges import digests, uses
+from ingot.edges.verify_store import verify_store
+from ingot.keys import encode
+from ingot.values import Action, Output, SourceFile
+from tests.checkout import Checkout
+from tests.project import ROOT
+
+KILLS = int(os.environ.get("INGOT_KILLS", "10"))
+FLIPS = int(os.environ.get("INGOT_FLIPS", "1"))  # bits of each file, one at a time
+
+N_ACTIONS = 12
+
+
+def chain(root: Path, change: str = "") -> list[Action]:
+    """Actions that each add a line to what the one before made, and 100 kB."""
+    (root / "in.txt").write_text("start\n")
+    actions = []
+    for number in range(N_ACTIONS):
+        before = (
+            Output(f"chain:{number - 1}", "out.txt")
+            if number
+            else SourceFile(root / "in.txt")
+        )
+        script = (
+            f"cat in.txt > out.txt; echo {number}{change} >> out.txt;"
+            f" yes {number} | head -c 100000 > pad.txt"
+        )
+        actions.append(
+            Action(
+                f"chain:{number}",
+                ("sh", "-c", script),
+                (("in.txt", before),),
+                ("out.txt", "pad.txt"),
+                shown=(f"build/{number}.txt",),
+            )
+        )
+    return actions
+
+
+def expected(change: str = "") -> str:
+    return "start\n" + "".join(f"{number}{change}\n" for number in range(N_ACTIONS))
+
+
+def shown(root: Path) -> str:
+    return (root / f"build/{N_ACTIONS - 1}.txt").read_text()
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from ingot.edges.store import Store
+from ingot.executor import Executor
+from tests.test_damage import chain
+
+root = Path(sys.argv[1])
+store = Store(Path(sys.argv[2]), print)
+executor = Executor(root, store, lambda *end: print(*end[:2], flush=True))
+for action in chain(root):
+    if not executor.is_current(action):
+        executor.perform(action)
+"""
+
+
+def test_a_build_killed_at_any_moment_loses_nothing_that_was_finished(
+    tmp_path: Path,
+) -> None:
+    root, cache = tmp_path / "a", tmp_path / "cache"
+    root.mkdir()
+    words = [sys.executable, "-c", PROGRAM, str(root), str(cache)]
+    moments = random.Random(7)
+    finished: set[str] = set()
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            words, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        time.sleep(moments.uniform(0.0, 1.0))
+        process.send_signal(signal.SIGKILL)
+        out, _ = process.communicate(timeout=60)
+        ran = {line.split()[0] for line in out.splitlines() if line.endswith(" ran")}
+        assert not ran & finished
+        finished |= ran
+        found = verify_store(cache) if (cache / "ac").exists() else None
+        assert found is None or not found.damaged
+    last = Checkout(root, cache)
+    last.store.sweep()
+    ran = {task for task, how in last.build(*chain(root)) if how == "ran"}
+    assert not ran & finished
+    assert (shown(root), last.warnings) == (expected(), [])
+    left = [path.name for path in (cache / "tmp").iterdir()]
+    assert [name for name in left if not name.startswith(uses.PREFIX)] == []
+
+
+def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> None:
+    root, cache = tmp_path / "a", tmp_path / "cache"
+    Checkout(root, cache).build(*chain(root))
+    chance = random.Random(11)
+    files = sorted(
+        path.relative_to(tmp_path)
+        for folder in (cache, root / "build")
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+    assert len(files) > 50
+    for name in files:
+        for _ in range(FLIPS):
+            path = tmp_path / name
+            if not path.is_file() or not path.stat().st_size:
+                continue
+            flip(path, chance)
+            later = Checkout(root, cache)
+            later.build(*chain(root))
+            assert shown(root) == expected(), name
+            assert later.build(*chain(root)) == [], name
+    # What is left is of blobs that no build reads: messages that spell actions out.
+    verify_store(cache)
+    assert not verify_store(cache).damaged
+    assert Checkout(root, cache).build(*chain(root)) == []
+
+
+def flip(path: Path, chance: random.Random) -> None:
+    """Flip one bit of the file."""
+    content = bytearray(path.read_bytes())
+    place = chance.randrange(len(content))
+    content[place] ^= 1 << chance.randrange(8)
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_of_a_kept_catalogue_makes_it_read_again(tmp_path: Path) -> None:
+    place = tmp_path / "catalogue.pickle"
+    content = b"what was read"
+    place.write_bytes(catalogue._seal(content) + content)
+    flip(place, random.Random(3))
+    assert catalogue._kept(place, tmp_path) is None
+
+
+@pytest.mark.parametrize("offset_s", [-1e9, -3600.0, 3600.0, 1e9])
+def test_a_clock_that_jumps_hides_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset_s: float
+) -> None:
+    root = tmp_path / "a"
+    checkout = Checkout(root, tmp_path / "cache")
+    source = root / "in.txt"
+    action = replace(chain(root)[0], outputs=("out.txt",))
+    checkout.build(action)
+    real, real_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: real() + offset_s)
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(offset_s * 1e9))
+    # Of the same size, and with the time that the file had before.
+    stat = source.stat()
+    source.write_text("START\n")
+    os.utime(source, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    jumped = Checkout(root, tmp_path / "cache")
+    assert jumped.build(action) == [("chain:0", "ran")]
+    assert (root / "build/0.txt").read_text() == "START\n0\n"
+    assert jumped.build(action) == []
+    monkeypatch.undo()
+    assert Checkout(root, tmp_path / "cache").build(action) == []
+
+
+def test_two_versions_at_once_share_a_store_and_mix_nothing(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    both = {name: Checkout(tmp_path / name, cache) for name in ("", "-new")}
+    for name, checkout in both.items():
+        (tmp_path / f"root{name}").mkdir()
+        checkout.root = checkout.executor.root = tmp_path / f"root{name}"
+    threads = [
+        threading.Thread(
+            target=lambda n=name, c=checkout: c.build(*chain(c.root, change=n))
+        )
+        for name, checkout in both.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    for name, checkout in both.items():
+        assert shown(checkout.root) == expected(name)
+        assert checkout.warnings == []
+
+
+def test_a_result_of_an_older_and_of_a_later_version_is_restored(
+    tmp_path: Path,
+) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    action = chain(checkout.root)[0]
+    checkout.build(action)
+    key = encode(checkout.executor.bound(action)).key.hash
+    place = tmp_path / "cache/ac" / key[:2] / key
+    message = reapi.ActionResult.FromString(place.read_bytes())
+    message.ClearField("execution_metadata")
+    older = message.SerializeToString()
+    # Field 100, of which this version knows nothing.
+    for content in (older, older + b"\xa2\x06\x05later"):
+        place.chmod(0o644)
+        place.write_bytes(content)
+        checkout.executor.records.forget(action.task)
+        assert checkout.build(action) == [("chain:0", "restored")]
+
+
+def test_databases_of_another_version_are_made_anew(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    checkout.build(*chain(checkout.root))
+    for path, table in (
+        (tmp_path / "a/build/.ingot/records.sqlite", "record"),
+        (tmp_path / "cache/digests.sqlite", "fact"),
+    ):
+        connection = sqlite3.connect(path)
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"CREATE TABLE {table} (other INTEGER)")
+        connection.commit()
+        connection.close()
+    later = Checkout(tmp_path / "a", tmp_path / "cache")
+    assert {how for _, how in later.build(*chain(later.root))} == {"restored"}
+    assert shown(later.root) == expected()
+
+
+def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("content")
+    time.sleep(0.05)  # Younger files are not remembered.
+    right = digests.Digests(tmp_path / "d.sqlite").of_file(path)
+    connection = sqlite3.connect(tmp_path / "d.sqlite")
+    connection.execute("UPDATE fact SET value = replace(value, 'e', 'f')")
+    connection.commit()
+    connection.close()
+    assert digests.Digests(tmp_path / "d.sqlite").of_file(path) == right

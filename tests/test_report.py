@@ -1,0 +1,197 @@
+"""The page and the graph: what they say of builds, and that a browser can read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingot import history
+from ingot.report import actions, page, plots, runs
+from ingot.report.actions import Ended
+from ingot.report.runs import Build, Cell
+from ingot.values import Action, Output
+
+
+def figures(**changed: Any) -> dict[str, Any]:
+    level = {"worst": 2e-6, "tolerance": 1e-5, "rows": 8, "failed": 0}
+    run = {
+        "entry_point": "encode",
+        "sizes": {"batch": 1, "seq": 16},
+        "latency_ms": {"median": 2.0, "min": 1.0, "iqr": 1.0},
+        "repetitions_ms": [1.0, 2.0, 3.0, 4.0, 5.0],
+    }
+    return {
+        "passed": True,
+        "check": {"component": level, "model": {**level, "worst": 1e-8}},
+        "bench": [run],
+        "sizes": {"vmfb": 1000, "irpa": 9000, "tar": 11000},
+        **changed,
+    }
+
+
+def build(
+    at_s: float, results: dict[str, Any], code: int = 0, **hows: str
+) -> dict[str, Any]:
+    tasks = {name.replace("_", ":", 1): how for name, how in hows.items()}
+    return {
+        "schema": history.SCHEMA,
+        "at": at_s,
+        "words": ["build", "model=all"],
+        "exit_code": code,
+        "wall_s": 12.0,
+        "counts": {"ran": len(tasks)},
+        "actions": {task: {"how": how, "why": []} for task, how in tasks.items()},
+        "results": results,
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout of three builds: the second restored a benchmark, the third failed."""
+    lines: list[Any] = [
+        build(1e9, {"toy@here": figures()}, **{"bench_toy@here": "ran"}),
+        build(2e9, {"toy@here": figures()}, **{"bench_toy@here": "restored"}),
+        "a torn line",
+        build(3e9, {}, 1, **{"check_toy@there": "failed", "bench_toy@here": "ran"}),
+    ]
+    failed = lines[-1]["actions"]["check:toy@there"]
+    failed |= {"why": ["flag added: <-O3>"], "message": "logits differ: 2 > 1"}
+    place = tmp_path / history.FILE
+    place.parent.mkdir(parents=True)
+    place.write_text("\n".join(json.dumps(line) for line in lines) + '\n{"sch')
+    return tmp_path
+
+
+def test_history_is_read_back_without_its_torn_lines(root: Path) -> None:
+    assert [found.at_s for found in runs.read(root)] == [1e9, 2e9, 3e9]
+
+
+def test_a_cell_is_the_newest_that_is_known(root: Path) -> None:
+    found = runs.read(root)
+    here, there = (runs.cell(root, found, "toy", name) for name in ("here", "there"))
+    assert (here.status, here.at_s) == ("passed", 2e9)
+    assert here.margin == pytest.approx(0.2)
+    assert (there.status, there.failed) == ("failed", ("check:toy@there",))
+    assert runs.cell(root, found, "toy", "nowhere").status == "none"
+    assert Cell("a@b", {"sizes": {"vmfb": 1}}).status == "built"
+    assert Cell("a@b", figures(passed=False)).status == "failed"
+
+
+def test_a_restored_benchmark_is_no_new_measurement(root: Path) -> None:
+    series = runs.benchmarks(runs.read(root))
+    ((key, points),) = series.items()
+    assert key == ("toy@here", "encode batch 1 seq 16")
+    assert [(p.at_s, p.low_ms, p.median_ms, p.high_ms) for p in points] == [
+        (1e9, 2.0, 3.0, 4.0)
+    ]
+
+
+def written(root: Path) -> str:
+    found = runs.read(root)
+    names = ("here", "there", "nowhere")
+    cells = {("toy", name): runs.cell(root, found, "toy", name) for name in names}
+    return page.page(["toy"], names, cells, found, runs.benchmarks(found))
+
+
+def test_the_page_needs_no_other_file(root: Path) -> None:
+    text = written(root).replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://|<script|<link|<img|@import|url\(| src=", text)
+    assert '<meta name="viewport" content="width=device-width' in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_page_says_what_failed_and_why(root: Path) -> None:
+    text = written(root)
+    assert "<h1>1 of 2 failed</h1>" in text
+    assert '<td class="failed" data-target="there"><b>✗ failed</b>' in text
+    assert '<td class="passed" data-target="here"><b>✓ passed</b>' in text
+    assert "error 0.2 of tolerance" in text
+    assert "<b>check:toy@there</b></p><pre>logits differ: 2 &gt; 1</pre>" in text
+    assert "check:toy@there: failed<br><span class=dim>flag added: &lt;-O3&gt;" in text
+
+
+def test_every_picture_is_well_formed_and_within_its_frame(root: Path) -> None:
+    pictures = re.findall(r"<svg.*?</svg>", written(root), re.DOTALL)
+    assert len(pictures) == 4
+    for picture in pictures:
+        tree = ET.fromstring(picture)
+        width, height = (float(n) for n in tree.attrib["viewBox"].split()[2:])
+        for item in tree.iter():
+            x = float(item.get("x", item.get("cx", "0")))
+            y = float(item.get("y", item.get("cy", "0")))
+            wide, high = (float(item.get(k, "0")) for k in ("width", "height"))
+            if not item.tag.endswith("svg"):
+                assert 0 <= x <= x + wide <= width + 1, picture
+                assert 0 <= y <= y + high <= height + 1, picture
+
+
+def test_a_page_without_builds_says_so(tmp_path: Path) -> None:
+    cells = {("toy", "here"): runs.cell(tmp_path, (), "toy", "here")}
+    text = page.page(["toy"], ["here"], cells, (), {})
+    assert "<h1>nothing was built yet</h1>" in text
+    assert "<svg" not in text
+
+
+def test_a_single_benchmark_has_its_band_too() -> None:
+    one = plots.benchmark("encode", [runs.Point(0.0, 1.0, 2.0, 4.0)])
+    assert 'class="band"' in one
+    assert "2 ms, half of the repetitions 1 ms to 4 ms" in one
+
+
+def test_an_axis_has_round_numbers_and_does_not_magnify_noise() -> None:
+    assert plots.axis([2.1, 5.9]) == [2.0, 4.0, 6.0]
+    assert plots.axis([100.0, 101.0]) == [80.0, 90.0, 100.0, 110.0]
+    assert plots.axis([0.0, 0.0]) == [0.0, 1.0]
+    assert all(2 <= len(plots.axis([low, 9.0])) <= 6 for low in (0.0, 1.0, 5.0, 8.9))
+
+
+def test_times_and_days_are_said_in_their_unit() -> None:
+    said = [plots.say_ms(value) for value in (0.0125, 1.5, 250.0, 2500.0)]
+    assert said == ["12 µs", "1.5 ms", "250 ms", "2.5 s"]
+
+
+def test_figures_come_from_the_reports_of_the_build(tmp_path: Path) -> None:
+    folder = tmp_path / "build/toy/here"
+    folder.mkdir(parents=True)
+    level = {"max_abs_error": 1e-6, "tolerance": 1e-5, "rows": 3, "failed": 0}
+    check = {"passed": True, "levels": {"block": level}}
+    (folder / "check.json").write_text(json.dumps(check))
+    (folder / "model.vmfb").write_bytes(b"x" * 10)
+    (folder / "bench.json").write_text("damaged")
+    assert history.figures(tmp_path, "toy", "here") == {
+        "sizes": {"vmfb": 10},
+        "passed": True,
+        "check": {"block": {"worst": 1e-6, "tolerance": 1e-5, "rows": 3, "failed": 0}},
+    }
+
+
+def action(task: str, *needed: str) -> Action:
+    inputs = tuple((name, Output(name, "out")) for name in needed)
+    return Action(task, ("true",), inputs, ("out",))
+
+
+def test_the_graph_has_sources_at_the_left_and_every_edge() -> None:
+    above = {"a": [], "b": [], "c": ["b"], "d": ["a"], "e": ["a", "c"]}
+    assert actions.ordered(above) == [["a", "b"], ["d", "c"], ["e"]]
+    plan = tuple(action(task, *needed) for task, needed in above.items())
+    ended = {"a": Ended("ran", 1500.0), "b": Ended("restored", 20.0)}
+    text = actions.picture("toy <1>", plan, ended)
+    tree = ET.fromstring(text)
+    paths = [item for item in tree.iter() if item.tag.endswith("path")]
+    assert len(paths) == 4
+    words = [item.text for item in tree.iter() if item.tag.endswith("text")]
+    assert words[0] == "toy <1>"
+    assert {"ran, 1.5 s", "restored, 0.0 s", "not built here"} <= set(words)
+    assert "prefers-color-scheme" in text
+
+
+def test_the_page_of_a_build_names_its_words() -> None:
+    found = Build(0.0, ("build", "a&b"), 1, 2.5, {"ran": 3}, {}, {})
+    text = page.page([], [], {}, [found], {})
+    assert "<code>doit build a&amp;b</code>" in text
+    assert "ended with 1 after 2.5 s: 3 ran" in text

@@ -1,0 +1,154 @@
+"""Strict sandbox: declared inputs and tools, and a clear word about everything else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ingot import undeclared
+from ingot.command import ActionFailed
+from ingot.edges import process, sandbox, toolchain
+from ingot.values import Action, SourceFile
+from tests.checkout import Checkout
+
+pytestmark = pytest.mark.skipif(
+    process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "a", tmp_path / "cache")
+
+
+def shell(script: str, tools: tuple[str, ...] = ()) -> Action:
+    return Action("probe:x", ("sh", "-c", script), (), ("out.txt",), tools)
+
+
+def python(program: str, *tools: str) -> Action:
+    argv = ("python", "-c", f"{program}\nopen('out.txt', 'w').close()")
+    return Action("probe:x", argv, (), ("out.txt",), tools)
+
+
+def refusal(checkout: Checkout, action: Action) -> str:
+    with pytest.raises(ActionFailed) as caught:
+        checkout.executor.perform(action)
+    return str(caught.value)
+
+
+def test_an_undeclared_file_of_the_checkout_is_named(checkout: Checkout) -> None:
+    (checkout.root / "data").mkdir()
+    (checkout.root / "data/table.txt").write_text("1")
+    text = refusal(checkout, shell("cat data/table.txt > out.txt"))
+    named = "data/table.txt exists but is not among the inputs of probe:x: declare it"
+    assert named in text.splitlines()
+    assert "run again: sh " in text
+
+
+def test_an_undeclared_file_of_the_machine_is_named(
+    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret.txt"
+    secret.write_text("1")
+    text = refusal(checkout, python(f"open({str(secret)!r})", "python"))
+    assert f"{secret} exists but is not among the inputs of probe:x" in text
+    assert f"No such file or directory: '{secret}'" in text
+
+
+def test_a_declared_file_is_no_complaint(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = Action(
+        "probe:x",
+        ("sh", "-c", "cat in.txt; echo in.txt: No such file; exit 1"),
+        (("in.txt", SourceFile(checkout.root / "in.txt")),),
+        ("out.txt",),
+    )
+    assert "is not among" not in refusal(checkout, action)
+
+
+def test_an_undeclared_module_of_the_checkout_is_named(checkout: Checkout) -> None:
+    (checkout.root / "oracles").mkdir()
+    (checkout.root / "oracles/norm.py").write_text("")
+    (checkout.root / "oracles/__init__.py").write_text("")
+    text = refusal(checkout, python("import oracles.norm", "python"))
+    assert "oracles/__init__.py exists but is not among the inputs of probe:x" in text
+
+
+def test_an_undeclared_wheel_is_named_and_a_declared_one_works(
+    checkout: Checkout,
+) -> None:
+    text = refusal(checkout, python("import ml_dtypes", "python", "numpy"))
+    assert "is not among the tools of probe:x: declare 'ml-dtypes'" in text
+    tools = ("python", "numpy", "ml_dtypes")
+    assert checkout.build(python("import ml_dtypes", *tools)) == [("probe:x", "ran")]
+
+
+def test_the_interpreter_is_a_tool_too(checkout: Checkout) -> None:
+    assert "No such file" in refusal(checkout, python("pass"))
+
+
+def test_neither_checkout_nor_home_nor_other_folders_are_there(
+    checkout: Checkout,
+) -> None:
+    places = [checkout.root, checkout.store.root, Path.home(), Path("/usr/local")]
+    places += [Path("/var"), Path("/etc/passwd"), Path(__file__)]
+    tests = "; ".join(f"ls {shlex.quote(str(place))}" for place in places)
+    checkout.build(shell(f"({tests}) > out.txt 2> /dev/null; true"))
+    record = checkout.executor.records.get("probe:x")
+    assert record is not None
+    seen = checkout.store.blob(dict(record.outputs)["out.txt"]).read_text().split()
+    # The interpreter may be below the home folder; its path is all that is seen of it.
+    assert not {"a", "cache", "passwd", Path(__file__).name} & set(seen)
+    assert set(seen) <= set(Path(toolchain.places("python")[0]).parts)
+
+
+def test_an_undeclared_tool_of_the_system_cannot_run(checkout: Checkout) -> None:
+    if not os.path.exists("/usr/bin/qemu-aarch64"):
+        pytest.skip("no qemu-user")
+    command = "qemu-aarch64 -version > out.txt"
+    assert "ermission denied" in refusal(checkout, shell(command))
+    assert checkout.build(shell(command, ("qemu-aarch64",))) == [("probe:x", "ran")]
+
+
+def test_an_action_has_no_network(checkout: Checkout) -> None:
+    checkout.build(shell("cat /proc/net/dev > out.txt"))
+    record = checkout.executor.records.get("probe:x")
+    assert record is not None
+    devices = checkout.store.blob(dict(record.outputs)["out.txt"]).read_text()
+    assert [line.split(":")[0].strip() for line in devices.splitlines()[2:]] == ["lo"]
+
+
+def test_running_a_failed_action_again_fails_for_the_same_reason(
+    checkout: Checkout,
+) -> None:
+    (checkout.root / "table.txt").write_text("1")
+    # Given as an absolute path, it would be read if the command ran unconfined.
+    text = refusal(checkout, shell(f"cat {checkout.root}/table.txt > out.txt"))
+    script = text.rpartition("run again: sh ")[2]
+    done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "table.txt: No such file or directory" in done.stderr
+
+
+def test_a_tool_is_shown_by_its_own_files_alone() -> None:
+    seen = sandbox.seen(("numpy",), network=False)
+    names = {path.name.partition("-")[0] for path in seen}
+    assert names == {"numpy", "numpy.libs"}
+    compiler = {path.name for path in sandbox.seen(("iree-base-compiler",), False)}
+    assert "compiler" in compiler
+    assert not compiler & {"runtime", "_runtime_libs"}
+
+
+def test_names_are_found_in_the_words_of_many_tools() -> None:
+    for words in (
+        "error: could not open input file 'data/x.mlir'",
+        "cat: data/x.mlir: No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.mlir'",
+        "INVALID_ARGUMENT; failed to open file 'data/x.mlir'; openat",
+        "/tmp/ingot/data/x.mlir not found",
+    ):
+        assert "data/x.mlir" in set(undeclared._named(words)), words
