@@ -61,6 +61,8 @@ class SharedCache:
             result = self._decoded(key, content, outputs)
             if result is None:
                 return None
+            # What is here already stays, however full the store is meanwhile.
+            self._store.use(key.hash, *result.blobs())
             if not all(self._bring(digest) for digest in result.blobs()):
                 return None
         except CacheFailure as error:
