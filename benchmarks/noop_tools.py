@@ -58,8 +58,11 @@ def action(layer, place):
 
 def catalogue(root):
     actions = tuple(action(i, p) for i in range({layers}) for p in range({width}))
-    found = {{"m": ""}}, {{}}, {{"t": ""}}, {{}}, {{}}, {{}}
-    return Catalogue(*found, "m", "t", Plan(actions))
+    return Catalogue(
+        models={{"m": ""}}, broken={{}}, targets={{"t": ""}}, unrunnable={{}},
+        unbuildable={{}}, aliases={{}}, default_model="m", default_target="t",
+        shared_cache=("", "read"), plan=Plan(actions),
+    )
 
 
 sys.modules["ingot.plan"] = types.SimpleNamespace(catalogue=catalogue)

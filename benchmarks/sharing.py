@@ -280,7 +280,7 @@ def pass_blob(root: Path, size_bytes: int) -> None:
                 [sys.executable, "-c", PASSING, *words],
                 cwd=ROOT,
                 check=True,
-                capture_output=True,
+                stdout=subprocess.PIPE,
                 text=True,
             )
             seconds = time.perf_counter() - start

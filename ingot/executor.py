@@ -147,7 +147,9 @@ class Executor:
         ):
             return result, "restored"
         if self._shared is not None:
+            start = time.monotonic()
             result = self._shared.fetch(encoded.key, bound.outputs)
+            self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
         for digest, content in encoded.blobs:

@@ -17,7 +17,7 @@ from ingot.edges.store import Store
 from ingot.executor import Executor
 from ingot.values import Action
 
-# Tests wait for what is hung no longer than this.
+# What is hung is waited for no longer than this, by tests of just that.
 IMPATIENT = Patience(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
 
 
@@ -78,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if self.refused():
             return
+        if self.server.fault == "takes its time":
+            time.sleep(0.7)
         self.server.order.append(self.path)
         self.server.files[self.path] = content
         self.answer(201)
@@ -147,6 +149,7 @@ class Machine:
         address: str = "",
         writes: bool = True,
         environment: dict[str, str] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.root = root
         self.said: list[str] = []
@@ -155,13 +158,14 @@ class Machine:
         self.store = Store(root / "store", self.said.append)
         self.shared = None
         if address:
+            waits = patience or Patience()
             known = {"NETRC": str(root / "no-netrc"), **(environment or {})}
             self.shared = SharedCache(
-                connect(address, known, IMPATIENT),
+                connect(address, known, waits),
                 self.store,
                 self.said.append,
                 writes,
-                IMPATIENT,
+                waits,
             )
         self.executor = Executor(root, self.store, self._ended, self.shared)
 
@@ -175,5 +179,5 @@ class Machine:
             if not self.executor.is_current(action):
                 self.executor.perform(action)
         if self.shared is not None:
-            self.shared.finish()
+            self.shared.finish(silent_s=600)
         return [source for _, source in self.events]

@@ -126,8 +126,6 @@ def specialized(instance: Instance, folder: Path) -> Path:
     specification.write_text(json.dumps(json.loads(text.text) | given), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["specialize", str(specification)])
-        # The program hides NumPy from its own process; here it is wanted afterwards.
-        patch.setitem(sys.modules, "numpy", np)
         specialize.main()
     return output
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ingot.bundles.blocks import BlockPool, refuse_undefined
+from ingot.bundles.generator import ctx_for
+from ingot.bundles.read import Bundle
+from ingot.checks.decoder import Given, decoder_inputs
 from ingot.errors import IngotError
+from ingot.graph import EntryPoint
+from ingot.readers.manifest import read_manifest
+from tests.project import ROOT
 
 
 @pytest.fixture
@@ -93,6 +100,29 @@ def test_a_module_is_not_given_what_is_undefined(
         refuse_undefined(
             pool, np.array(table), np.array(start), np.array(tokens), n_vocab=48
         )
+
+
+@pytest.fixture(scope="module")
+def prefill() -> EntryPoint:
+    """Of a model with blocks of 8 positions, at most 16 of them a sequence."""
+    return read_manifest(ROOT / "models/toy-moe.yaml", ROOT).graph.entry_points[0]
+
+
+def test_a_check_gives_each_sequence_blocks_of_its_own(prefill: EntryPoint) -> None:
+    given = Given(((5, 6, 7), (8,)), (0, 4), ctx=9)
+    *_, table, cache_k, _ = decoder_inputs(prefill, given, {})
+    # As they lie where the blocks of one sequence are repeated for two.
+    np.testing.assert_array_equal(table, [[2, 4], [3, 5]])
+    assert cache_k.shape == (2, 6, 8, 32)
+
+
+def test_a_bundle_holds_what_its_blocks_hold(
+    prefill: EntryPoint, tmp_path: Path
+) -> None:
+    dims = {"n_block_seq": {"min": 1, "max": 16}}
+    bundle = Bundle(tmp_path, {"dynamic_dims": dims}, (prefill,))
+    assert bundle.limit("ctx") == 128
+    assert [ctx_for(tokens, bundle) for tokens in (1, 33, 500)] == [32, 64, 128]
 
 
 def test_the_block_of_nobody_is_in_many_places(pool: BlockPool) -> None:

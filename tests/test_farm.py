@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from ingot.command import ActionFailed
 from ingot.errors import IngotError
 from ingot.farm import dask
+from ingot.keys import encode
 from ingot.values import Action, BoundAction, SourceFile
 from tests.cache_server import Machine
 from tests.farm import Farm, farm, parent, poison, processes, shell, until
@@ -152,6 +154,41 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
         f"executor {running.address}: no worker is labelled 'gpu' so far;"
         " check:x@gpu waits"
     ]
+
+
+def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None:
+    machine = running.machine(tmp_path / "a")
+    mark = f"mark-{os.getpid()}-stopped"
+    action = shell("long:x", f": {mark}; sleep 4; echo done > out")
+    ends: list[Exception] = []
+
+    def build() -> None:
+        try:
+            machine.build(action)
+        except IngotError as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    until(lambda: processes(mark))
+    machine.executor._farm._dask.close()  # type: ignore[union-attr]
+    thread.join(3)
+    assert [str(error) for error in ends] == ["stopped"]
+    # What was under way ends there, and is a hit for whoever asks next.
+    name = encode(machine.executor.bound(action)).key.hash
+    place = Path(running.shared_cache.removeprefix("file://")) / "ac"
+    until(lambda: (place / name[:2] / name).exists())
+    assert running.machine(tmp_path / "b").build(action) == ["fetched"]
+
+
+def test_a_worker_of_another_kind_refuses(running: Farm, tmp_path: Path) -> None:
+    machine = running.machine(tmp_path / "a")
+    action = replace(UPPER, platform=(("cpu", "another processor"),))
+    with pytest.raises(IngotError) as caught:
+        machine.build(action)
+    text = str(caught.value)
+    assert re.match(r"upper:x: worker \S+, process \d+ refuses it: its cpu is '", text)
+    assert "expected 'another processor'\n  start workers from the same" in text
 
 
 def test_a_poison_action_stops_after_a_few_tries_and_names_itself(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +24,12 @@ from ingot.readers.layout import read_layout
 from ingot.readers.lower import lower
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
+from ingot.readers.yaml import format_errors
 from ingot.stages.compile import plan_compile
 from tests import scratch
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, edit
 
-MODEL, LAYERS, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 2, 256, 128, 8
+MODEL, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 256, 128, 8
 TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
 
 
@@ -83,7 +85,7 @@ def test_experts_are_stored_in_tiles_of_one_expert_each(graph: Graph) -> None:
     assert down.packing.shape == (4, 64, 128)
 
 
-def test_no_pool_is_copied_and_layers_share_kernels(
+def test_no_pool_and_no_matrix_is_copied(
     built: Path, graph: Graph, tmp_path: Path
 ) -> None:
     plan = plan_compile(graph, TARGET)
@@ -92,13 +94,29 @@ def test_no_pool_is_copied_and_layers_share_kernels(
     linked = built / "linked/lanes8/linked.mlir"
     made = scratch.run(plan, tmp_path, {"linked.mlir": linked})
     text = made.read_text(encoding="utf-8")
-    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.(?:clone|copy))", text)
-    decode = text[text.index("util.func public @decode") :]
-    writes = re.findall(r"dispatch @\w+::@(\w+scatter\w*)", decode)
-    assert len(writes) == 2 * LAYERS
-    # Matrices of the chosen experts are read where they are, by one kernel a shape.
-    reads = re.findall(r"dispatch @\w+::@(\w+gather_\w+generic)", decode)
-    assert (len(reads), len(set(reads))) == (3 * LAYERS, 2)
+    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.\w+)", text)
+    start = text.index("util.func private @decode.layer(")
+    layer = text[start : text.index("util.func", start + 1)]
+    kernels = re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)
+    assert len([name for name in kernels if "scatter" in name]) == 2
+    # Matrices of the chosen experts are read where they are: gate, up and down.
+    reads = [name for name in kernels if "gather" in name and "generic" in name]
+    assert (len(reads), len(set(reads))) == (3, 2)
+
+
+def test_tables_beyond_the_context_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "models/architectures"
+    shutil.copytree(ROOT / "components", tmp_path / "components")
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "models/architectures/mixtral.yaml", folder)
+    path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")
+    edit(Path(path), "n_block_seq: {min: 1, max: 16}", "n_block_seq: {min: 1, max: 17}")
+    with pytest.raises(ExceptionGroup) as group:
+        read_manifest(Path(path), tmp_path)
+    assert format_errors(group.value) == (
+        "models/toy-moe.yaml:25:30: dynamic.n_block_seq.max: longer than the context,"
+        " n_ctx = 128, found blocks for 136"
+    )
 
 
 def exchanged(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot import undeclared
+from ingot import command, undeclared
 from ingot.command import ActionFailed
 from ingot.edges import process, sandbox, toolchain
 from ingot.values import Action, SourceFile
@@ -32,6 +32,14 @@ def shell(script: str, tools: tuple[str, ...] = ()) -> Action:
 def python(program: str, *tools: str) -> Action:
     argv = ("python", "-c", f"{program}\nopen('out.txt', 'w').close()")
     return Action("probe:x", argv, (), ("out.txt",), tools)
+
+
+def large(checkout: Checkout) -> Action:
+    """An action that fails with an input that is shown, not copied."""
+    place = checkout.root / "large.bin"
+    place.write_bytes(bytes(command.LARGE_BYTES + 1))
+    inputs = (("large.bin", SourceFile(place)),)
+    return Action("probe:x", ("sh", "-c", "wc -c < large.bin; exit 7"), inputs, ("o",))
 
 
 def refusal(checkout: Checkout, action: Action) -> str:
@@ -152,3 +160,33 @@ def test_names_are_found_in_the_words_of_many_tools() -> None:
         "/tmp/ingot/data/x.mlir not found",
     ):
         assert "data/x.mlir" in set(undeclared._named(words)), words
+
+
+def test_without_user_namespaces_actions_run_unconfined_under_another_key(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    action = shell("echo made > out.txt")
+    confined = checkout.executor.bound(action)
+    checkout.build(action)
+    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    assert dict(checkout.executor.bound(action).platform)["sandbox"] == "none"
+    assert checkout.executor.bound(action) != confined
+    assert checkout.build(action) == [("probe:x", "ran")]
+
+
+def test_an_unconfined_failure_runs_again_unconfined(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
+    assert "bwrap" not in Path(script).read_text()
+    done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, f"{command.LARGE_BYTES + 1}\n")
+
+
+def test_a_large_input_is_there_when_a_failed_action_runs_again(
+    checkout: Checkout,
+) -> None:
+    script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
+    done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, f"{command.LARGE_BYTES + 1}\n")

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from ingot.values import Action
-from tests.cache_server import Machine
+from tests.cache_server import IMPATIENT, Machine
 from tests.reapi_server import serving_reapi
 
 ZEROS = Action(
@@ -71,7 +71,7 @@ def test_a_refusal_is_said_once_and_the_build_goes_on(
 def test_a_server_that_does_not_answer_is_said_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
-        machine = Machine(tmp_path / "a", address)
+        machine = Machine(tmp_path / "a", address, patience=IMPATIENT)
         assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
         f"shared cache {address}: it does not answer; the build goes on without it"

@@ -33,6 +33,25 @@ def here(benchmarks: bool) -> dict[str, float]:
     return {**found, "memory": float(memory)}
 
 
+def worker(
+    number: int, n_workers: int, root: Path, shared_cache: str
+) -> dict[str, Any]:
+    """Return the options of one worker; the first alone runs benchmarks."""
+    return {
+        "host": HOST,
+        "dashboard_address": None,
+        "nthreads": max(1, len(os.sched_getaffinity(0)) // n_workers),
+        "resources": here(benchmarks=number == 0),
+        "local_directory": str(root / "workers"),
+        "env": {
+            "INGOT_CACHE": str(root / "store"),
+            "INGOT_SHARED_CACHE": shared_cache,
+            "DASK_LOGGING__DISTRIBUTED": "error",
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
+        },
+    }
+
+
 @contextmanager
 def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterator[Any]:
     """Yield a cluster that ends, with all its processes, when the block does.
@@ -44,12 +63,10 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
 
-    n_threads = max(1, len(os.sched_getaffinity(0)) // n_workers)
-    common = {**_options(root, shared_cache), "nthreads": n_threads}
     workers = {
         number: {
             "cls": Nanny,
-            "options": {**common, "resources": here(benchmarks=number == 0)},
+            "options": worker(number, n_workers, root, shared_cache),
         }
         for number in range(n_workers)
     }
@@ -87,18 +104,3 @@ def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
             flush=True,
         )
         threading.Event().wait()
-
-
-def _options(root: Path, shared_cache: str) -> dict[str, Any]:
-    """Return what all workers have in common."""
-    return {
-        "host": HOST,
-        "dashboard_address": None,
-        "local_directory": str(root / "workers"),
-        "env": {
-            "INGOT_CACHE": str(root / "store"),
-            "INGOT_SHARED_CACHE": shared_cache,
-            "DASK_LOGGING__DISTRIBUTED": "error",
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
-        },
-    }

@@ -48,6 +48,7 @@ class DaskFarm:
         # Its own complaints are told here, in words for who builds.
         logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
         self._known: tuple[float, list[dict[str, float]]] = (-KNOWN_S, [])
+        self._closed = False
         self._client = self._connect(CONNECT_S)
 
     def run(
@@ -96,6 +97,7 @@ class DaskFarm:
 
     def close(self) -> None:
         """Let go of what still waits there; what runs ends, and is kept."""
+        self._closed = True
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
@@ -156,6 +158,8 @@ class DaskFarm:
         Raises: IngotError where the scheduler stays away.
         """
         with self._lock:
+            if self._closed:
+                raise IngotError("stopped")
             if self._client is not lost:
                 return
             self._say("the scheduler is lost; waiting for it to be back")
@@ -168,7 +172,7 @@ class DaskFarm:
                     self._client = self._connect(2.0)
                     return
                 except IngotError:
-                    if time.monotonic() > end:
+                    if self._closed or time.monotonic() > end:
                         raise
                     time.sleep(0.5)
 

@@ -86,7 +86,8 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
     encoded = encode_action(order.bound)
     with store.locked(encoded.key):
         result = store.action(encoded.key)
-        if result is None:
+        names = {path for path, _ in result.outputs} if result else set()
+        if result is None or names != set(order.bound.outputs):
             missing = tuple(
                 digest for _, digest in order.bound.inputs if not shared.bring(digest)
             )

@@ -136,11 +136,11 @@ def _builds(root: Path) -> Builds:
     from ingot.usage import Builds
 
     lines = list(builds.read(root / BUILDS))
-    ran, restored, current = (
+    ran, restored, fetched, current = (
         sum(int(line.get(word, 0)) for line in lines)
-        for word in ("ran", "restored", "up to date")
+        for word in ("ran", "restored", "fetched", "up to date")
     )
-    return Builds(len(lines), ran, restored, current)
+    return Builds(len(lines), ran, restored + fetched, current)
 
 
 def _verify() -> int:

@@ -139,7 +139,13 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
         if name in ("seq", "ctx") and context and most > context.integer:
             message = f"longer than the context, n_ctx = {context.integer}"
             yield entry["max"].error(f"{message}, found {most}")
-    ranges = node["dynamic"].entries
+    ranges, dims = node["dynamic"].entries, node["dims"].entries
+    if "n_block_seq" in ranges and {"block_size", "n_ctx"} <= dims.keys():
+        listed = ranges["n_block_seq"]["max"]
+        held = listed.integer * dims["block_size"].integer
+        if held > dims["n_ctx"].integer:
+            message = f"longer than the context, n_ctx = {dims['n_ctx'].integer}"
+            yield listed.error(f"{message}, found blocks for {held}")
     if "ctx" in ranges and "seq" in ranges:
         cache, longest = ranges["ctx"]["max"], ranges["seq"]["max"].integer
         if cache.integer < longest:

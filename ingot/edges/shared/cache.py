@@ -61,6 +61,8 @@ class SharedCache:
             result = self._decoded(key, content, outputs)
             if result is None:
                 return None
+            # What is here already stays, however full the store is meanwhile.
+            self._store.use(key.hash, *result.blobs())
             if not all(self._bring(digest) for digest in result.blobs()):
                 return None
         except CacheFailure as error:
@@ -105,9 +107,9 @@ class SharedCache:
         self.send({digest: self._store.blob(digest) for digest in blobs})
         self._remote.put("ac", key, self._entry(key))
 
-    def finish(self) -> None:
-        """Wait for what is being sent; say so where that takes a while."""
-        left = self._uploads.finish(timeout_s=1.0)
+    def finish(self, silent_s: float = 1.0) -> None:
+        """Wait for what is being sent; say so where that takes longer."""
+        left = self._uploads.finish(timeout_s=silent_s)
         if left:
             self._say(f"sending the last {left} results")
             self._uploads.finish()

@@ -59,7 +59,7 @@ class HttpRemote:
         self._pool = _pool(
             url,
             retries=retries,
-            timeout=urllib3.Timeout(patience.connect_s, patience.silent_s),
+            timeout=urllib3.Timeout(connect=patience.connect_s, read=patience.silent_s),
             maxsize=32,
         )
 

@@ -8,6 +8,7 @@ Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestre
 from __future__ import annotations
 
 import io
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ class ReapiRemote:
         self, address: str, authorization: str | None, patience: Patience
     ) -> None:
         """Keep the place; nothing is sent yet."""
+        # Its notes on connections are nothing for who builds; it reads this once.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         import grpc
         import zstandard  # noqa: F401 - missed here, not in the middle of a build
 
