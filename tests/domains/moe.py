@@ -12,7 +12,9 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes with no more experts used than there are."""
     if "n_expert" in sizes and "n_expert_used" in sizes:
         sizes["n_expert_used"] = min(sizes["n_expert_used"], sizes["n_expert"])
-    return fit_lanes(component, sizes)
+    # Lanes that a model has stay as they are.
+    fits = sizes.get("lane", 8) in (4, 8, 16)
+    return sizes if fits else fit_lanes(component, sizes)
 
 
 def ids(draw: Draw) -> np.ndarray:
