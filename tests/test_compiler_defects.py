@@ -73,3 +73,106 @@ def test_attention_op_of_the_compiler_is_right(head_dim: int, tmp_path: Path) ->
     weight = np.exp(score - score.max(axis=-1, keepdims=True))
     expected = weight / weight.sum(axis=-1, keepdims=True) @ v
     assert np.abs(found - expected).max() < 1e-5
+
+
+# Two halves of what is made together, given to a function that is not inlined.
+HALVES = """
+module @halves {
+  util.func private @apart(%n: index, %x: tensor<?x8xf32>)
+      -> (tensor<?x4xf32>, tensor<?x4xf32>) attributes {ATTRIBUTES} {
+    %rows = util.assume.int %n<umin = 1, umax = 64> : index
+    %sized = flow.tensor.tie_shape %x : tensor<?x8xf32>{%rows}
+    %twice = arith.addf %sized, %sized : tensor<?x8xf32>
+    %first = tensor.extract_slice %twice[0, 0] [%rows, 4] [1, 1]
+        : tensor<?x8xf32> to tensor<?x4xf32>
+    %last = tensor.extract_slice %twice[0, 4] [%rows, 4] [1, 1]
+        : tensor<?x8xf32> to tensor<?x4xf32>
+    util.return %first, %last : tensor<?x4xf32>, tensor<?x4xf32>
+  }
+  util.func private @joined(%n: index, %a: tensor<?x4xf32>, %b: tensor<?x4xf32>)
+      -> tensor<?x4xf32> attributes {ATTRIBUTES} {
+    %rows = util.assume.int %n<umin = 1, umax = 64> : index
+    %a_sized = flow.tensor.tie_shape %a : tensor<?x4xf32>{%rows}
+    %b_sized = flow.tensor.tie_shape %b : tensor<?x4xf32>{%rows}
+    %hundred = arith.constant dense<100.0> : tensor<4xf32>
+    %init = tensor.empty(%rows) : tensor<?x4xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(r, j) -> (r, j)>, affine_map<(r, j) -> (r, j)>,
+        affine_map<(r, j) -> (j)>, affine_map<(r, j) -> (r, j)>
+      ],
+      iterator_types = ["parallel", "parallel"]
+    } ins(%a_sized, %b_sized, %hundred
+          : tensor<?x4xf32>, tensor<?x4xf32>, tensor<4xf32>)
+      outs(%init : tensor<?x4xf32>) {
+    ^bb0(%left: f32, %right: f32, %factor: f32, %unused: f32):
+      %scaled = arith.mulf %right, %factor : f32
+      %sum = arith.addf %left, %scaled : f32
+      linalg.yield %sum : f32
+    } -> tensor<?x4xf32>
+    util.return %y : tensor<?x4xf32>
+  }
+  util.func public @forward(%x: tensor<?x8xf32>) -> tensor<?x4xf32> {
+    %c0 = arith.constant 0 : index
+    %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+    %rows = util.assume.int %n<umin = 1, umax = 64> : index
+    %halves:2 = util.call @apart(%rows, %x)
+        : (index, tensor<?x8xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>)
+    %first = flow.tensor.tie_shape %halves#0 : tensor<?x4xf32>{%rows}
+    %last = flow.tensor.tie_shape %halves#1 : tensor<?x4xf32>{%rows}
+    %y = util.call @joined(%rows, %first, %last)
+        : (index, tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+    %sized = flow.tensor.tie_shape %y : tensor<?x4xf32>{%rows}
+    util.return %sized : tensor<?x4xf32>
+  }
+  util.func public @first(%x: tensor<?x8xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
+    %c0 = arith.constant 0 : index
+    %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+    %rows = util.assume.int %n<umin = 1, umax = 64> : index
+    %halves:2 = util.call @apart(%rows, %x)
+        : (index, tensor<?x8xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>)
+    util.return %halves#0, %halves#1 : tensor<?x4xf32>, tensor<?x4xf32>
+  }
+  util.func public @second(%a: tensor<?x4xf32>, %b: tensor<?x4xf32>)
+      -> tensor<?x4xf32> {
+    %c0 = arith.constant 0 : index
+    %n = tensor.dim %a, %c0 : tensor<?x4xf32>
+    %rows = util.assume.int %n<umin = 1, umax = 64> : index
+    %y = util.call @joined(%rows, %a, %b)
+        : (index, tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+    util.return %y : tensor<?x4xf32>
+  }
+}
+"""
+APART = (
+    "inlining_policy = #util.inline.never,"
+    " stream.affinity = #hal.device.promise<@__device_0>"
+)
+FORGETS_THE_PLACE = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="of values made together, a function that is not inlined is given the first"
+    " for each, in 3.13: ingot/emit lets blocks share functions in chains alone",
+)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param("halves.inlined", id="inlined"),
+        pytest.param(APART, id="apart", marks=FORGETS_THE_PLACE),
+    ],
+)
+def test_a_function_is_given_both_halves(attributes: str, tmp_path: Path) -> None:
+    import iree.runtime
+
+    source, vmfb = tmp_path / "halves.mlir", tmp_path / "halves.vmfb"
+    source.write_text(HALVES.replace("ATTRIBUTES", attributes), "utf-8")
+    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
+    cpu = "--iree-llvmcpu-target-cpu=host"
+    subprocess.run([tool, source, "-o", vmfb, *FLAGS[:-1], cpu], check=True)
+    config = iree.runtime.Config("local-sync")
+    module = iree.runtime.VmModule.mmap(config.vm_instance, str(vmfb))
+    x = np.arange(16, dtype=np.float32).reshape(2, 8)
+    found = iree.runtime.load_vm_module(module, config).forward(x).to_host()
+    np.testing.assert_array_equal(found, 2 * x[:, :4] + 200 * x[:, 4:])

@@ -20,6 +20,7 @@ from ingot.graph import (
     Port,
     TensorType,
 )
+from tests import two_norms
 
 CACHE = TensorType((2, "batch", 4), "f32")
 ROW = TensorType(("batch", 4), "f32")
@@ -136,3 +137,27 @@ def test_blocks_of_other_forms_have_functions_of_their_own() -> None:
     assert "util.func private @decode.layer.2(" in text
     # Called once each, they may be inlined.
     assert "inlining_policy" not in text
+
+
+def test_an_entry_point_with_caches_hands_on_one_value() -> None:
+    wide = layer(1)
+    wide = replace(wide, outputs=(*wide.outputs, ("kept_row", "x")))
+    assert error_of(graph(wide)) == (
+        "toy: decode: block layer.1 takes x and makes kept_row and x; where inputs are"
+        " updated, a block takes what the one before it makes: one value\n"
+        "  join the values into one, or the blocks that hand them on"
+    )
+
+
+def test_blocks_that_hand_on_several_values_are_inlined() -> None:
+    one = two_norms.BLOCK
+    two = replace(one, name="layer.1", inputs=(("hidden", "y"),))
+    entry = two_norms.GRAPH.entry_points[0]
+    chain = replace(two_norms.GRAPH, entry_points=(replace(entry, blocks=(one, two)),))
+    assert "inlining_policy = #util.inline.never" in main_module(chain)
+    wide = tuple(
+        replace(block, outputs=(("y", "last"), (f"first.{block.name}", "first")))
+        for block in (one, two)
+    )
+    apart = replace(two_norms.GRAPH, entry_points=(replace(entry, blocks=wide),))
+    assert "inlining_policy" not in main_module(apart)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ingot.emit.memory import held_values
+from ingot.emit.memory import held_values, is_chain
 from ingot.emit.text import (
     BUFFER,
     call,
@@ -45,6 +45,7 @@ class Function:
     results: tuple[tuple[str, TensorType], ...]  # block values that are not held
     lines: tuple[str, ...]
     returned: tuple[str, ...]
+    apart: bool  # whether it may be compiled apart from what calls it
     n_calls: int = 0
 
 
@@ -54,6 +55,7 @@ class Blocks:
 
     graph: Graph
     functions: dict[object, Function] = field(default_factory=dict)
+    chains: dict[str, bool] = field(default_factory=dict)  # by entry point
 
     def function(
         self, entry: EntryPoint, block: Block, held: frozenset[str]
@@ -63,11 +65,13 @@ class Blocks:
         Raises: IngotError where the block writes a buffer and does not read it: nothing
         would wait for the write.
         """
-        form = _form(self.graph, block, held)
+        if entry.name not in self.chains:
+            self.chains[entry.name] = is_chain(self.graph, entry)
+        apart = self.chains[entry.name]
+        form = (apart, _form(self.graph, block, held))
         if form not in self.functions:
-            self.functions[form] = _function(
-                self.graph, block, held, self._name(entry, block)
-            )
+            name = self._name(entry, block)
+            self.functions[form] = _function(self.graph, block, held, name, apart)
         function = self.functions[form]
         function.n_calls += 1
         return function
@@ -127,7 +131,9 @@ def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
     )
 
 
-def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Function:
+def _function(
+    graph: Graph, block: Block, held: frozenset[str], name: str, apart: bool
+) -> Function:
     types = dict(block.types)
     inputs = [(formal, types[formal]) for formal, _ in block.inputs]
     sizes = dynamic_dims((kind for _, kind in inputs), graph.dynamic)
@@ -164,6 +170,7 @@ def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Fu
         results=results,
         lines=tuple(lines),
         returned=tuple(local[inner] for inner, _ in results),
+        apart=apart,
     )
 
 
@@ -234,6 +241,7 @@ def _text(function: Function) -> str:
         for number, (name, kind) in enumerate(function.arguments)
     ]
     # Called once, it may as well be inlined.
+    apart = function.apart and function.n_calls > 1
     shared = (
         " attributes {\n"
         f"    inlining_policy = #util.inline.never, stream.affinity = {DEVICE}\n  }}"
@@ -242,7 +250,7 @@ def _text(function: Function) -> str:
         [
             f"  util.func private @{function.name}(",
             *listed,
-            f"  ) -> {result_list(kinds)}{shared if function.n_calls > 1 else ''} {{",
+            f"  ) -> {result_list(kinds)}{shared if apart else ''} {{",
             *(f"    {line}".rstrip() for line in function.lines),
             f"    util.return {', '.join(function.returned)} : {', '.join(kinds)}",
             "  }",

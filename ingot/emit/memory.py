@@ -57,6 +57,39 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
     return tuple(found)
 
 
+def is_chain(graph: Graph, entry: EntryPoint) -> bool:
+    """Return whether each block makes one value, which the next one takes.
+
+    Held values are not counted. IREE 3.13 keeps values that are made together in one
+    piece of memory, and forgets where in it a value is that a function is given.
+
+    Raises: IngotError where it is none, and values are held: what updates them must not
+        be inlined.
+    """
+    made: set[str] = set()
+    before: set[str] = set()
+    for block, held in zip(entry.blocks, held_inputs(graph, entry), strict=True):
+        owners, _ = held_values(graph, block, held)
+        makes = {value for value, inner in block.outputs if inner not in owners}
+        takes = {value for _, value in block.inputs} & made
+        if len(makes) > 1 or len(takes) > 1 or not takes <= before:
+            if not any(port.updates for port in entry.outputs):
+                return False
+            raise IngotError(
+                f"{graph.model}: {entry.name}: block {block.name} takes"
+                f" {_listed(takes)} and makes {_listed(makes)}; where inputs are"
+                " updated, a block takes what the one before it makes: one value",
+                "join the values into one, or the blocks that hand them on",
+            )
+        made |= makes
+        before = makes
+    return True
+
+
+def _listed(values: set[str]) -> str:
+    return " and ".join(sorted(values)) or "nothing"
+
+
 def held_values(
     graph: Graph, block: Block, held: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
