@@ -55,11 +55,12 @@ def test_a_file_fits_its_model(model: str) -> None:
     tokens = [*judged.greedy, *judged.ids, *(t for p in judged.prompts for t in p)]
     assert 0 <= min(tokens) <= max(tokens) < dims["n_vocab"]
     assert len(judged.greedy) == 80
-    assert len(set(judged.ids.tolist())) == 1024
+    kept = min(1024, dims["n_vocab"] // 4)
+    assert len(set(judged.ids.tolist())) == kept
     assert [step for step, _ in judged.steps] == [0, 1, 2, 4, 8, 16, 32, 63]
     known = [*judged.expected, *(expected for _, expected in judged.steps)]
     for expected in known:
-        assert expected.logits.shape == (1024,)
+        assert expected.logits.shape == (kept,)
         assert np.isfinite(expected.logits).all()
         assert 0 < float(np.ptp(expected.logits)) <= expected.range
     assert (FOLDER / f"{model}.npz").stat().st_size < 200_000

@@ -61,6 +61,7 @@ def bake_shapes(shapes: dict[str, list[int]], folder: Path) -> dict[str, Any]:
         "layout": "plain",
         "origin": "synthetic, seed 1",
         "seed": 1,
+        "splat": None,
         "files": [],
         "ignore": [],
         "parameters": [

@@ -66,7 +66,7 @@ def plan_bake(manifest: Manifest, root: Path) -> Action:
     files = weight_files(source)
     specification = _specification(manifest)
     # Its import takes 0.2 s, and other formats do without.
-    package = ("gguf",) if any(_is_gguf(file.path) for file in files) else ()
+    package = ("gguf", "pyyaml") if any(_is_gguf(file.path) for file in files) else ()
     shown = f"build/{manifest.model}/weights/{layout}"
     return Action(
         task=f"bake:{manifest.model}@{layout}",
