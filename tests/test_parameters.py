@@ -135,7 +135,7 @@ def test_a_linked_modules_parameters_are_read_from_its_text() -> None:
         (
             LINKED.replace("tensor<4x3xf32>", "tensor<4x3xi16>"),
             f"linked.mlir: parameter '{WEIGHT}': unknown type; expected one of f32,"
-            " f16, bf16, i8, found 'i16'",
+            " f16, bf16, i8, i32, found 'i16'",
         ),
         (
             LINKED.replace("tensor<4x3xf32>", "tensor<?x3xf32>", 1),
