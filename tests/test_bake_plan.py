@@ -95,7 +95,7 @@ def test_a_local_file_is_named_as_the_manifest_names_it(
 def test_the_gguf_package_is_a_tool_of_gguf_files_alone(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    for kind, tools in (("gguf", ("gguf",)), ("irpa", ())):
+    for kind, tools in (("gguf", ("gguf", "pyyaml")), ("irpa", ())):
         path = tmp_path / f"toy.{kind}"
         source = LocalFile(name=path.name, path=path, sha256="a" * 64, kind=kind)
         action = planned(manifest, source)

@@ -56,6 +56,11 @@ class Blocks:
     graph: Graph
     functions: dict[object, Function] = field(default_factory=dict)
     chains: dict[str, bool] = field(default_factory=dict)  # by entry point
+    kinds: dict[str, str] = field(init=False)  # the parameters' types
+
+    def __post_init__(self) -> None:
+        """Look the types up once."""
+        self.kinds = {x.name: mlir_type(x.type) for x in self.graph.parameters}
 
     def function(
         self, entry: EntryPoint, block: Block, held: frozenset[str]

@@ -68,10 +68,9 @@ class Run:
     def _parameter(self, name: str) -> str:
         """Return what holds a parameter; it is loaded once."""
         if name not in self.loaded:
-            types = {item.name: item.type for item in self.blocks.graph.parameters}
             self.loaded[name] = f"%{symbol(name)}"
             self.lines.append(
                 f"{self.loaded[name]} = util.global.load immutable @{symbol(name)}"
-                f" : {mlir_type(types[name])}"
+                f" : {self.blocks.kinds[name]}"
             )
         return self.loaded[name]

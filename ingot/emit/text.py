@@ -6,6 +6,7 @@ import math
 import struct
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from ingot.graph import DynamicDim, Instance, TensorType
 
@@ -25,11 +26,13 @@ class View:
 Formals = list[tuple[str, TensorType | View | str]]
 
 
+@cache
 def symbol(name: str) -> str:
     """Return a manifest's name as an MLIR identifier: `-` and blanks become `_`."""
     return "".join(char if char.isalnum() or char in "._$" else "_" for char in name)
 
 
+@cache
 def mlir_type(kind: TensorType | View | str) -> str:
     """Return the MLIR spelling, `tensor<?x?x384xf32>`: a named dim is dynamic."""
     if isinstance(kind, str):
