@@ -195,4 +195,5 @@ def shapes(
 ) -> Iterator[dict[str, int]]:
     """Yield the sizes of a component whose other dims are bound."""
     for batch, seq in STEPS if "seq" in fixed else SHAPES:
-        yield fitted(signature, {**fixed, "batch": batch, "seq": seq, "ctx": 0})
+        found = fitted(signature, {**fixed, "batch": batch, "seq": seq, "ctx": 0})
+        yield found | fixed
