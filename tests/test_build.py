@@ -171,7 +171,7 @@ def test_a_stopped_build_leaves_no_process_and_keeps_what_is_done(
     assert process.stdout is not None
     finished = process.stdout.readline()
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == code, out + err
     assert "finished actions are kept" in err
     assert not orphans(project)

@@ -45,7 +45,7 @@ class Function:
     results: tuple[tuple[str, TensorType], ...]  # block values that are not held
     lines: tuple[str, ...]
     returned: tuple[str, ...]
-    apart: bool  # whether it may be compiled apart from what calls it
+    apart: bool = False  # whether it may be compiled apart from what calls it
     n_calls: int = 0
 
 
@@ -76,7 +76,8 @@ class Blocks:
         form = (apart, _form(self.graph, block, held))
         if form not in self.functions:
             name = self._name(entry, block)
-            self.functions[form] = _function(self.graph, block, held, name, apart)
+            self.functions[form] = _function(self.graph, block, held, name)
+            self.functions[form].apart = apart
         function = self.functions[form]
         function.n_calls += 1
         return function
@@ -136,9 +137,7 @@ def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
     )
 
 
-def _function(
-    graph: Graph, block: Block, held: frozenset[str], name: str, apart: bool
-) -> Function:
+def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Function:
     types = dict(block.types)
     inputs = [(formal, types[formal]) for formal, _ in block.inputs]
     sizes = dynamic_dims((kind for _, kind in inputs), graph.dynamic)
@@ -175,7 +174,6 @@ def _function(
         results=results,
         lines=tuple(lines),
         returned=tuple(local[inner] for inner, _ in results),
-        apart=apart,
     )
 
 
