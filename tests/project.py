@@ -81,6 +81,9 @@ class Project:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # What a shell starts in the background ignores it; the tests are such a
+            # thing where CI starts them so.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def doit(self, *words: str) -> Run:
