@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from ingot.errors import IngotError
 from ingot.graph import Block, EntryPoint, Graph
 from ingot.graph import Call as Use
 from ingot.readers.target import read_target
-from ingot.stages.compile import plan_compile
 from tests import scratch
 from tests.project import ROOT, Project
 from tests.toy_decoder import MODEL, place, read
@@ -184,10 +182,13 @@ def test_a_build_is_right_at_every_level(built: Path) -> None:
 def streams(linked: str, graph: Graph, folder: Path) -> str:
     """What the target's compiler makes of a program: dispatches and copies."""
     (folder / "given.mlir").write_text(linked, encoding="utf-8")
-    plan = plan_compile(graph, TARGET)
-    argv = (*plan.argv[:-1], "streams.mlir", "--compile-to=stream")
-    plan = replace(plan, argv=argv, outputs=("streams.mlir",))
-    made = scratch.run(plan, folder, {"linked.mlir": folder / "given.mlir"})
+    made = scratch.compiled(
+        TARGET,
+        folder / "given.mlir",
+        folder / "compiled",
+        "streams.mlir",
+        ("--compile-to=stream",),
+    )
     return made.read_text(encoding="utf-8")
 
 
