@@ -60,7 +60,10 @@ class Store:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             path.unlink(missing_ok=True)
             return None
-        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
+        # Nobody here keeps a failure; another program may.
+        if result.exit_code != 0 or not result.outputs:
+            return None
+        if not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 

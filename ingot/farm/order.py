@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ingot.edges.results import told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
@@ -115,13 +116,13 @@ def decode_answer(text: str) -> Answer:
             **{
                 **result,
                 "outputs": _digests(result["outputs"]),
-                "log": result["log"] and Digest(**result["log"]),
+                "log": result["log"] and told(**result["log"]),
             }
         ),
         exit_code=value["exit_code"],
-        log=value["log"] and Digest(**value["log"]),
+        log=value["log"] and told(**value["log"]),
         unwritten=tuple(value["unwritten"]),
-        missing=tuple(Digest(**item) for item in value["missing"]),
+        missing=tuple(told(**item) for item in value["missing"]),
         refusal=value["refusal"],
     )
 
@@ -131,4 +132,4 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, Digest(**item)) for path, item in value)
+    return tuple((path, told(**item)) for path, item in value)

@@ -17,6 +17,7 @@ from pathlib import Path
 from ingot import command
 from ingot.edges import process, toolchain
 from ingot.edges.machine import machine
+from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
@@ -31,16 +32,16 @@ _opened: list[tuple[Store, SharedCache]] = []
 def perform(text: str) -> str:
     """Return the answer to an order; this is what the scheduler calls."""
     worker = f"{socket.gethostname()}, process {os.getpid()}"
-    order = decode_order(text)
-    if order is None:
-        return encode(Answer(worker, refusal="it is of another version of ingot"))
     try:
+        order = decode_order(text)
+        if order is None:
+            return encode(Answer(worker, refusal="it is of another version of ingot"))
         store, shared = _places()
         refusal = _other_tools(order, store)
         if refusal:
             return encode(Answer(worker, refusal=refusal))
         return encode(replace(_perform(order, store, shared), worker=worker))
-    except (IngotError, OSError) as error:
+    except (IngotError, OSError, Damaged) as error:
         return encode(Answer(worker, refusal=str(error)))
     except CacheFailure as error:
         return encode(Answer(worker, refusal=f"shared cache: {error}"))

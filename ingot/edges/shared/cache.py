@@ -151,7 +151,8 @@ class SharedCache:
             result = results.from_bytes(content)
         except results.Damaged:
             result = ActionResult(())
-        if {path for path, _ in result.outputs} == set(outputs):
+        names = {path for path, _ in result.outputs}
+        if result.exit_code == 0 and names == set(outputs):
             return result
         self._damage(f"the result of action {key}")
         return None
