@@ -11,7 +11,7 @@ import time
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ingot.catalogue import Plan, read, select
+from ingot.catalogue import Plan, asked, read, select
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.edges.survey import blob_path, last_results
@@ -22,7 +22,7 @@ from ingot.values import Action, BoundAction, Output
 
 def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
     """Print the reasons of every stale action that is selected; return 0."""
-    catalogue = read(root)
+    catalogue = read(root, asked(variables, patterns))
     everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
     names = chosen(everything, patterns) or everything.needed(
