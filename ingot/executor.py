@@ -52,6 +52,7 @@ class Executor:
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
+        shown.sweep(root)
         self._report = report
         self._shared = shared
         self._farm = farm
@@ -100,8 +101,11 @@ class Executor:
         start = time.monotonic()
         # Until the end nothing is known of it: a kill in between leaves no stale
         # record.
-        self.records.forget(action.task)
+        before = self.records.get(action.task)
         try:
+            if before is not None:
+                shown.remove_left_over(self.root, before, action)
+            self.records.forget(action.task)
             bound = self.bound(action)
             encoded = encode(bound)
             self.spans.end(action.task, "key", start)

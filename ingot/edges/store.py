@@ -119,14 +119,15 @@ class Store:
             self._publish(path, self._path("cas", digest.hash))
         return digest
 
-    def copy_to(self, digest: Digest, path: Path) -> None:
+    def copy_to(self, digest: Digest, path: Path, temporary: Path) -> None:
         """Make `path` a copy of the blob: a copy, so that edits stay outside.
+
+        It is made as `temporary`, on the same disk.
 
         Raises: IngotError where the disk is full; FileNotFoundError where the blob is
         gone.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(path)}")
         try:
             with _disk_errors(path.parent):
                 _copy(self.blob(digest), temporary)
