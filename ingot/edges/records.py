@@ -6,7 +6,6 @@ everything when it is killed.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 import threading
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ingot.edges.digests import Identity
-from ingot.edges.results import Damaged, told
 from ingot.errors import IngotError
 from ingot.values import BoundAction, Digest
 
@@ -128,8 +126,7 @@ def _load(connection: sqlite3.Connection) -> dict[str, Record]:
     for task, text in rows:
         seal, _, content = text.partition(" ")
         if seal == _seal(task, content):
-            with contextlib.suppress(Damaged):
-                records[task] = _decode(content)
+            records[task] = _decode(content)
     return records
 
 
@@ -180,7 +177,7 @@ def _decode(text: str) -> Record:
         key=value["key"],
         outputs=_digests(value["outputs"]),
         shown=tuple((path, tuple(identity)) for path, identity in value["shown"]),
-        log=told(**value["log"]) if value["log"] else None,
+        log=Digest(**value["log"]) if value["log"] else None,
         source=value["source"],
         wall_ms=value["wall_ms"],
     )
@@ -191,4 +188,4 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, told(**item)) for path, item in value)
+    return tuple((path, Digest(**item)) for path, item in value)
