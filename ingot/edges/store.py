@@ -82,6 +82,17 @@ class Store:
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
+    def pin(self, digest: Digest) -> None:
+        """Keep the blob, there already or soon, while this process lives.
+
+        Raises: IngotError where the disk is full.
+        """
+        self._pin(digest)
+
+    def using_meanwhile(self) -> AbstractContextManager[None]:
+        """Let go, when the block ends, of what this thread has used in it."""
+        return self._uses.meanwhile()
+
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
         path = self._path("cas", digest.hash)
@@ -134,6 +145,18 @@ class Store:
                 os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def identity(self) -> str:
+        """Return what no other store has: two paths to one folder have the same.
+
+        Raises: IngotError where the disk is full.
+        """
+        path = self.root / "lock/store"
+        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_EX):
+            if not path.exists():
+                path.write_text(os.urandom(16).hex())
+            # A copy of the folder has the same text, in another file.
+            return f"{path.read_text()} {path.stat().st_ino}"
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
