@@ -62,13 +62,15 @@ class Executor:
 
     def is_current(self, action: Action) -> bool:
         """Return whether the recorded result of the action still stands."""
-        record = self.records.get(action.task)
-        if record is None:
-            return False
         try:
-            if self.bound(action) != record.bound:
-                return False
-        except OSError:
+            return self._stands(action)
+        except (OSError, IngotError):
+            # A tool or an input is gone: performing it says so.
+            return False
+
+    def _stands(self, action: Action) -> bool:
+        record = self.records.get(action.task)
+        if record is None or self.bound(action) != record.bound:
             return False
         if not shown.are_left(self.root, record):
             return False
@@ -81,7 +83,8 @@ class Executor:
     def bound(self, action: Action) -> BoundAction:
         """Return the action with its inputs' digests; those above it have ended.
 
-        Raises: OSError where an input file cannot be read.
+        Raises: OSError where an input file cannot be read; IngotError where a tool is
+        not installed.
         """
         tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
         return bind(
@@ -201,6 +204,9 @@ class Executor:
             if record is None:
                 raise FileNotFoundError(2, "not built yet", source.task)
             made = dict(record.outputs)
+        if source.path not in made:
+            # Its outputs have new names, and it has not run since.
+            raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
         return made[source.path]
 
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
