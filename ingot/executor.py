@@ -8,6 +8,7 @@ the command run.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -217,7 +218,7 @@ class Executor:
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
-            missing = [p for p in action.outputs if not (folder / p).is_file()]
+            missing = [p for p in action.outputs if not os.path.isfile(folder / p)]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
@@ -264,7 +265,12 @@ class Executor:
     def _failure(
         self, action: Action, folder: Path, large: dict[str, Path], how: Failed
     ) -> command.ActionFailed:
-        kept = command.keep(action, folder, large, self.root)
+        kept: Path | OSError
+        try:
+            kept = command.keep(action, folder, large, self.root)
+        except OSError as error:
+            # Not instead of the command's own words.
+            kept = error
         return command.failure(action, how.done, how.missing, folder, self.root, kept)
 
     def _blob(self, action: Action, source: Output, digest: Digest) -> Path:

@@ -147,7 +147,7 @@ def _run(order: Order, store: Store) -> Answer:
         done = command.start(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(done.output)
-        unwritten = tuple(p for p in action.outputs if not (folder / p).is_file())
+        unwritten = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
         if done.exit_code != 0 or unwritten:
             return Answer("", exit_code=done.exit_code, log=log, unwritten=unwritten)
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
