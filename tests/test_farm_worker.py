@@ -15,10 +15,10 @@ from ingot.edges.collect import collect
 from ingot.edges.shared import cache
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.farm import worker
+from ingot.farm import dask, worker
 from ingot.farm.order import Answer, Order, decode_answer, encode
 from ingot.farm.shared import SharedFarm
-from ingot.values import Action, Digest
+from ingot.values import Action, BoundAction, Digest
 from tests.cache_server import CacheServer, Machine, serving
 from tests.test_shared_cache import OUT, UPPER
 
@@ -214,3 +214,70 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
         "[Errno 28] No space left on device\n"
         "  mend the disk of that worker, or make room or permission there"
     )
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["dask://", "dask://host", "dask://h:x", "dask://h:99999", "dask://a:1/b"],
+)
+def test_a_wrong_address_is_refused(address: str) -> None:
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm(address, print)
+    assert str(caught.value) == (
+        f"executor={address}: no address of a scheduler\n"
+        "  expected dask://HOST:PORT, such as dask://127.0.0.1:8786"
+    )
+
+
+def test_tls_without_certificates_says_where_they_are_set() -> None:
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm("dask+tls://127.0.0.1:9", print)
+    assert str(caught.value).startswith(
+        "executor=dask+tls://127.0.0.1:9: cannot connect: TLS expects"
+    )
+    assert caught.value.hint.endswith("distributed.comm.tls")
+
+
+class Future:
+    """What a scheduler gives; the result is a text, or is raised."""
+
+    def __init__(self, ends: str | Exception) -> None:
+        self._ends = ends
+        self.status = "finished" if isinstance(ends, str) else "error"
+
+    def result(self) -> str:
+        if isinstance(self._ends, Exception):
+            raise self._ends
+        return self._ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (KeyError("tools"), "x:y: its worker failed: KeyError: 'tools'"),
+        (OSError("no disk"), "x:y: its worker failed: OSError: no disk"),
+        ("{}", "x:y: its worker's answer is of another version of ingot"),
+        ("<html>", "x:y: its worker's answer is of another version of ingot"),
+    ],
+)
+def test_whatever_a_worker_ends_with_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, ends: str | Exception, told: str
+) -> None:
+    monkeypatch.setattr(dask.DaskFarm, "_connect", lambda *_: Client(ends))
+    order = Order("x:y", BoundAction((), (), (), (), ()), (), False, False)
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm("dask://h:1", print).run(order, "key", (), 0)
+    assert caught.value.message == told
+
+
+@dataclass
+class Client:
+    """A connection to a scheduler that has no workers."""
+
+    ends: str | Exception
+
+    def scheduler_info(self, n_workers: int) -> dict[str, dict[str, object]]:
+        return {"workers": {}}
+
+    def submit(self, *_: object, **__: object) -> Future:
+        return Future(self.ends)
