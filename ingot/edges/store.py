@@ -239,6 +239,8 @@ def _copy(source: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in _CANNOT_COPY_RANGE:
                 raise
+        # Some file systems copy nothing, and say no more than that.
+        if remaining:
             reader.seek(0)
             writer.seek(0)
             shutil.copyfileobj(reader, writer, 1 << 20)

@@ -186,7 +186,11 @@ class SharedCache:
         if digest.size_bytes == 0:
             # Everybody knows it, so Bazel never sends it.
             return self._store.put_bytes(b"") == digest
-        pieces = self._remote.get("cas", digest)
+        try:
+            pieces = self._remote.get("cas", digest)
+        except BlobRefused:
+            # Its first piece cannot be unpacked already.
+            pieces = iter(())
         if pieces is None:
             return False
         hasher, size_bytes = hashlib.sha256(), 0
