@@ -103,13 +103,8 @@ class Executor:
         from ingot.keys import encode
 
         start = time.monotonic()
-        # Until the end nothing is known of it: a kill in between leaves no stale
-        # record.
-        before = self.records.get(action.task)
         try:
-            if before is not None:
-                shown.remove_left_over(self.root, before, action)
-            self.records.forget(action.task)
+            self._forget(action)
             bound = self.bound(action)
             encoded = encode(bound)
             self.spans.end(action.task, "key", start)
@@ -141,6 +136,13 @@ class Executor:
             self.spans.end(action.task, "action", start)
         self._made[action.task] = dict(result.outputs)
         self._report(action.task, source, wall_ms)
+
+    def _forget(self, action: Action) -> None:
+        """Know nothing of it until its end: a kill leaves no stale record."""
+        before = self.records.get(action.task)
+        if before is not None:
+            shown.remove_left_over(self.root, before, action)
+            self.records.forget(action.task)
 
     def _obtain(
         self, action: Action, bound: BoundAction, encoded: Encoded

@@ -61,7 +61,7 @@ class DaskFarm:
 
         Raises: IngotError where workers die of it, or the scheduler stays away.
         """
-        from distributed import CancelledError, KilledWorker
+        from distributed import KilledWorker
 
         text = encode(order)
         while True:
@@ -85,7 +85,7 @@ class DaskFarm:
                 ) from error
             except IngotError:
                 raise
-            except (Exception, CancelledError) as error:
+            except Exception as error:
                 if future is not None and future.status == "error":
                     # The worker's own defect, not the connection's.
                     raise IngotError(
