@@ -156,6 +156,8 @@ def _derive(found: dict[str, Fact]) -> None:
         value = scaled.value**-0.5
         origin = scaled.origin.removeprefix("as ")
         found["attention_scale"] = Fact(float(value), f"1 / sqrt({origin})")
+    if clamp := found.get("attn_clamp_high"):
+        found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
     if width := found.get("n_embd"):
         found["embedding_scale"] = Fact(math.sqrt(width.value), "sqrt(n_embd)")
 
