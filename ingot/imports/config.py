@@ -112,6 +112,8 @@ def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
         inner = config.get(group)
         for key, value in inner.items() if isinstance(inner, dict) else ():
             said[f"{group}.{key}"] = Said(value, f"{CONFIG}: {group}.{key}")
+            if key == "rope_theta":  # newer files have it elsewhere too
+                said.setdefault(key, said[f"{group}.{key}"])
     for key in ("rope_scaling", "rope_parameters"):
         _read_rope(key, config.get(key), said, errors)
     return said

@@ -99,7 +99,7 @@ DBRX = Family(
         _number("n_expert_used", "ffn_config.moe_top_k"),
         _number(POSITIONS, "max_seq_len"),
         _number("layer_norm_eps", "", 1e-5),
-        _number("rope_freq_base", "attn_config.rope_theta", 10000.0),
+        _number("rope_freq_base", "rope_theta", 10000.0),
         Number(name="attn_clamp_high", hf="attn_config.clip_qkv", gguf="", whole=False),
         _number(ATTENTION_DIM, "", "head_dim"),
         _BLOCK_SIZE,

@@ -78,6 +78,8 @@ def _number(
         place = f"{survey.file}: {_full(key, survey)}"
         errors.append(IngotError(f"{place}: missing; expected a number"))
         return None
+    if not key and not isinstance(default, str):
+        return Fact(default, "the same for all its checkpoints")
     if not isinstance(default, str):
         return Fact(default, f"not in {survey.file}; {_whose_default(survey)}")
     return _made_of(default, found, survey, key, errors)
