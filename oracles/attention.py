@@ -91,8 +91,8 @@ def attention_sink(
         sink [n_head] -> [batch, seq, n_head*head_dim].
     Raises: ValueError if the heads do not divide, window is below 1, or a query is
         before or behind the cache's positions.
-    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.1; a learned sink: OpenAI
-        2025, arXiv:2508.10925, section 2.3; the rest as attention_causal.
+    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.3; a learned sink: OpenAI
+        2025, arXiv:2508.10925, section 2.2; the rest as attention_causal.
     """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]

@@ -12,8 +12,8 @@
 // causal attention), and what a cache may hold where nothing is seen. head_dim is even,
 // and start[b] + seq is at most ctx.
 //
-// Source:  Xiao et al. 2023, arXiv:2309.17453, section 3.1 (zero sink); a learned sink
-//          a head: OpenAI 2025, arXiv:2508.10925, section 2.3; the rest as
+// Source:  Xiao et al. 2023, arXiv:2309.17453, section 3.3 (zero sink); a learned sink
+//          a head: OpenAI 2025, arXiv:2508.10925, section 2.2; the rest as
 //          attention_causal.
 // Exports: @attention_sink.forward
 // Imports: none
