@@ -17,7 +17,7 @@ def attention_bidirectional(
 
     A sequence without any real position attends to all of its positions alike.
 
-    Shapes: q, k, v [batch, seq, n_embd], mask [batch, seq] (1 real, 0 padding)
+    Shapes: q, k, v [batch, seq, n_embd], mask [batch, seq] (0 padding, else real)
         -> [batch, seq, n_embd]; head h is columns h*head_dim to (h+1)*head_dim - 1.
     Raises: ValueError if n_head does not divide n_embd.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.2.
