@@ -5,6 +5,8 @@ from __future__ import annotations
 _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
+_FLAT = "where tanh is 1 in f32; any number there does"
+_UNUSED = "divides what a select then leaves out"
 _DIGITS = "less than the tolerance of a check; test_components holds these digits"
 
 EQUIVALENT: dict[str, str] = {
@@ -15,6 +17,16 @@ EQUIVALENT: dict[str, str] = {
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_sink: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
+    **{
+        f"{component}: {name}": _FLAT
+        for component in (
+            "attention/attention_paged",
+            "elementwise/soft_cap",
+            "normalization/dyt",
+        )
+        for name in ("%flat 10.0 -> 15.0", "%flat_low -10.0 -> -15.0")
+    },
     **{
         f"{component}: {name}": reason
         for component in ("audio/stft", "elementwise/cos", "elementwise/sin")

@@ -26,6 +26,7 @@ from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.readers.yaml import format_errors
 from tests import scratch
+from tests.copies import copies
 from tests.project import ROOT, Project, edit
 
 MODEL, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 256, 128, 8
@@ -92,7 +93,7 @@ def test_no_pool_and_no_matrix_is_copied(
         TARGET, linked, tmp_path, "streams.mlir", ("--compile-to=stream",)
     )
     text = made.read_text(encoding="utf-8")
-    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.\w+)", text)
+    assert copies(text) == []
     start = text.index("util.func private @decode.layer(")
     layer = text[start : text.index("util.func", start + 1)]
     kernels = re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)
