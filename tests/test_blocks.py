@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ingot.bundles.generator import ctx_for
 from ingot.bundles.read import Bundle
 from ingot.checks.decoder import Given, decoder_inputs
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint
+from ingot.graph import EntryPoint, Port, TensorType
 from ingot.readers.manifest import read_manifest
 from tests.project import ROOT
 
@@ -119,6 +120,15 @@ def test_a_bundle_holds_what_its_blocks_hold(
     bundle = Bundle(tmp_path, {"dynamic_dims": dims}, (prefill,))
     assert bundle.limit("ctx") == 128
     assert [ctx_for(tokens, bundle) for tokens in (1, 33, 500)] == [32, 64, 128]
+    dims["n_block_seq"]["min"] = 6
+    assert [ctx_for(tokens, bundle) for tokens in (1, 33, 500)] == [48, 64, 128]
+
+
+def test_caches_that_are_no_pools_have_no_blocks(prefill: EntryPoint) -> None:
+    for shape in (("batch",), (2, "n_block", "seq"), (2, "n_block")):
+        state = Port("state", TensorType(shape, "f32"), "cache", "state")
+        assert replace(prefill, inputs=(state,)).block_size == 0
+        assert replace(prefill, inputs=(state, *prefill.inputs)).block_size == 8
 
 
 def test_the_block_of_nobody_is_in_many_places(pool: BlockPool) -> None:
