@@ -115,9 +115,11 @@ class EntryPoint:
     @property
     def block_size(self) -> int:
         """Return the positions of a block where caches are pools of blocks, or 0."""
-        caches = (port.type for port in self.inputs if port.role == "cache")
-        sizes = (int(kind.shape[2]) for kind in caches if kind.shape[1] == "n_block")
-        return next(sizes, 0)
+        for port in self.inputs:
+            match port.type.shape:
+                case (_, "n_block", int(size), *_) if port.role == "cache":
+                    return size
+        return 0
 
     def traced(self, block: Block) -> tuple[str, ...]:
         """Return the values of a block that say how far an error has grown.
