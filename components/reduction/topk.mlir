@@ -1,13 +1,15 @@
 // topk: the k largest numbers of each row, and their places, largest first.
 //
-//   rank[b, s, j]               = |{i : x[b, s, i] > x[b, s, j], or equal and i < j}|
-//   values[b, s, rank[b, s, j]] = x[b, s, j]    where rank[b, s, j] < k
-//   places[b, s, rank[b, s, j]] = j
+//   places[b, s, r] = the first place of the largest x[b, s, j] that comes after pass r-1
+//   values[b, s, r] = x[b, s, places[b, s, r]]
 //
-// Of equal numbers the first comes first. n_embd^2 comparisons a row: for the experts
-// of a router, not for a vocabulary. k is at most n_embd. Not for NaN.
+// where j comes after i if x[b, s, j] < x[b, s, i], or they are equal and j > i. Of equal
+// numbers the first comes first. Each of the k passes looks for the next number in the
+// whole row, which is k * n_embd comparisons. k is at most n_embd. Not for NaN. Places
+// alone are handed from pass to pass, since of two tensors that are made together
+// IREE 3.13 gives a loop the first for both.
 //
-// Source:  Knuth 1998, "The Art of Computer Programming" 3, section 5.2 (counting).
+// Source:  Knuth 1998, "The Art of Computer Programming" 3, section 5.2.3 (selection).
 // Exports: @topk.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_embd, k (fixed by specialize)
@@ -24,82 +26,113 @@ module @topk {
   ) {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
-    %c2 = arith.constant 2 : index
-    %zero = arith.constant 0.0 : f32
     %zero_i32 = arith.constant 0 : i32
-    %one_i32 = arith.constant 1 : i32
+    %before_all = arith.constant -1 : i32
+    %end = arith.constant 2147483647 : i32
+    %lowest = arith.constant 0xFF800000 : f32
+    %highest = arith.constant 0x7F800000 : f32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
-    %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>
-
-    // Step 1: how many numbers of its row come before each, [batch, seq, n_embd].
-    %rank_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xi32>
-    %rank_zero = linalg.fill ins(%zero_i32 : i32) outs(%rank_init : tensor<?x?x?xi32>)
-        -> tensor<?x?x?xi32>
-    %rank = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j, i) -> (b, s, j)>,
-        affine_map<(b, s, j, i) -> (b, s, i)>,
-        affine_map<(b, s, j, i) -> (b, s, j)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%x, %x : tensor<?x?x?xf32>, tensor<?x?x?xf32>)
-      outs(%rank_zero : tensor<?x?x?xi32>) {
-    ^bb0(%value: f32, %other: f32, %count: i32):
-      %j = linalg.index 2 : index
-      %i = linalg.index 3 : index
-      %is_ahead = arith.cmpf ogt, %other, %value : f32
-      %is_equal = arith.cmpf oeq, %other, %value : f32
-      %is_earlier = arith.cmpi ult, %i, %j : index
-      %is_tie = arith.andi %is_equal, %is_earlier : i1
-      %is_before = arith.ori %is_ahead, %is_tie : i1
-      %increment = arith.select %is_before, %one_i32, %zero_i32 : i32
-      %next = arith.addi %count, %increment : i32
-      linalg.yield %next : i32
-    } -> tensor<?x?x?xi32>
-
-    // Step 2: which number has each rank, [batch, seq, k].
-    %values_init = tensor.empty(%batch, %seq, %k) : tensor<?x?x?xf32>
-    %values_zero = linalg.fill ins(%zero : f32) outs(%values_init : tensor<?x?x?xf32>)
-        -> tensor<?x?x?xf32>
-    %values = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, r)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%rank, %x : tensor<?x?x?xi32>, tensor<?x?x?xf32>)
-      outs(%values_zero : tensor<?x?x?xf32>) {
-    ^bb0(%own: i32, %value: f32, %sum: f32):
-      %r = linalg.index 2 : index
-      %wanted = arith.index_cast %r : index to i32
-      %is_wanted = arith.cmpi eq, %own, %wanted : i32
-      %term = arith.select %is_wanted, %value, %zero : f32
-      %next = arith.addf %sum, %term : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?xf32>
+    %per_row = tensor.empty(%batch, %seq) : tensor<?x?xf32>
+    %per_row_i32 = tensor.empty(%batch, %seq) : tensor<?x?xi32>
     %places_init = tensor.empty(%batch, %seq, %k) : tensor<?x?x?xi32>
     %places_zero = linalg.fill ins(%zero_i32 : i32)
         outs(%places_init : tensor<?x?x?xi32>)
         -> tensor<?x?x?xi32>
-    %places = linalg.generic {
+
+    %places = scf.for %r = %c0 to %k step %c1
+        iter_args(%found = %places_zero) -> (tensor<?x?x?xi32>) {
+      // Step 1: the number that the last pass found, and its place, [batch, seq].
+      %is_first = arith.cmpi eq, %r, %c0 : index
+      %pass = arith.maxui %r, %c1 : index
+      %column = arith.subi %pass, %c1 : index
+      %before, %before_at = linalg.generic {
+        indexing_maps = [affine_map<(b, s) -> (b, s)>, affine_map<(b, s) -> (b, s)>],
+        iterator_types = ["parallel", "parallel"]
+      } outs(%per_row, %per_row_i32 : tensor<?x?xf32>, tensor<?x?xi32>) {
+      ^bb0(%unused: f32, %unused_i32: i32):
+        %b = linalg.index 0 : index
+        %s = linalg.index 1 : index
+        %place = tensor.extract %found[%b, %s, %column] : tensor<?x?x?xi32>
+        %j = arith.index_cast %place : i32 to index
+        %value = tensor.extract %x[%b, %s, %j] : tensor<?x?x?xf32>
+        %last = arith.select %is_first, %highest, %value : f32
+        %last_at = arith.select %is_first, %before_all, %place : i32
+        linalg.yield %last, %last_at : f32, i32
+      } -> (tensor<?x?xf32>, tensor<?x?xi32>)
+
+      // Step 2: the largest number after it, [batch, seq].
+      %peak_init = linalg.fill ins(%lowest : f32) outs(%per_row : tensor<?x?xf32>)
+          -> tensor<?x?xf32>
+      %peak = linalg.generic {
+        indexing_maps = [
+          affine_map<(b, s, j) -> (b, s, j)>, affine_map<(b, s, j) -> (b, s)>,
+          affine_map<(b, s, j) -> (b, s)>, affine_map<(b, s, j) -> (b, s)>
+        ],
+        iterator_types = ["parallel", "parallel", "reduction"]
+      } ins(%x, %before, %before_at
+            : tensor<?x?x?xf32>, tensor<?x?xf32>, tensor<?x?xi32>)
+        outs(%peak_init : tensor<?x?xf32>) {
+      ^bb0(%value: f32, %last: f32, %last_at: i32, %partial: f32):
+        %j = linalg.index 2 : index
+        %place = arith.index_cast %j : index to i32
+        %is_less = arith.cmpf olt, %value, %last : f32
+        %is_equal = arith.cmpf oeq, %value, %last : f32
+        %is_later = arith.cmpi sgt, %place, %last_at : i32
+        %is_tie = arith.andi %is_equal, %is_later : i1
+        %is_after = arith.ori %is_less, %is_tie : i1
+        %candidate = arith.select %is_after, %value, %lowest : f32
+        %next = arith.maximumf %partial, %candidate : f32
+        linalg.yield %next : f32
+      } -> tensor<?x?xf32>
+
+      // Step 3: its first place; behind the last one, if they are equal, [batch, seq].
+      %place_init = linalg.fill ins(%end : i32) outs(%per_row_i32 : tensor<?x?xi32>)
+          -> tensor<?x?xi32>
+      %peak_at = linalg.generic {
+        indexing_maps = [
+          affine_map<(b, s, j) -> (b, s, j)>, affine_map<(b, s, j) -> (b, s)>,
+          affine_map<(b, s, j) -> (b, s)>, affine_map<(b, s, j) -> (b, s)>,
+          affine_map<(b, s, j) -> (b, s)>
+        ],
+        iterator_types = ["parallel", "parallel", "reduction"]
+      } ins(%x, %before, %before_at, %peak
+            : tensor<?x?x?xf32>, tensor<?x?xf32>, tensor<?x?xi32>, tensor<?x?xf32>)
+        outs(%place_init : tensor<?x?xi32>) {
+      ^bb0(%value: f32, %last: f32, %last_at: i32, %largest: f32, %partial: i32):
+        %j = linalg.index 2 : index
+        %place = arith.index_cast %j : index to i32
+        %is_less = arith.cmpf olt, %value, %last : f32
+        %is_later = arith.cmpi sgt, %place, %last_at : i32
+        %is_after = arith.ori %is_less, %is_later : i1
+        %is_largest = arith.cmpf oeq, %value, %largest : f32
+        %is_found = arith.andi %is_largest, %is_after : i1
+        %candidate = arith.select %is_found, %place, %end : i32
+        %next = arith.minsi %partial, %candidate : i32
+        linalg.yield %next : i32
+      } -> tensor<?x?xi32>
+      %with_place = tensor.insert_slice %peak_at
+          into %found[0, 0, %r] [%batch, %seq, 1] [1, 1, 1]
+          : tensor<?x?xi32> into tensor<?x?x?xi32>
+      scf.yield %with_place : tensor<?x?x?xi32>
+    }
+
+    // Step 4: the numbers of these places, [batch, seq, k].
+    %values_init = tensor.empty(%batch, %seq, %k) : tensor<?x?x?xf32>
+    %values = linalg.generic {
       indexing_maps = [
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, r)>
+        affine_map<(b, s, r) -> (b, s, r)>,
+        affine_map<(b, s, r) -> (b, s, r)>
       ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%rank : tensor<?x?x?xi32>) outs(%places_zero : tensor<?x?x?xi32>) {
-    ^bb0(%own: i32, %sum: i32):
-      %r = linalg.index 2 : index
-      %j = linalg.index 3 : index
-      %place = arith.index_cast %j : index to i32
-      %wanted = arith.index_cast %r : index to i32
-      %is_wanted = arith.cmpi eq, %own, %wanted : i32
-      %term = arith.select %is_wanted, %place, %zero_i32 : i32
-      %next = arith.addi %sum, %term : i32
-      linalg.yield %next : i32
-    } -> tensor<?x?x?xi32>
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%places : tensor<?x?x?xi32>) outs(%values_init : tensor<?x?x?xf32>) {
+    ^bb0(%place: i32, %unused: f32):
+      %b = linalg.index 0 : index
+      %s = linalg.index 1 : index
+      %j = arith.index_cast %place : i32 to index
+      %value = tensor.extract %x[%b, %s, %j] : tensor<?x?x?xf32>
+      linalg.yield %value : f32
+    } -> tensor<?x?x?xf32>
     util.return %values, %places : tensor<?x?x?xf32>, tensor<?x?x?xi32>
   }
 }
