@@ -26,8 +26,15 @@ from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.target import Target
 from ingot.stages.compile import plan_compile_probe
 from tests import scratch
-from tests.component_cases import COMPONENTS, ROOT, Case, cases, row_sizes
-from tests.component_runs import TOLERANCE, difference, expected_of, passed
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    TOLERANCE,
+    Case,
+    cases,
+    row_sizes,
+)
+from tests.component_runs import difference, expected_of, passed
 from tests.test_odd_sizes import ODD, ROW, instance, linked, of_tree
 
 # Packed weights have kernels for vectors of a CPU.
