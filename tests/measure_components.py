@@ -25,8 +25,15 @@ from ingot.errors import IngotError
 from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.target import Target
 from tests import scratch
-from tests.component_cases import COMPONENTS, ROOT, Case, cases, row_sizes
-from tests.component_runs import TOLERANCE, difference, expected_of, passed
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    TOLERANCE,
+    Case,
+    cases,
+    row_sizes,
+)
+from tests.component_runs import difference, expected_of, passed
 from tests.test_odd_sizes import ROW, instance, linked, of_tree
 
 # Packed weights have kernels for vectors of a CPU.

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.readers.component import parse_component, read_component
-from tests.component_cases import ROOT
-from tests.component_runs import FLAGS, TOLERANCE, compiled, oracle_of
+from tests.component_cases import ROOT, TOLERANCE
+from tests.component_runs import FLAGS, compiled, oracle_of
 
 EPS = 1e-12
 
