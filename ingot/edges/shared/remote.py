@@ -23,6 +23,10 @@ class CacheFailure(Exception):
     """The cache cannot do what was asked, nor, it is to be feared, the next thing."""
 
 
+class Unreachable(CacheFailure):
+    """Nobody answers there; that may pass."""
+
+
 class BlobRefused(CacheFailure):
     """The cache does not take this one blob; it may take others."""
 
