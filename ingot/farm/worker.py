@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ingot import command
 from ingot.edges import process, toolchain
+from ingot.edges.digests import Digests
 from ingot.edges.machine import machine
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
@@ -36,7 +37,7 @@ def perform(text: str) -> str:
         return encode(Answer(worker, refusal="it is of another version of ingot"))
     try:
         store, shared = _places()
-        refusal = _other_tools(order, store)
+        refusal = other_tools(order, store.digests)
         if refusal:
             return encode(Answer(worker, refusal=refusal))
         return encode(replace(_perform(order, store, shared), worker=worker))
@@ -65,14 +66,12 @@ def _places() -> tuple[Store, SharedCache]:
         return _opened[0]
 
 
-def _other_tools(order: Order, store: Store) -> str:
+def other_tools(order: Order, digests: Digests) -> str:
     """Return in what this machine differs from the action's key; "" where it does not.
 
     A result under another machine's key would be wrong for everybody who shares it.
     """
-    here = {
-        f"tool:{tool}": toolchain.identity(tool, store.digests) for tool in order.tools
-    }
+    here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in order.tools}
     here |= {"sandbox": process.sandbox(), **dict(machine())}
     for name, wanted in order.bound.platform:
         if here.get(name, wanted) != wanted:

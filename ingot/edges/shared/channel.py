@@ -45,6 +45,8 @@ class Channel:
         options = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.keepalive_time_ms", ALIVE_MS),
+            ("grpc.initial_reconnect_backoff_ms", 200),
+            ("grpc.max_reconnect_backoff_ms", 2000),
         ]
         if parts.scheme == "grpcs":
             self._channel = grpc.secure_channel(
@@ -70,6 +72,13 @@ class Channel:
             response_deserializer=decode,
         )
         return guarded(lambda: call(request, metadata=self.metadata, timeout=timeout_s))
+
+    def tell(self, method: str, request: Any, timeout_s: float) -> Any:
+        """Return a call under way, whose answer does not matter."""
+        call = self._channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString
+        )
+        return call.future(request, metadata=self.metadata, timeout=timeout_s)
 
     def stream(
         self,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ingot import reapi_pb2 as ingot_dot_reapi__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ingot/edges/shared/services.proto\x12\x0cingot.shared\x1a\x11ingot/reapi.proto\"[\n\x16GetActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\"u\n\x19UpdateActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\x12\x15\n\raction_result\x18\x03 \x01(\x0c\"[\n\x17\x46indMissingBlobsRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12)\n\x0c\x62lob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"M\n\x18\x46indMissingBlobsResponse\x12\x31\n\x14missing_blob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"/\n\x16GetCapabilitiesRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\"2\n\x11\x43\x61\x63heCapabilities\x12\x1d\n\x15supported_compressors\x18\x06 \x03(\x05\"-\n\x15\x45xecutionCapabilities\x12\x14\n\x0c\x65xec_enabled\x18\x02 \x01(\x08\"\x96\x01\n\x12ServerCapabilities\x12;\n\x12\x63\x61\x63he_capabilities\x18\x01 \x01(\x0b\x32\x1f.ingot.shared.CacheCapabilities\x12\x43\n\x16\x65xecution_capabilities\x18\x02 \x01(\x0b\x32#.ingot.shared.ExecutionCapabilities\"M\n\x0bReadRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x13\n\x0bread_offset\x18\x02 \x01(\x03\x12\x12\n\nread_limit\x18\x03 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"_\n\x0cWriteRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x14\n\x0cwrite_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inish_write\x18\x03 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"\'\n\rWriteResponse\x12\x16\n\x0e\x63ommitted_size\x18\x01 \x01(\x03\"n\n\x0e\x45xecuteRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12\x19\n\x11skip_cache_lookup\x18\x03 \x01(\x08\x12*\n\raction_digest\x18\x06 \x01(\x0b\x32\x13.ingot.reapi.Digest\"$\n\x14WaitExecutionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"&\n\x16\x43\x61ncelOperationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x19\n\x17\x43\x61ncelOperationResponse\"J\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12!\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x10.ingot.reapi.Any\"\x82\x01\n\x13PreconditionFailure\x12?\n\nviolations\x18\x01 \x03(\x0b\x32+.ingot.shared.PreconditionFailure.Violation\x1a*\n\tViolation\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x94\x01\n\tOperation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.ingot.reapi.Any\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.ingot.shared.Status\x12\"\n\x08response\x18\x05 \x01(\x0b\x32\x10.ingot.reapi.Any\")\n\x18\x45xecuteOperationMetadata\x12\r\n\x05stage\x18\x01 \x01(\x05\"\x8a\x01\n\x0f\x45xecuteResponse\x12)\n\x06result\x18\x01 \x01(\x0b\x32\x19.ingot.reapi.ActionResult\x12\x15\n\rcached_result\x18\x02 \x01(\x08\x12$\n\x06status\x18\x03 \x01(\x0b\x32\x14.ingot.shared.Status\x12\x0f\n\x07message\x18\x05 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ingot/edges/shared/services.proto\x12\x0cingot.shared\x1a\x11ingot/reapi.proto\"[\n\x16GetActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\"u\n\x19UpdateActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\x12\x15\n\raction_result\x18\x03 \x01(\x0c\"[\n\x17\x46indMissingBlobsRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12)\n\x0c\x62lob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"M\n\x18\x46indMissingBlobsResponse\x12\x31\n\x14missing_blob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"/\n\x16GetCapabilitiesRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\"2\n\x11\x43\x61\x63heCapabilities\x12\x1d\n\x15supported_compressors\x18\x06 \x03(\x05\"-\n\x15\x45xecutionCapabilities\x12\x14\n\x0c\x65xec_enabled\x18\x02 \x01(\x08\"\x96\x01\n\x12ServerCapabilities\x12;\n\x12\x63\x61\x63he_capabilities\x18\x01 \x01(\x0b\x32\x1f.ingot.shared.CacheCapabilities\x12\x43\n\x16\x65xecution_capabilities\x18\x02 \x01(\x0b\x32#.ingot.shared.ExecutionCapabilities\"M\n\x0bReadRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x13\n\x0bread_offset\x18\x02 \x01(\x03\x12\x12\n\nread_limit\x18\x03 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"_\n\x0cWriteRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x14\n\x0cwrite_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inish_write\x18\x03 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"\'\n\rWriteResponse\x12\x16\n\x0e\x63ommitted_size\x18\x01 \x01(\x03\"n\n\x0e\x45xecuteRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12\x19\n\x11skip_cache_lookup\x18\x03 \x01(\x08\x12*\n\raction_digest\x18\x06 \x01(\x0b\x32\x13.ingot.reapi.Digest\"$\n\x14WaitExecutionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"&\n\x16\x43\x61ncelOperationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12!\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x10.ingot.reapi.Any\"\x82\x01\n\x13PreconditionFailure\x12?\n\nviolations\x18\x01 \x03(\x0b\x32+.ingot.shared.PreconditionFailure.Violation\x1a*\n\tViolation\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x94\x01\n\tOperation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.ingot.reapi.Any\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.ingot.shared.Status\x12\"\n\x08response\x18\x05 \x01(\x0b\x32\x10.ingot.reapi.Any\")\n\x18\x45xecuteOperationMetadata\x12\r\n\x05stage\x18\x01 \x01(\x05\"\x8a\x01\n\x0f\x45xecuteResponse\x12)\n\x06result\x18\x01 \x01(\x0b\x32\x19.ingot.reapi.ActionResult\x12\x15\n\rcached_result\x18\x02 \x01(\x08\x12$\n\x06status\x18\x03 \x01(\x0b\x32\x14.ingot.shared.Status\x12\x0f\n\x07message\x18\x05 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -62,18 +62,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WAITEXECUTIONREQUEST']._serialized_end=1150
   _globals['_CANCELOPERATIONREQUEST']._serialized_start=1152
   _globals['_CANCELOPERATIONREQUEST']._serialized_end=1190
-  _globals['_CANCELOPERATIONRESPONSE']._serialized_start=1192
-  _globals['_CANCELOPERATIONRESPONSE']._serialized_end=1217
-  _globals['_STATUS']._serialized_start=1219
-  _globals['_STATUS']._serialized_end=1293
-  _globals['_PRECONDITIONFAILURE']._serialized_start=1296
-  _globals['_PRECONDITIONFAILURE']._serialized_end=1426
-  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_start=1384
-  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_end=1426
-  _globals['_OPERATION']._serialized_start=1429
-  _globals['_OPERATION']._serialized_end=1577
-  _globals['_EXECUTEOPERATIONMETADATA']._serialized_start=1579
-  _globals['_EXECUTEOPERATIONMETADATA']._serialized_end=1620
-  _globals['_EXECUTERESPONSE']._serialized_start=1623
-  _globals['_EXECUTERESPONSE']._serialized_end=1761
+  _globals['_STATUS']._serialized_start=1192
+  _globals['_STATUS']._serialized_end=1266
+  _globals['_PRECONDITIONFAILURE']._serialized_start=1269
+  _globals['_PRECONDITIONFAILURE']._serialized_end=1399
+  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_start=1357
+  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_end=1399
+  _globals['_OPERATION']._serialized_start=1402
+  _globals['_OPERATION']._serialized_end=1550
+  _globals['_EXECUTEOPERATIONMETADATA']._serialized_start=1552
+  _globals['_EXECUTEOPERATIONMETADATA']._serialized_end=1593
+  _globals['_EXECUTERESPONSE']._serialized_start=1596
+  _globals['_EXECUTERESPONSE']._serialized_end=1734
 # @@protoc_insertion_point(module_scope)
