@@ -20,7 +20,7 @@ from ingot.keys import encode
 from ingot.values import Action, BoundAction, SourceFile
 from tests.cache_server import Machine
 from tests.farm import Farm, farm, parent, poison, processes, shell, until
-from tests.test_shared_cache import COUNT, UPPER
+from tests.small_actions import COUNT, UPPER
 
 
 @pytest.fixture(scope="module")
