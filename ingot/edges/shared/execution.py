@@ -31,6 +31,7 @@ QUEUED_S = 30.0
 
 # How often an action is asked for that ends without a result.
 N_TRIES = 4
+PAUSE_S = 0.1
 
 QUEUED = 2  # ExecutionStage.Value
 
@@ -110,7 +111,7 @@ class Execution:
             watch.operation, tries = "", tries + 1
             if ended.code not in AGAIN or tries == N_TRIES:
                 return replace(ended, tries=tries)
-            self.wait(0.1 * 4**tries)
+            self.wait(PAUSE_S * 4**tries)
 
     def wait(self, seconds: float) -> None:
         """Wait so long.
