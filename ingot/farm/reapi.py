@@ -59,7 +59,8 @@ def open_server(
     if refusal:
         raise IngotError(
             f"executor={shown}: nothing can be run there: {refusal}",
-            "docs/sharing.md says what such a server needs",
+            "it needs what docs/sharing.md says; a password comes from ~/.netrc or"
+            " INGOT_SHARED_CACHE_TOKEN",
         )
     farm = ReapiFarm(execution, tuple(pairs), shared, store, warn)
     return farm, SharedFarm(farm, farm.shared, store)

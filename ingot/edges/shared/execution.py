@@ -68,7 +68,7 @@ class Execution:
         self.name = address
         self._patience = patience
         self._channel = Channel(address, authorization)
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._calls: dict[Any, str] = {}
         self._stopped = threading.Event()
 
@@ -124,22 +124,23 @@ class Execution:
     def close(self) -> None:
         """Stop whatever is under way, here and there."""
         self._stopped.set()
-        with self._lock:
+        with self._changed:
             calls = dict(self._calls)
-        cancels = [
-            self._channel.tell(
-                f"{OPERATIONS}/CancelOperation",
-                api.CancelOperationRequest(name=name),
-                CANCEL_S,
-            )
-            for name in calls.values()
-            if name
-        ]
-        for cancel in cancels:
+        cancels = [(call, self._cancel(name)) for call, name in calls.items() if name]
+        for call, cancel in cancels:
             # Not every server can: then it ends there, and is kept.
             cancel.exception()
-        for call in calls:
             call.cancel()
+        # What has no name yet is cancelled as it gets one.
+        with self._changed:
+            self._changed.wait_for(lambda: not self._calls, CANCEL_S)
+            for call in self._calls:
+                call.cancel()
+
+    def _cancel(self, operation: str) -> Any:
+        """Return the call, under way, that ends an operation there."""
+        request = api.CancelOperationRequest(name=operation)
+        return self._channel.tell(f"{OPERATIONS}/CancelOperation", request, CANCEL_S)
 
     def _follow(
         self,
@@ -151,6 +152,7 @@ class Execution:
         """Return how the operation ended; None where the connection to it is lost."""
         import grpc
 
+        self.wait(0)
         waits = bool(watch.operation)
         call = self._wait(watch.operation) if waits else self._ask(action, skip_lookup)
         timer = threading.Timer(QUEUED_S, queued)
@@ -172,15 +174,22 @@ class Execution:
             return _broken(error, waits)
         finally:
             timer.cancel()
-            with self._lock:
+            with self._changed:
                 self._calls.pop(call, None)
+                self._changed.notify_all()
 
     def _note(self, call: Any, operation: str) -> None:
-        """Remember what to cancel."""
-        with self._lock:
+        """Remember what to cancel.
+
+        Raises: IngotError once stopped.
+        """
+        with self._changed:
+            known = self._calls.get(call)
             self._calls[call] = operation
-        if self._stopped.is_set():
+        if operation and not known and self._stopped.is_set():
+            self._cancel(operation).exception()
             call.cancel()
+            self.wait(0)
 
     def _ask(self, action: Digest, skip_lookup: bool) -> Any:
         request = api.ExecuteRequest(
