@@ -152,9 +152,7 @@ class Executor:
             self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
-        for digest, content in encoded.blobs:
-            if not self.store.holds(digest):
-                self.store.put_bytes(content)
+        self.store.put_blobs(encoded.blobs)
         farmed = self._farm is not None and self._farm.takes(action)
         if farmed:
             result = self._run_elsewhere(action, bound, encoded.key)

@@ -15,7 +15,7 @@ def are_left(root: Path, record: Record) -> bool:
     """Return whether the files shown of a task are untouched."""
     for path, identity in record.shown:
         try:
-            if identify(os.stat(root / path)) != identity:
+            if identify(os.stat(f"{root}/{path}")) != identity:
                 return False
         except OSError:
             return False

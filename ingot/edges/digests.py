@@ -43,16 +43,25 @@ class Digests:
 
         Raises: OSError where it cannot be read.
         """
-        return Digest(
-            self.fact(path, "sha256", lambda file: hash_file(file).hash),
-            os.stat(path).st_size,
-        )
+        identity = identify(os.stat(path))
+        known = self._memory.get((identity, "sha256"))
+        if known is None:
+            known = self._fact(path, identity, "sha256", _hash)
+        return Digest(known, identity[2])
 
     def fact(
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
         """Return what `compute(path)` says of the content, computed once."""
-        identity = identify(os.stat(path))
+        return self._fact(path, identify(os.stat(path)), purpose, compute)
+
+    def _fact(
+        self,
+        path: Path | str,
+        identity: Identity,
+        purpose: str,
+        compute: Callable[[Path | str], str],
+    ) -> str:
         known = self._recall(identity, purpose)
         if known is None:
             known = compute(path)
@@ -63,7 +72,7 @@ class Digests:
 
     def remember(self, identity: Identity, value: str, purpose: str = "sha256") -> None:
         """Keep a fact of a file of this identity."""
-        if time.time_ns() - max(identity[3], identity[4]) < SETTLED_NS:
+        if not is_settled(identity):
             return
         self._memory[identity, purpose] = value
         # A memo that cannot be written costs time, never correctness.
@@ -119,6 +128,11 @@ def identify(stat: os.stat_result) -> Identity:
     )
 
 
+def is_settled(identity: Identity) -> bool:
+    """Return whether a change from now on would show in the identity."""
+    return time.time_ns() - max(identity[3], identity[4]) >= SETTLED_NS
+
+
 def hash_file(path: Path | str) -> Digest:
     """Return the digest of the file's content, read in pieces."""
     hasher = hashlib.sha256()
@@ -127,6 +141,10 @@ def hash_file(path: Path | str) -> Digest:
         hasher.update(chunk)
         size += len(chunk)
     return Digest(hasher.hexdigest(), size)
+
+
+def _hash(path: Path | str) -> str:
+    return hash_file(path).hash
 
 
 def chunks(path: Path | str) -> Iterator[bytes]:

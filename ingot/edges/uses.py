@@ -55,7 +55,7 @@ class Uses:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             self._pinned.update(new)
 
-    def stamp(self, path: Path) -> None:
+    def stamp(self, path: str) -> None:
         """Say that the result in this file was used now."""
         # Nothing depends on it but what is removed first: another user's file is left.
         with contextlib.suppress(OSError):
