@@ -37,10 +37,11 @@ def lay_out(
     digests = dict(bound.inputs)
     large = {}
     for name, source in action.inputs:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = f"{folder}/{name}"
+        _make_parent(name, path)
         if isinstance(source, Text):
-            path.write_text(source.text, encoding="utf-8")
+            with open(path, "xb") as file:
+                file.write(source.text.encode())
         elif isinstance(source, Output):
             os.link(blob(action, source, digests[name]), path)
         elif digests[name].size_bytes > LARGE_BYTES:
@@ -48,7 +49,7 @@ def lay_out(
         else:
             shutil.copyfile(source.path, path)
     for name in action.outputs:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(name, f"{folder}/{name}")
     return large
 
 
@@ -144,6 +145,11 @@ def failure(
         "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),
         f"run again: sh {shlex.quote(str(script))}",
     )
+
+
+def _make_parent(name: str, path: str) -> None:
+    if "/" in name:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def _link_or_copy(source: str, target: str) -> None:

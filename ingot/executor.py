@@ -8,6 +8,7 @@ the command run.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -205,13 +206,17 @@ class Executor:
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
-            missing = [p for p in action.outputs if not (folder / p).is_file()]
+            missing = [
+                path
+                for path in action.outputs
+                if not os.path.isfile(f"{folder}/{path}")
+            ]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
             result = ActionResult(
                 outputs=tuple(
-                    (path, self.store.take_file(folder / path))
+                    (path, self.store.take_file(f"{folder}/{path}"))
                     for path in sorted(action.outputs)
                 ),
                 log=self.store.put_bytes(done.output),

@@ -31,7 +31,7 @@ def show(
     """
     outputs, shown = dict(result.outputs), []
     for name, path in zip(action.outputs, action.shown, strict=False):
-        target = root / path
+        target = f"{root}/{path}"
         try:
             is_copy = store.digests.of_file(target) == outputs[name]
         except OSError:

@@ -138,7 +138,7 @@ class Store:
             if not self.holds(digest):
                 self._put(content, self._path("cas", digest.hash))
 
-    def take_file(self, path: Path) -> Digest:
+    def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
         self._pin(digest)
@@ -146,7 +146,7 @@ class Store:
             self._publish(path, self._path("cas", digest.hash))
         return digest
 
-    def copy_to(self, digest: Digest, path: Path) -> None:
+    def copy_to(self, digest: Digest, path: Path | str) -> None:
         """Make `path` a copy of the blob: a copy, so that edits stay outside.
 
         Raises: IngotError where the disk is full; FileNotFoundError where the blob is
@@ -157,7 +157,7 @@ class Store:
             os.makedirs(parent, exist_ok=True)
         temporary = f"{parent}/.{name}.{os.getpid()}.{threading.get_ident()}"
         try:
-            with _disk_errors(path.parent):
+            with _disk_errors(parent):
                 files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
         except BaseException:
@@ -243,7 +243,7 @@ class Store:
                 files.unlink(temporary)
                 raise
 
-    def _publish(self, temporary: Path, path: str) -> None:
+    def _publish(self, temporary: Path | str, path: str) -> None:
         """Give a finished file its name: forbid writing, rename."""
         with _disk_errors(self.root):
             handle = os.open(temporary, os.O_RDONLY)
@@ -260,7 +260,7 @@ def _let_go(folder: str, handle: int) -> None:
 
 
 @contextlib.contextmanager
-def _disk_errors(place: Path) -> Iterator[None]:
+def _disk_errors(place: Path | str) -> Iterator[None]:
     """Turn a full or read-only disk into an error that says what to do."""
     try:
         yield
@@ -270,7 +270,7 @@ def _disk_errors(place: Path) -> Iterator[None]:
         raise _store_error(place, error) from error
 
 
-def _store_error(place: Path, error: OSError) -> IngotError:
+def _store_error(place: Path | str, error: OSError) -> IngotError:
     reason = error.strerror or str(error)
     return IngotError(
         f"store {place}: cannot write: {reason}",
