@@ -107,11 +107,11 @@ def plan_model(
         if target.layout.name not in lowered:
             continue
         manifest = lowered[target.layout.name]
-        compiled = plan_compile(manifest.graph, target)
-        yield compiled
+        compiled = tuple(plan_compile(manifest.graph, target))
+        yield from compiled
         if is_splat:
             continue
-        yield plan_compile_probe(manifest.graph, target)
+        yield from plan_compile_probe(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)

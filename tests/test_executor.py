@@ -17,6 +17,7 @@ from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.values import Action, Digest, Output, SourceFile, Text
 from tests.checkout import Checkout
+from tests.small_actions import COUNT
 
 
 @pytest.fixture
@@ -32,15 +33,6 @@ def upper(root: Path) -> Action:
         outputs=("out.txt",),
         shown=("build/out.txt",),
     )
-
-
-COUNT = Action(
-    task="count:x",
-    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
-    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
-    outputs=("count.txt",),
-    shown=("build/count.txt",),
-)
 
 
 def test_a_second_build_runs_nothing(checkout: Checkout) -> None:

@@ -65,7 +65,8 @@ def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
     names = ("mixtral-8x7b", "toy-moe")
     found = read(ROOT, names).plan
     one = Selection(("mixtral-8x7b",), ("x86_64",))
-    assert found.selected("compile", one) == ("compile:mixtral-8x7b@x86_64",)
+    tasks = ("compile-configured:mixtral-8x7b@x86_64", "compile:mixtral-8x7b@x86_64")
+    assert found.selected("compile", one) == tasks
     assert "bake:mixtral-8x7b@lanes8" in found.selected("bake", one)
     for stage in ("check", "bench", "bundle"):
         assert found.selected(stage, one) == ()

@@ -98,6 +98,10 @@ class DaskFarm:
                     raise
                 self._reconnect(client)
 
+    def remedy(self, cache: str) -> str:
+        """Return what to do where workers do not see what this machine sends."""
+        return f"set INGOT_SHARED_CACHE of the workers to {cache}"
+
     def close(self) -> None:
         """Let go of what still waits there; what runs ends, and is kept."""
         self._closed = True

@@ -10,9 +10,8 @@ from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.farm.dask import DaskFarm
 from ingot.farm.order import Answer, Order, labels, memory_bytes, order
-from ingot.farm.protocol import Failed
+from ingot.farm.protocol import Failed, Workers
 from ingot.values import Action, ActionResult, BoundAction, Digest
 
 # What a cache loses between two questions is sent again, this often.
@@ -20,11 +19,11 @@ N_TRIES = 3
 
 
 class SharedFarm:
-    """A scheduler's workers, and the cache that they share with this machine."""
+    """A server's workers, and the cache that they share with this machine."""
 
-    def __init__(self, dask: DaskFarm, shared: SharedCache, store: Store) -> None:
+    def __init__(self, workers: Workers, shared: SharedCache, store: Store) -> None:
         """Keep the three."""
-        self._dask = dask
+        self._workers = workers
         self._shared = shared
         self._store = store
 
@@ -70,7 +69,7 @@ class SharedFarm:
         self, action: Action, order: Order, key: Digest, files: dict[Digest, Path]
     ) -> Answer:
         for _ in range(N_TRIES):
-            answer = self._dask.run(
+            answer = self._workers.run(
                 order, key.hash, labels(action), memory_bytes(order.bound)
             )
             if answer.refusal:
@@ -87,5 +86,5 @@ class SharedFarm:
         raise IngotError(
             f"{action.task}: worker {answer.worker} finds no {names} in its shared"
             " cache",
-            f"set INGOT_SHARED_CACHE of the workers to {self._shared.name}",
+            self._workers.remedy(self._shared.name),
         )

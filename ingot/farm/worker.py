@@ -17,6 +17,7 @@ from pathlib import Path
 from ingot import command
 from ingot.edges import process, toolchain
 from ingot.edges.collect import collect
+from ingot.edges.digests import Digests
 from ingot.edges.machine import machine
 from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
@@ -50,7 +51,7 @@ def perform(text: str) -> str:
         if order is None:
             raise IngotError("it is of another version of ingot", SAME)
         store, shared = _places()
-        refusal = _other_tools(order, store)
+        refusal = other_tools(order, store.digests)
         if refusal:
             raise IngotError(refusal, SAME)
         if order.store == store.identity():
@@ -92,14 +93,12 @@ def _places() -> tuple[Store, SharedCache]:
         return _opened[0]
 
 
-def _other_tools(order: Order, store: Store) -> str:
+def other_tools(order: Order, digests: Digests) -> str:
     """Return in what this machine differs from the action's key; "" where it does not.
 
     A result under another machine's key would be wrong for everybody who shares it.
     """
-    here = {
-        f"tool:{tool}": toolchain.identity(tool, store.digests) for tool in order.tools
-    }
+    here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in order.tools}
     here |= {"sandbox": process.sandbox(), **dict(machine())}
     for name, wanted in order.bound.platform:
         if here.get(name, wanted) != wanted:

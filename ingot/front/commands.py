@@ -55,11 +55,16 @@ class Run(DoitRun):  # type: ignore[misc]
         """Run the tasks; return the exit code."""
         from ingot.edges import process
         from ingot.front import sharing
+        from ingot.front.ending import DEFECT, FAILED
+        from ingot.front.reporter import Reporter
         from ingot.front.tasks import Front
 
         Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))
+            if code == DEFECT and Reporter.current and not Reporter.current.defective:
+                # Going on after a failure, doit takes what needed it for defects.
+                code = FAILED
             sharing.finish()
             return code
         except InvalidCommand as error:

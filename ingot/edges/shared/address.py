@@ -67,15 +67,15 @@ def connect(address: str, environment: Mapping[str, str], patience: Patience) ->
             from ingot.edges.shared.folder import FolderRemote
 
             return FolderRemote(Path(unquote(parts.path)))
-        authorization = _authorization(address, environment)
+        who = authorization(address, environment)
         if parts.scheme in ("http", "https"):
             from ingot.edges.shared.http import HttpRemote
 
-            return HttpRemote(shown, authorization, patience)
+            return HttpRemote(shown, who, patience)
         if parts.scheme in ("grpc", "grpcs"):
             from ingot.edges.shared.reapi import ReapiRemote
 
-            return ReapiRemote(shown, authorization, patience)
+            return ReapiRemote(shown, who, patience)
         from ingot.edges.shared.objects import ObjectRemote
 
         return ObjectRemote(shown, patience)
@@ -87,7 +87,7 @@ def connect(address: str, environment: Mapping[str, str], patience: Patience) ->
         ) from error
 
 
-def _authorization(address: str, environment: Mapping[str, str]) -> str | None:
+def authorization(address: str, environment: Mapping[str, str]) -> str | None:
     """Return the header's value: a token, the URL's user, or netrc's, in this order.
 
     Raises: IngotError for a token that no header can hold, without quoting it.

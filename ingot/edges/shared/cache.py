@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
 from ingot.edges.store import Store
@@ -53,6 +54,14 @@ class SharedCache:
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = Uploads()
+
+    def patient(
+        self, lost: Callable[[], None], wait: Callable[[float], None]
+    ) -> SharedCache:
+        """Return the same cache for what cannot do without: it is waited for."""
+        patience = self._patience
+        remote = PatientRemote(self._remote, lost, wait, patience.return_s)
+        return SharedCache(remote, self._store, self._warn, self._writes, patience)
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
