@@ -76,7 +76,7 @@ class DaskFarm:
                     # An answer is for one build only: another asks the caches first.
                     pure=False,
                 )
-                return _decoded(order, future.result())
+                return decode_answer(future.result())
             except KilledWorker as error:
                 raise IngotError(
                     f"{order.task}: {error.allowed_failures + 1} workers died of it;"
@@ -215,16 +215,6 @@ def _losses() -> tuple[type[BaseException], ...]:
         TimeoutError,
         RuntimeError,
     )
-
-
-def _decoded(order: Order, text: str) -> Answer:
-    try:
-        return decode_answer(text)
-    except (ValueError, KeyError, TypeError) as error:
-        raise IngotError(
-            f"{order.task}: its worker's answer is of another version of ingot",
-            "start workers from the same checkout",
-        ) from error
 
 
 def _column(rows: Iterable[dict[str, float]], name: str) -> list[float]:

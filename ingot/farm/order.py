@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ingot.edges.results import told
+from ingot.edges.results import Damaged, told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
@@ -112,8 +112,17 @@ def decode_order(text: str) -> Order | None:
 
 
 def decode_answer(text: str) -> Answer:
-    """Return the answer."""
-    value = json.loads(text)
+    """Return the answer.
+
+    Raises: Damaged where it is none, or of another version.
+    """
+    try:
+        return _answer(json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"no answer of this version of ingot: {error}") from error
+
+
+def _answer(value: Any) -> Answer:
     result = value["result"]
     return Answer(
         worker=value["worker"],

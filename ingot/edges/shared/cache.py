@@ -61,7 +61,7 @@ class SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
         patience = self._patience
         remote = PatientRemote(self._remote, lost, wait, patience.return_s)
-        return SharedCache(remote, self._store, self._warn, self._writes, patience)
+        return SharedCache(remote, self._store, self._warn, self._may_write, patience)
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
