@@ -23,6 +23,11 @@ FILE = "build/.ingot/history.jsonl"
 MOST_LINES = 12
 # Stages whose figures a line has.
 MEASURED = ("check", "bench", "bundle", "compile")
+# What is in the reports of a stage: they stay where they are when others run anew.
+FIGURES = {
+    "check": ("passed", "check"),
+    "bench": ("bench", "emulated", "machine"),
+}
 
 
 def add(journal: Journal, exit_code: int, wall_s: float) -> None:
@@ -49,11 +54,20 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
             | _failure(journal.messages.get(task, ""), journal.root)
             for task, how in changed.items()
         },
-        "results": {pair: figures(journal.root, *pair.split("@")) for pair in pairs},
+        "results": {pair: _figures(journal, pair) for pair in pairs},
     }
     path = journal.root / FILE
     builds.append(path, line)
     builds.trim(path)
+
+
+def _figures(journal: Journal, pair: str) -> dict[str, Any]:
+    """Return the figures of a pair, without those of an artifact that was replaced."""
+    found = figures(journal.root, *pair.split("@"))
+    for stage, names in FIGURES.items():
+        if journal.ends.get(f"{stage}:{pair}", "failed") == "failed":
+            found = {name: x for name, x in found.items() if name not in names}
+    return found
 
 
 def _failure(message: str, root: Path) -> dict[str, str]:
