@@ -23,11 +23,6 @@ FILE = "build/.ingot/history.jsonl"
 MOST_LINES = 12
 # Stages whose figures a line has.
 MEASURED = ("check", "bench", "bundle", "compile")
-# What is in the reports of a stage: they stay where they are when others run anew.
-FIGURES = {
-    "check": ("passed", "check"),
-    "bench": ("bench", "emulated", "machine"),
-}
 
 
 def add(journal: Journal, exit_code: int, wall_s: float) -> None:
@@ -62,11 +57,10 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
 
 
 def _figures(journal: Journal, pair: str) -> dict[str, Any]:
-    """Return the figures of a pair, without those of an artifact that was replaced."""
+    """Return the figures of a pair; a check of an artifact before it is not of it."""
     found = figures(journal.root, *pair.split("@"))
-    for stage, names in FIGURES.items():
-        if journal.ends.get(f"{stage}:{pair}", "failed") == "failed":
-            found = {name: x for name, x in found.items() if name not in names}
+    if journal.ends.get(f"check:{pair}", "failed") == "failed":
+        found = {key: x for key, x in found.items() if key not in ("passed", "check")}
     return found
 
 
