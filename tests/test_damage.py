@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot import catalogue
+from ingot import kept
 from ingot import reapi_pb2 as reapi
 from ingot.edges import digests, uses
 from ingot.edges.verify_store import verify_store
@@ -150,12 +150,12 @@ def flip(path: Path, chance: random.Random) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_bit_of_a_kept_catalogue_makes_it_read_again(tmp_path: Path) -> None:
-    place = tmp_path / "catalogue.pickle"
-    content = b"what was read"
-    place.write_bytes(catalogue._seal(content) + content)
+def test_a_flipped_bit_of_a_kept_plan_makes_it_read_again(tmp_path: Path) -> None:
+    place = tmp_path / "plan.pickle"
+    kept.save(place, "what was read", ())
+    assert kept.load(place, str, ()) == "what was read"
     flip(place, random.Random(3))
-    assert catalogue._kept(place, tmp_path) is None
+    assert kept.load(place, str, ()) is None
 
 
 @pytest.mark.parametrize("offset_s", [-1e9, -3600.0, 3600.0, 1e9])

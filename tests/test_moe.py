@@ -25,8 +25,8 @@ from ingot.readers.lower import lower
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.readers.yaml import format_errors
-from ingot.stages.compile import plan_compile
 from tests import scratch
+from tests.copies import copies
 from tests.project import ROOT, Project, edit
 
 MODEL, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 256, 128, 8
@@ -88,13 +88,12 @@ def test_experts_are_stored_in_tiles_of_one_expert_each(graph: Graph) -> None:
 def test_no_pool_and_no_matrix_is_copied(
     built: Path, graph: Graph, tmp_path: Path
 ) -> None:
-    plan = plan_compile(graph, TARGET)
-    argv = (*plan.argv[:-1], "streams.mlir", "--compile-to=stream")
-    plan = replace(plan, argv=argv, outputs=("streams.mlir",))
     linked = built / "linked/lanes8/linked.mlir"
-    made = scratch.run(plan, tmp_path, {"linked.mlir": linked})
+    made = scratch.compiled(
+        TARGET, linked, tmp_path, "streams.mlir", ("--compile-to=stream",)
+    )
     text = made.read_text(encoding="utf-8")
-    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.\w+)", text)
+    assert copies(text) == []
     start = text.index("util.func private @decode.layer(")
     layer = text[start : text.index("util.func", start + 1)]
     kernels = re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)

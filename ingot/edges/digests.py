@@ -22,8 +22,8 @@ from ingot.values import Digest
 CHUNK_BYTES = 1 << 20
 
 # A file changed within one tick of the kernel's clock (at most 10 ms at HZ=100) after
-# it was hashed may keep its times; so nothing is remembered of a file younger than
-# this.
+# its last change may keep its times; so nothing is remembered of a file that was
+# younger than this when it was first looked at.
 SETTLED_NS = 20_000_000
 
 Identity = tuple[int, int, int, int, int]
@@ -52,18 +52,22 @@ class Digests:
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
         """Return what `compute(path)` says of the content, computed once."""
+        asked_ns = time.time_ns()
         identity = identify(os.stat(path))
         known = self._recall(identity, purpose)
         if known is None:
             known = compute(path)
             # Written to meanwhile: what was computed may be of neither version.
             if identify(os.stat(path)) == identity:
-                self.remember(identity, known, purpose)
+                self._remember(identity, known, purpose, asked_ns)
         return known
 
-    def remember(self, identity: Identity, value: str, purpose: str = "sha256") -> None:
-        """Keep a fact of a file of this identity."""
-        if time.time_ns() - max(identity[3], identity[4]) < SETTLED_NS:
+    def _remember(
+        self, identity: Identity, value: str, purpose: str, asked_ns: int
+    ) -> None:
+        """Keep a fact of a file that had this identity at that time."""
+        # Then, not now: while it was read, which takes seconds, it may have changed.
+        if asked_ns - max(identity[3], identity[4]) < SETTLED_NS:
             return
         self._memory[identity, purpose] = value
         # A memo that cannot be written costs time, never correctness.

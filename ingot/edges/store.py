@@ -60,7 +60,10 @@ class Store:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             path.unlink(missing_ok=True)
             return None
-        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
+        # Nobody here keeps a failure; another program may.
+        if result.exit_code != 0 or not result.outputs:
+            return None
+        if not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 
@@ -78,6 +81,17 @@ class Store:
         with _disk_errors(self.root):
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
+
+    def pin(self, digest: Digest) -> None:
+        """Keep the blob, there already or soon, while this process lives.
+
+        Raises: IngotError where the disk is full.
+        """
+        self._pin(digest)
+
+    def using_meanwhile(self) -> AbstractContextManager[None]:
+        """Let go, when the block ends, of what this thread has used in it."""
+        return self._uses.meanwhile()
 
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
@@ -116,20 +130,33 @@ class Store:
             self._publish(path, self._path("cas", digest.hash))
         return digest
 
-    def copy_to(self, digest: Digest, path: Path) -> None:
+    def copy_to(self, digest: Digest, path: Path, temporary: Path) -> None:
         """Make `path` a copy of the blob: a copy, so that edits stay outside.
+
+        It is made as `temporary`, on the same disk.
 
         Raises: IngotError where the disk is full; FileNotFoundError where the blob is
         gone.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(path)}")
         try:
             with _disk_errors(path.parent):
                 _copy(self.blob(digest), temporary)
                 os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def identity(self) -> str:
+        """Return what no other store has: two paths to one folder have the same.
+
+        Raises: IngotError where the disk is full.
+        """
+        path = self.root / "lock/store"
+        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_EX):
+            if not path.exists():
+                path.write_text(os.urandom(16).hex())
+            # A copy of the folder has the same text, in another file.
+            return f"{path.read_text()} {path.stat().st_ino}"
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
@@ -212,6 +239,8 @@ def _copy(source: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in _CANNOT_COPY_RANGE:
                 raise
+        # Some file systems copy nothing, and say no more than that.
+        if remaining:
             reader.seek(0)
             writer.seek(0)
             shutil.copyfileobj(reader, writer, 1 << 20)

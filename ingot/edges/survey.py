@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.edges import results
 from ingot.values import ActionResult, Digest
-
-HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def _files(folder: Path) -> Iterator[tuple[str, File]]:
         for item in _scan(part.path):
             with contextlib.suppress(FileNotFoundError):
                 stat = item.stat()
-                if HASH.fullmatch(item.name):
+                if results.HASH.fullmatch(item.name):
                     yield item.name, File(stat.st_size, stat.st_mtime)
 
 

@@ -39,6 +39,10 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
     if kind in ("gguf", "irpa") and names.text != "gguf":
         message = f"kind: {kind} has the names that the parameters have"
         yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
+    experts = node["weights"].get("experts")
+    if experts and names.text == "hf":
+        message = "the architecture says how Hugging Face checkpoints hold experts"
+        yield experts.error(message, "leave it out, or write 'names: gguf'")
     if names.text == "hf":
         for name, parameter in architecture["parameters"].entries.items():
             if not {"hf", "rope_base"} & parameter.entries.keys():
