@@ -22,7 +22,6 @@ from ingot.graph import (
     TensorType,
 )
 from ingot.readers.target import read_target
-from ingot.stages.compile import plan_compile
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
 from oracles.normalization import softmax
@@ -117,8 +116,8 @@ def test_layers_at_the_ends_of_an_entry_point_compute_what_they_do(
     component = ROOT / f"components/{SOFTMAX.component}.mlir"
     made = scratch.run(plan_specialize(SOFTMAX, component), tmp_path / "instance")
     linked = scratch.run(plan_link(GRAPH), tmp_path / "link", {made.name: made})
-    compile_ = plan_compile(GRAPH, target)
-    vmfb = scratch.run(compile_, tmp_path / "vmfb", {linked.name: linked})
+
+    vmfb = scratch.compiled(target, linked, tmp_path / "vmfb")
     config = iree.runtime.Config("local-sync")
     module = iree.runtime.VmModule.mmap(config.vm_instance, str(vmfb))
     loaded = iree.runtime.load_vm_module(module, config)

@@ -7,7 +7,7 @@ type, updates it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ingot.errors import IngotError
 from ingot.graph import Block, EntryPoint, Graph, held_values
@@ -17,7 +17,7 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
     """Return, for each block, the inputs that live in an input of the entry point.
 
     Raises: IngotError where a block reads what an earlier one has overwritten, or an
-        output is said to update an input that it is not made of.
+        output is in an input's memory and does not say so, or says so and is not.
     """
     # Entry-point value: the input that it lives in, and how often that was updated.
     where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
@@ -46,6 +46,21 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
                 owner = owners[inner]
                 late = last.get(owner, inner) == inner
                 where[value] = (owner, updates[owner] - (not late))
+    newest = {owner: (owner, count) for owner, count in updates.items()}
+    _refuse_outputs(graph, entry, where, newest)
+    return tuple(found)
+
+
+def _refuse_outputs(
+    graph: Graph,
+    entry: EntryPoint,
+    where: Mapping[str, tuple[str, int]],
+    newest: Mapping[str, tuple[str, int]],
+) -> None:
+    """Refuse outputs whose values are not in the memory that they are said to be in.
+
+    Raises: IngotError.
+    """
     for port in entry.outputs:
         made = where.get(port.value, ("", 0))
         if made[0] and not port.updates:
@@ -54,13 +69,12 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
                 f" in the memory of {made[0]}",
                 f"say that it updates {made[0]}, or leave it out",
             )
-        if port.updates and made != (port.updates, updates[port.updates]):
+        if port.updates and made != newest[port.updates]:
             raise IngotError(
                 f"{graph.model}: {entry.name}: {port.name} cannot update"
                 f" {port.updates}: {port.value} is not made of it",
                 "an update is a component's result of the same type as its operand",
             )
-    return tuple(found)
 
 
 def is_chain(graph: Graph, entry: EntryPoint) -> bool:

@@ -75,10 +75,10 @@ def _write_report(root: Path) -> int:
     from ingot.report import runs
     from ingot.report.page import page
 
-    settings = read(root, ()).settings
+    catalogue = read(root)
+    settings, plan = catalogue.settings, catalogue.plan
     models, targets = list(settings.models), list(settings.targets)
     found = runs.read(root)
-    plan = catalogue.plan
     cells = {
         (model, target): runs.cell(
             root,

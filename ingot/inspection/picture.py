@@ -78,12 +78,7 @@ def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
     """Return what is drawn for an entry point, from top to bottom."""
     outside = {port.value for port in entry.inputs}
     pieces = [(s.order, piece) for s in stretches for piece in s.pieces]
-    kinds = [piece.kind for _, piece in pieces]
-    # Steps of one kind are told apart by the first of their blocks.
-    names = [
-        piece.kind if kinds.count(piece.kind) == 1 else piece.blocks[0].name
-        for _, piece in pieces
-    ]
+    names = _names([piece for _, piece in pieces])
     last = {port.value: "" for port in entry.outputs}
     for name, (_, piece) in zip(names, pieces, strict=True):
         last |= {v: name for b in piece.blocks for v, _ in b.outputs if v in last}
@@ -120,6 +115,15 @@ def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
         )
         before = name
     return boxes
+
+
+def _names(pieces: list[Piece]) -> list[str]:
+    """Return the kinds; for steps of one kind, the first block of each."""
+    kinds = [piece.kind for piece in pieces]
+    return [
+        piece.kind if kinds.count(piece.kind) == 1 else piece.blocks[0].name
+        for piece in pieces
+    ]
 
 
 def _title(name: str, piece: Piece, order: str) -> str:
