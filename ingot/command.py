@@ -37,23 +37,24 @@ def lay_out(
     digests = dict(bound.inputs)
     large = {}
     for name, source in action.inputs:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = f"{folder}/{name}"
+        _make_parent(name, path)
         if isinstance(source, Text):
-            path.write_text(source.text, encoding="utf-8")
+            with open(path, "xb") as file:
+                file.write(source.text.encode())
         elif isinstance(source, Output):
-            file = blob(action, source, digests[name])
+            kept = blob(action, source, digests[name])
             # A link changes the file's ctime, so that it would be hashed once more.
             if digests[name].size_bytes > LARGE_BYTES:
-                large[name] = file
+                large[name] = kept
             else:
-                os.link(file, path)
+                os.link(kept, path)
         elif digests[name].size_bytes > LARGE_BYTES:
             large[name] = source.path.resolve()
         else:
             shutil.copyfile(source.path, path)
     for name in action.outputs:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(name, f"{folder}/{name}")
     return large
 
 
@@ -152,6 +153,11 @@ def failure(
         if isinstance(kept, OSError)
         else f"run again: sh {shlex.quote(str(kept))}",
     )
+
+
+def _make_parent(name: str, path: str) -> None:
+    if "/" in name:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -162,9 +162,7 @@ class Executor:
             self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
-        for digest, content in encoded.blobs:
-            if not self.store.holds(digest):
-                self.store.put_bytes(content)
+        self.store.put_blobs(encoded.blobs)
         farmed = self._farm is not None and self._farm.takes(action)
         if farmed:
             result = self._run_elsewhere(action, bound, encoded.key)
@@ -220,13 +218,17 @@ class Executor:
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
-            missing = [p for p in action.outputs if not os.path.isfile(folder / p)]
+            missing = [
+                path
+                for path in action.outputs
+                if not os.path.isfile(f"{folder}/{path}")
+            ]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
             result = ActionResult(
                 outputs=tuple(
-                    (path, self.store.take_file(folder / path))
+                    (path, self.store.take_file(f"{folder}/{path}"))
                     for path in sorted(action.outputs)
                 ),
                 log=self.store.put_bytes(done.output),

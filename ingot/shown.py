@@ -19,7 +19,7 @@ def are_left(root: Path, record: Record) -> bool:
     """Return whether the files shown of a task are untouched."""
     for path, identity in record.shown:
         try:
-            if identify(os.stat(root / path)) != identity:
+            if identify(os.stat(f"{root}/{path}")) != identity:
                 return False
         except OSError:
             return False
@@ -35,13 +35,13 @@ def show(
     """
     outputs, shown = dict(result.outputs), []
     for name, path in zip(action.outputs, action.shown, strict=False):
-        target = root / path
+        target = f"{root}/{path}"
         try:
             is_copy = store.digests.of_file(target) == outputs[name]
         except OSError:
             is_copy = False
         if not is_copy:
-            with _temporary(root, target) as temporary:
+            with _temporary(root, Path(target)) as temporary:
                 store.copy_to(outputs[name], target, temporary)
         shown.append((path, identify(os.stat(target))))
     return tuple(shown)

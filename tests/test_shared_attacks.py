@@ -126,9 +126,9 @@ def test_a_token_that_is_none_is_refused_and_not_quoted(
 def test_a_password_of_any_bytes_can_be_sent(tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine h login me password s3cr\u00e9t\n")
     known = {"NETRC": str(tmp_path / "netrc")}
-    assert address._authorization("http://h", known) == "Basic bWU6czNjcsOpdA=="
+    assert address.authorization("http://h", known) == "Basic bWU6czNjcsOpdA=="
     odd = "http://me:s3\udcff@h"
-    assert address._authorization(odd, {}) == "Basic bWU6czP/"
+    assert address.authorization(odd, {}) == "Basic bWU6czP/"
 
 
 def test_a_cluster_shows_no_password() -> None:

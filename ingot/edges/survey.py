@@ -60,6 +60,12 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
     return Survey(entries, blobs)
 
 
+def size_bytes(root: Path) -> int:
+    """Return the size of all results and blobs; nothing is read for it."""
+    kinds = (root / "ac", root / "cas")
+    return sum(file.size_bytes for kind in kinds for _, file in _files(kind))
+
+
 def last_results(root: Path) -> dict[str, tuple[float, str]]:
     """Return when each task's newest result was last used, and its key."""
     last: dict[str, tuple[float, str]] = {}

@@ -75,7 +75,7 @@ class Uses:
                 if self._pins >= 0:
                     self._rewrite()
 
-    def stamp(self, path: Path) -> None:
+    def stamp(self, path: str) -> None:
         """Say that the result in this file was used now."""
         # Nothing depends on it but what is removed first: another user's file is left.
         with contextlib.suppress(OSError):

@@ -119,8 +119,7 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
             )
             if missing:
                 return Answer("", missing=missing)
-            for _, content in encoded.blobs:
-                store.put_bytes(content)
+            store.put_blobs(encoded.blobs)
             answer = _run(order, store)
             if answer.result is None:
                 assert answer.log is not None

@@ -23,6 +23,7 @@ from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
+from ingot.front.steps import Current, Step
 from ingot.journal import Journal
 from ingot.values import Action, Output
 from ingot.variables import refuse_unknown
@@ -92,8 +93,8 @@ class Front:
         needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
         return {
             "basename": action.task,
-            "actions": [(self._perform, [action])],
-            "uptodate": [(self._is_current, [action])],
+            "actions": [Step(self._perform, action)],
+            "uptodate": [Current(self._is_current, action)],
             "task_dep": sorted(needed),
         }
 
