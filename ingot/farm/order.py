@@ -6,7 +6,7 @@ Contents never travel this way, only their digests: they are in the shared cache
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
@@ -80,7 +80,7 @@ def memory_bytes(bound: BoundAction) -> int:
 
 def encode(value: Order | Answer) -> str:
     """Return the value as text."""
-    return json.dumps({"version": VERSION, **asdict(value)})
+    return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
 
 
 def decode_order(text: str) -> Order | None:
@@ -124,6 +124,11 @@ def decode_answer(text: str) -> Answer:
         missing=tuple(Digest(**item) for item in value["missing"]),
         refusal=value["refusal"],
     )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a value with slots, one level of it: `asdict` copies all."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
