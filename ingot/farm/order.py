@@ -6,7 +6,7 @@ Contents never travel this way, only their digests: they are in the shared cache
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ingot.edges.results import Damaged, told
@@ -85,7 +85,7 @@ def memory_bytes(bound: BoundAction) -> int:
 
 def encode(value: Order | Answer) -> str:
     """Return the value as text."""
-    return json.dumps({"version": VERSION, **asdict(value)})
+    return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
 
 
 def decode_order(text: str) -> Order | None:
@@ -141,6 +141,11 @@ def _answer(value: Any) -> Answer:
         refusal=value["refusal"],
         remedy=value["remedy"],
     )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a value with slots, one level of it: `asdict` copies all."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
