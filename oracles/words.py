@@ -1,0 +1,186 @@
+"""Maps and lookups with weights in words: the truth for components named *_words_*.
+
+A word of 32 bits holds 2, 4 or 8 numbers, the first in its lowest bits. In order they
+are the packed weight of `oracles.packed` with 8 lanes: row n of the plain weight is in
+tile n // 8, lane n % 8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.packed import (
+    Exact,
+    Floats,
+    Ids,
+    Words,
+    looked_up,
+    mapped,
+    unpacked,
+    unpacked_i4_block32,
+    unpacked_i8,
+    unpacked_i8_block32,
+)
+
+
+def parts(words: Words, bits: int) -> NDArray[np.uint32]:
+    """Return the numbers of `bits` bits that the words hold, unsigned.
+
+    Shapes: words [..., n] -> [..., n * 32/bits].
+    """
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    found = words.astype(np.uint32)[..., None] >> shifts & np.uint32((1 << bits) - 1)
+    return found.reshape(*words.shape[:-1], -1)
+
+
+def bfloats(words: Words) -> NDArray[np.float32]:
+    """Return the bfloat16 numbers: the upper halves of float32.
+
+    Shapes: words [..., n] -> [..., 2*n].
+    """
+    return (parts(words, 16) << np.uint32(16)).view(np.float32)
+
+
+def halves(words: Words) -> NDArray[np.float16]:
+    """Return the float16 numbers.
+
+    Shapes: words [..., n] -> [..., 2*n].
+    """
+    return parts(words, 16).astype(np.uint16).view(np.float16)
+
+
+def signed(words: Words) -> NDArray[np.int8]:
+    """Return the bytes, as signed numbers.
+
+    Shapes: words [..., n] -> [..., 4*n].
+    """
+    return parts(words, 8).astype(np.uint8).view(np.int8)
+
+
+def plain_bf16(weight: Words) -> Exact:
+    """Return the plain weight. Shapes: [n_tile, n_in, 4] -> [8*n_tile, n_in]."""
+    return unpacked(bfloats(weight))
+
+
+def plain_f16(weight: Words) -> Exact:
+    """Return the plain weight. Shapes: [n_tile, n_in, 4] -> [8*n_tile, n_in]."""
+    return unpacked(halves(weight))
+
+
+def plain_i8(weight: Words, weight_scale: Floats) -> Exact:
+    """Return the plain weight: each row's integers times the row's scale.
+
+    Shapes: weight [n_tile, n_in, 2], weight_scale [n_tile, 8] -> [8*n_tile, n_in].
+    """
+    return unpacked_i8(signed(weight), weight_scale)
+
+
+def plain_i8_block32(weight: Words, weight_scale: Words) -> Exact:
+    """Return the plain weight: each block's integers times the block's scale.
+
+    Shapes: weight [n_tile, n_block, 32, 2], weight_scale [n_tile, n_block, 4]
+        -> [8*n_tile, 32*n_block].
+    """
+    return unpacked_i8_block32(signed(weight), halves(weight_scale))
+
+
+def plain_i4_block32(weight: Words, weight_scale: Words) -> Exact:
+    """Return the plain weight: each block's integers, -8 to 7, times its scale.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale [n_tile, n_block, 4]
+        -> [8*n_tile, 32*n_block].
+    """
+    return unpacked_i4_block32(weight, halves(weight_scale))
+
+
+def linear_words_bf16(x: Floats, weight: Words) -> Exact:
+    """Map each row of x by the weight, whose values are bfloat16.
+
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 4] -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_bf16, weight)
+
+
+def linear_words_f16(x: Floats, weight: Words) -> Exact:
+    """Map each row of x by the weight, whose values are float16.
+
+    Shapes: as `linear_words_bf16`.
+    """
+    return mapped(x, plain_f16, weight)
+
+
+def linear_words_i8(x: Floats, weight: Words, weight_scale: Floats) -> Exact:
+    """Map each row of x by the weight, a scale an output.
+
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 2], weight_scale [n_tile, 8]
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_i8, weight, weight_scale)
+
+
+def linear_words_i8_block32(x: Floats, weight: Words, weight_scale: Words) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, 2],
+        weight_scale [n_tile, n_block, 4] -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_i8_block32, weight, weight_scale)
+
+
+def linear_words_i4_block32(x: Floats, weight: Words, weight_scale: Words) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32],
+        weight_scale [n_tile, n_block, 4] -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_i4_block32, weight, weight_scale)
+
+
+def embedding_lookup_words_bf16(weight: Words, ids: Ids, scale: float) -> Exact:
+    """Return the table's row for every id, times the scale; bfloat16 values.
+
+    Shapes: weight [n_tile, n_embd, 4], ids [batch, seq] -> [batch, seq, n_embd].
+    """
+    return looked_up(ids, scale, plain_bf16, weight, lane=8)
+
+
+def embedding_lookup_words_f16(weight: Words, ids: Ids, scale: float) -> Exact:
+    """Return the table's row for every id, times the scale; float16 values.
+
+    Shapes: as `embedding_lookup_words_bf16`.
+    """
+    return looked_up(ids, scale, plain_f16, weight, lane=8)
+
+
+def embedding_lookup_words_i8(
+    weight: Words, weight_scale: Floats, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the row's scale and the scale.
+
+    Shapes: weight [n_tile, n_embd, 2], weight_scale [n_tile, 8], ids [batch, seq]
+        -> [batch, seq, n_embd].
+    """
+    return looked_up(ids, scale, plain_i8, weight, weight_scale, lane=8)
+
+
+def embedding_lookup_words_i8_block32(
+    weight: Words, weight_scale: Words, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the blocks' scales and the scale.
+
+    Shapes: weight [n_tile, n_block, 32, 2], weight_scale [n_tile, n_block, 4],
+        ids [batch, seq] -> [batch, seq, 32*n_block].
+    """
+    return looked_up(ids, scale, plain_i8_block32, weight, weight_scale, lane=8)
+
+
+def embedding_lookup_words_i4_block32(
+    weight: Words, weight_scale: Words, ids: Ids, scale: float
+) -> Exact:
+    """Return the table's row for every id, times the blocks' scales and the scale.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale [n_tile, n_block, 4],
+        ids [batch, seq] -> [batch, seq, 32*n_block].
+    """
+    return looked_up(ids, scale, plain_i4_block32, weight, weight_scale, lane=8)
