@@ -31,7 +31,7 @@ def parts(words: Words, bits: int) -> NDArray[np.uint32]:
     """
     shifts = np.arange(0, 32, bits, dtype=np.uint32)
     found = words.astype(np.uint32)[..., None] >> shifts & np.uint32((1 << bits) - 1)
-    return found.reshape(*words.shape[:-1], -1)
+    return found.reshape(*words.shape[:-1], words.shape[-1] * 32 // bits)
 
 
 def bfloats(words: Words) -> NDArray[np.float32]:
