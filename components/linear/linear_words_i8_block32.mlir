@@ -99,9 +99,9 @@ module @linear_words_i8_block32 {
     %scale = tensor.collapse_shape %scale_pairs [[0], [1], [2, 3]]
         : tensor<?x?x4x2xf32> into tensor<?x?x8xf32>
 
+    // Step 2: the products, [groups, 4, n_tile, 2, 4].
     %words = tensor.collapse_shape %weight [[0], [1, 2], [3]]
         : tensor<?x?x32x2xi32> into tensor<?x?x2xi32>
-    // Step 2: the products, [groups, 4, n_tile, 2, 4].
     %sum_init = tensor.empty(%groups, %n_tile) : tensor<?x4x?x2x4xf32>
     %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x4x?x2x4xf32>)
         -> tensor<?x4x?x2x4xf32>
