@@ -6,6 +6,18 @@ _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
 _DIGITS = "less than the tolerance of a check; test_components holds these digits"
+_MASKED = "the bits above are masked, or shifted away"
+_SAME = "2^-14, the least normal float16, is the same either way"
+_DROPPED = "what is computed of rows that are not there is dropped"
+_HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
+_LOWERED = "%lowered arith.shrui -> arith.shrsi"
+_WORDS = {
+    "bf16": (_LOWERED,),
+    "f16": _HALVES,
+    "i8": (),
+    "i8_block32": _HALVES,
+    "i4_block32": (*_HALVES, _LOWERED),
+}
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
@@ -30,6 +42,17 @@ EQUIVALENT: dict[str, str] = {
             "%c8 2.48015873e-5 -> 3.720238095e-05",
             "%s7 -1.98412698e-4 -> -0.00029761904699999997",
         )
+    },
+    **{
+        f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
+        for component in ("embedding/embedding_lookup_words", "linear/linear_words")
+        for stored, names in _WORDS.items()
+        for name in names
+    },
+    **{
+        f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
+        for stored in _WORDS
+        for change in ("-> arith.addi", "with operands swapped")
     },
 }
 

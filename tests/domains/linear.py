@@ -54,11 +54,16 @@ def words_bf16(draw: Draw) -> np.ndarray:
     return weight(wider(draw, 2)).astype(ml_dtypes.bfloat16).view("<i4")
 
 
+def halves(draw: Draw, numbers: np.ndarray) -> np.ndarray:
+    """Return words of 2 float16, a tenth of them below its normal numbers."""
+    tiny = numbers / np.abs(numbers).max(initial=1e-9) * 6e-5
+    below = draw.rng.random(numbers.shape) < 0.1
+    return words(np.where(below, tiny, numbers).astype(np.float16))
+
+
 def words_f16(draw: Draw) -> np.ndarray:
-    """Return words of 2 weights, float16, some below its normal numbers."""
-    numbers = weight(wider(draw, 2))
-    tiny = draw.rng.random(numbers.shape) < 0.1
-    return words(np.where(tiny, numbers * 2e-5, numbers).astype(np.float16))
+    """Return words of 2 weights, float16."""
+    return halves(draw, weight(wider(draw, 2)))
 
 
 def words_i8(draw: Draw) -> np.ndarray:
@@ -68,12 +73,12 @@ def words_i8(draw: Draw) -> np.ndarray:
 
 def words_scale(draw: Draw) -> np.ndarray:
     """Return words of 2 scales, float16, for bytes."""
-    return words(weight_scale(wider(draw, 2)).astype(np.float16))
+    return halves(draw, weight_scale(wider(draw, 2)))
 
 
 def words_scale_i4(draw: Draw) -> np.ndarray:
     """Return words of 2 scales, float16, for codes of 4 bits."""
-    return words(weight_scale_i4(wider(draw, 2)).astype(np.float16))
+    return halves(draw, weight_scale_i4(wider(draw, 2)))
 
 
 WORDS = {
