@@ -6,6 +6,7 @@ ids that end where a table does, stands in `tests/domains/<family>.py`:
     VALUES    argument, or "component.argument": how to draw it (see `Draw`)
     SCALARS   argument, or "component.argument": the numbers to try
     VARIANTS  component: how many kinds of input there are
+    DIGITS    component: the largest error, of 1 + |y|, where it is not TOLERANCE
     fit       sizes that agree with each other, of sizes that may not
 """
 
@@ -46,6 +47,8 @@ NUMPY = {
     "i8": np.int8,
     "i1": np.bool_,
 }
+# Of 1 + |y|. f32 sums of up to 4864 products against float64; the largest is 8e-6.
+TOLERANCE = 2e-5
 # Positions of a cache beyond the longest sequence.
 SPARE = 9
 
@@ -110,6 +113,12 @@ def domains(component: str) -> ModuleType | None:
     if not (ROOT / f"tests/domains/{family}.py").exists():
         return None
     return importlib.import_module(f"tests.domains.{family}")
+
+
+def tolerance(component: str) -> float:
+    """Return the largest error of a component that passes, as a share of 1 + |y|."""
+    digits: Mapping[str, float] = getattr(domains(component), "DIGITS", {})
+    return digits.get(component.rpartition("/")[2], TOLERANCE)
 
 
 def known(component: str, table: str, name: str, default: Any) -> Any:
@@ -193,8 +202,13 @@ def _argument(
 
 
 def mask(draw: Draw) -> np.ndarray:
-    """Return a mask without padding, a mostly padded one, or one with nothing real."""
+    """Return a mask without padding, a mostly padded one, or one with nothing real.
+
+    A fourth, of components that only ask whether it is 0: of any numbers, anywhere.
+    """
     batch, seq = draw.shape
+    if draw.variant == 3:
+        return draw.rng.integers(-1, 3, draw.shape)
     if draw.variant == 1:
         lengths = np.maximum(1, seq // 8 * np.arange(batch))[:, None]
         return np.arange(seq) < lengths
