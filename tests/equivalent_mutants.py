@@ -10,6 +10,18 @@ _UNUSED = "divides what a select then leaves out"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
 _AGAIN = "one level more, which merges what is one run"
 _UNREAD = "stands where nothing is read: behind the k first of a run"
+_MASKED = "the bits above are masked, or shifted away"
+_SAME = "2^-14, the least normal float16, is the same either way"
+_DROPPED = "what is computed of rows that are not there is dropped"
+_HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
+_LOWERED = "%lowered arith.shrui -> arith.shrsi"
+_WORDS = {
+    "bf16": (_LOWERED,),
+    "f16": _HALVES,
+    "i8": (),
+    "i8_block32": _HALVES,
+    "i4_block32": (*_HALVES, _LOWERED),
+}
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
@@ -45,6 +57,17 @@ EQUIVALENT: dict[str, str] = {
             "%n_embd tensor.dim %x, %c2 -> tensor.dim %x, %c1",
             "%y_init (%batch, %seq, %n_embd) -> (%batch, %n_embd, %seq)",
         )
+    },
+    **{
+        f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
+        for component in ("embedding/embedding_lookup_words", "linear/linear_words")
+        for stored, names in _WORDS.items()
+        for name in names
+    },
+    **{
+        f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
+        for stored in _WORDS
+        for change in ("-> arith.addi", "with operands swapped")
     },
     "reduction/argsort: %bits 32 -> 33": _AGAIN,
     "reduction/topk: %bits 32 -> 33": _AGAIN,
