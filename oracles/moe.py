@@ -196,7 +196,8 @@ def _row_scales(weight_scale: Floats, ids: Ids) -> NDArray[np.float64]:
         -> [batch, seq, n_expert_used*n_tile*lane].
     """
     chosen = weight_scale.astype(np.float64)[ids]
-    return chosen.reshape(*ids.shape[:2], -1)
+    width = ids.shape[2] * weight_scale[0].size
+    return chosen.reshape(*ids.shape[:2], width)
 
 
 def _unpacked(weight: NDArray[Any]) -> NDArray[Any]:
