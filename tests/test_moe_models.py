@@ -12,6 +12,8 @@ import os
 import pytest
 
 from ingot.catalogue import read
+from ingot.readers.yaml import load
+from tests import source_tree as tree
 from tests.moe_in_motion import compare_in_motion
 from tests.project import ROOT, Project
 
@@ -65,6 +67,31 @@ def test_a_mixture_says_what_its_judges_say(
     if golden and target == "x86_64":
         assert max(row["inputs"].get("seq", 0) for row in golden) == 300
         assert {row["inputs"]["batch"] for row in golden} >= {1, 4}
+
+
+def layer_nodes(architecture: str) -> list[str]:
+    """The names of a layer's nodes, in order."""
+    node = load(ROOT / f"models/architectures/{architecture}.yaml", ROOT)
+    return [item["name"].text for item in node["blocks"]["layer"]["nodes"].items]
+
+
+def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:
+    inner = {"attention_block": "attn", "moe_ffn_block": "route"}
+    told: dict[str, dict[str, set[str]]] = {part: {} for part in inner}
+    part, ends = "", ["", ""]
+    for row in tree.table("docs/writing-a-manifest.md", "part"):
+        part = (tree.code_words(row[0]) or [part])[0]
+        ends = tree.code_words(row[1]) or ends
+        for architecture in tree.code_words(row[3]):
+            nodes = layer_nodes(architecture)
+            first, middle, last = map(nodes.index, (ends[0], inner[part], ends[1]))
+            assert first < middle < last, architecture
+            found = told[part].setdefault(architecture, set())
+            found |= set(tree.code_words(row[2])) - {"prefill", "decode", "seq"}
+    assert told["attention_block"].keys() == told["moe_ffn_block"].keys()
+    for architecture, variants in told["moe_ffn_block"].items():
+        special = {"expert_share", "shared_opening"} & set(layer_nodes(architecture))
+        assert variants == special, architecture
 
 
 I8_POLICY = """\
