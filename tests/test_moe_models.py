@@ -78,10 +78,8 @@ def layer_nodes(architecture: str) -> list[str]:
 def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:
     inner = {"attention_block": "attn", "moe_ffn_block": "route"}
     told: dict[str, dict[str, set[str]]] = {part: {} for part in inner}
-    part, ends = "", ["", ""]
     for row in tree.table("docs/writing-a-manifest.md", "part"):
-        part = (tree.code_words(row[0]) or [part])[0]
-        ends = tree.code_words(row[1]) or ends
+        part, ends = tree.code_words(row[0])[0], tree.code_words(row[1])
         for architecture in tree.code_words(row[3]):
             nodes = layer_nodes(architecture)
             first, middle, last = map(nodes.index, (ends[0], inner[part], ends[1]))
