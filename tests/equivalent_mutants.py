@@ -5,7 +5,7 @@ from __future__ import annotations
 _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
-_HELD = "a clamp that no caller needs who keeps the rule; test_kv_cache breaks it"
+_HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
 _AGAIN = "one level more, which merges what is one run"
 _UNREAD = "stands where nothing is read: behind the k first of a run"

@@ -60,6 +60,8 @@ ODD = Graph(
         DynamicDim("batch", 1, 8),
         DynamicDim("seq", 1, 64),
         DynamicDim("ctx", 1, 128),
+        DynamicDim("n_block", 1, 64),
+        DynamicDim("n_block_seq", 1, 16),
     ),
     instances=(),
     parameters=(),
