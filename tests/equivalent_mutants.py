@@ -7,6 +7,7 @@ _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
 _HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
+_WIDER = "half as far again from the middle of a quarter, where the series holds too"
 _AGAIN = "one level more, which merges what is one run"
 _UNREAD = "stands where nothing is read: behind the k first of a run"
 
@@ -38,6 +39,8 @@ EQUIVALENT: dict[str, str] = {
             "%y_init (%batch, %seq, %n_embd) -> (%batch, %n_embd, %seq)",
         )
     },
+    "elementwise/cos: %half 0.5 -> 0.75": _WIDER,
+    "elementwise/sin: %half 0.5 -> 0.75": _WIDER,
     "reduction/argsort: %bits 32 -> 33": _AGAIN,
     "reduction/topk: %bits 32 -> 33": _AGAIN,
     "reduction/topk: %zero_i32 0 -> 1": _UNREAD,

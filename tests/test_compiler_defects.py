@@ -201,8 +201,8 @@ module @narrow {
 LOSES_THE_LAST = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="0 for the last of an odd count of 16-bit numbers on targets that store words"
-    " of 32 bits, in 3.13: components/elementwise/cast_f32_to_bf16 has even rows",
+    reason="0 for the last of an odd count of 16-bit numbers on targets that store"
+    " 32-bit words, in 3.13: components/elementwise/cast_f32_to_bf16 has even rows",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,53 @@ from numpy.typing import NDArray
 
 from ingot.readers.component import parse_component, read_component
 from tests.component_cases import ROOT, TOLERANCE
-from tests.component_runs import FLAGS, compiled, oracle_of
+from tests.component_runs import (
+    FLAGS,
+    Forward,
+    compiled,
+    loaded,
+    merged,
+    oracle_of,
+    run_tool,
+)
 
 EPS = 1e-12
+CURVES = (
+    "activation/geglu_tanh",
+    "activation/gelu_erf",
+    "activation/gelu_tanh",
+    "activation/quick_gelu",
+    "activation/relu",
+    "activation/silu",
+    "activation/swiglu",
+    "elementwise/clip",
+    "elementwise/cos",
+    "elementwise/exp",
+    "elementwise/log",
+    "elementwise/sigmoid",
+    "elementwise/sin",
+    "elementwise/soft_cap",
+    "normalization/layer_norm",
+)
+Curves = Callable[[str], Forward]
 
 
-def test_gelu_erf_is_right_to_3e_7_everywhere(tmp_path: Path) -> None:
-    source = ROOT / "components/activation/gelu_erf.mlir"
-    forward = compiled(source, tmp_path, FLAGS)
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Curves:
+    """Compile what is tried here, all at once."""
+    folder = tmp_path_factory.mktemp("curves")
+    texts = {
+        name.split("/")[1]: (ROOT / f"components/{name}.mlir").read_text("utf-8")
+        for name in CURVES
+    }
+    source = merged(texts, folder / "all.mlir")
+    run_tool("iree-compile", source, "-o", folder / "all.vmfb", *FLAGS)
+    function = loaded(folder / "all.vmfb")
+    return lambda name: function(f"{name.split('/')[1]}.forward")
+
+
+def test_gelu_erf_is_right_to_3e_7_everywhere(curves: Curves) -> None:
+    forward = curves("activation/gelu_erf")
     near = np.linspace(-8, 8, 100_000, dtype=np.float32)[None, None]
     expected = oracle_of(read_component("activation/gelu_erf", ROOT))(near)
     # Half a step of f32 between 4 and 8 is 2.4e-7 of it.
@@ -43,9 +83,9 @@ def test_gelu_erf_is_right_to_3e_7_everywhere(tmp_path: Path) -> None:
     ],
 )
 def test_curve_is_right_to_6_digits_everywhere(
-    component: str, operand_count: int, scalars: tuple[float, ...], tmp_path: Path
+    component: str, operand_count: int, scalars: tuple[float, ...], curves: Curves
 ) -> None:
-    forward = compiled(ROOT / f"components/{component}.mlir", tmp_path, FLAGS)
+    forward = curves(component)
     far = np.geomspace(1e-8, 1e4, 20_000)
     points = np.concatenate([-far, np.linspace(-10, 10, 20_000), far])
     x = points.astype(np.float32)[None, None]
@@ -57,8 +97,8 @@ def test_curve_is_right_to_6_digits_everywhere(
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
-def test_angle_is_right_to_2e_7_for_a_thousand_turns(name: str, tmp_path: Path) -> None:
-    forward = compiled(ROOT / f"components/elementwise/{name}.mlir", tmp_path, FLAGS)
+def test_angle_is_right_to_2e_7_for_a_thousand_turns(name: str, curves: Curves) -> None:
+    forward = curves(f"elementwise/{name}")
     quarters = np.arange(-5215, 5216) * (np.pi / 2)
     points = np.concatenate([np.linspace(-8192, 8192, 100_000), quarters])
     x = points.astype(np.float32)[None, None]
@@ -70,9 +110,9 @@ def test_angle_is_right_to_2e_7_for_a_thousand_turns(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(("name", "low"), [("exp", -87.0), ("log", 1e-37)])
 def test_function_is_right_to_6_digits_in_all_of_f32(
-    name: str, low: float, tmp_path: Path
+    name: str, low: float, curves: Curves
 ) -> None:
-    forward = compiled(ROOT / f"components/elementwise/{name}.mlir", tmp_path, FLAGS)
+    forward = curves(f"elementwise/{name}")
     points = np.linspace(low, 88, 50_000)
     if name == "log":
         points = np.concatenate([np.geomspace(low, 1e38, 50_000), points[1:] + 1e-3])
@@ -87,18 +127,17 @@ def test_function_is_right_to_6_digits_in_all_of_f32(
     [("activation/relu", ()), ("elementwise/clip", (-1.0, 1.0))],
 )
 def test_comparison_keeps_a_nan(
-    component: str, scalars: tuple[float, ...], tmp_path: Path
+    component: str, scalars: tuple[float, ...], curves: Curves
 ) -> None:
-    forward = compiled(ROOT / f"components/{component}.mlir", tmp_path, FLAGS)
+    forward = curves(component)
     x = np.array([[[np.nan, -np.inf, np.inf]]], np.float32)
     found = forward(x, *scalars)[0, 0]
     assert np.isnan(found[0])
     assert found[1:].tolist() == ([0.0, np.inf] if not scalars else list(scalars))
 
 
-def test_layer_norm_keeps_its_digits_where_the_mean_is_large(tmp_path: Path) -> None:
-    source = ROOT / "components/normalization/layer_norm.mlir"
-    forward = compiled(source, tmp_path, FLAGS)
+def test_layer_norm_keeps_its_digits_where_the_mean_is_large(curves: Curves) -> None:
+    forward = curves("normalization/layer_norm")
     rng = np.random.default_rng(0)
     x = (rng.standard_normal((2, 3, 384)) + 1000).astype(np.float32)
     ones, zeros = np.ones(384, np.float32), np.zeros(384, np.float32)

@@ -3,8 +3,8 @@
 //   y[b, s, j]          = left[b, s, j]
 //   y[b, s, n_left + j] = right[b, s, j]
 //
-// More than two: the result of one is an argument of the next. Heads: shape/reshape
-// makes columns of them; positions: shape/transpose.
+// More than two: the result of one is an argument of the next. Of heads shape/reshape
+// makes columns, of positions shape/transpose.
 //
 // Source:  Ronneberger et al. 2015, arXiv:1505.04597, section 2 (skip connections).
 // Exports: @concat.forward

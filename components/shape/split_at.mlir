@@ -4,7 +4,7 @@
 //   right[b, s, j] = x[b, s, n_left + j]
 //
 // More than two, such as queries, keys and values of one matrix: split a part again.
-// Heads: shape/reshape makes columns of them; positions: shape/transpose.
+// Of heads shape/reshape makes columns, of positions shape/transpose.
 //
 // Source:  the inverse of concat (shape/concat).
 // Exports: @split_at.forward

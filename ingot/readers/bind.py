@@ -184,17 +184,12 @@ class Binding:
     def check_sums(self, node: Node) -> None:
         """Add an error for each dim that is not as large as its parts together."""
         for item in self.signature.sums:
-            whole, *parts = (
-                self.dims[name].resolve(self.scope.sizes)
-                for name in (item.dim, *item.terms)
-            )
+            names = (item.dim, *item.terms)
+            whole, *parts = (self.dims[n].resolve(self.scope.sizes) for n in names)
             if whole == sum(part for part in parts if isinstance(part, int)):
                 continue
-            shown = " + ".join(map(str, parts))
-            message = (
-                f"'{item.dim}' of '{self.signature.component}' is a sum; "
-                f"expected {shown}, found {whole}"
-            )
+            shown = f"expected {' + '.join(map(str, parts))}, found {whole}"
+            message = f"'{item.dim}' of '{self.signature.component}' is a sum; {shown}"
             hint = f"{item.position}: {item.dim} = {' + '.join(item.terms)}"
             self.errors.append(node["uses"].error(message, hint))
 
