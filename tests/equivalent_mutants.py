@@ -29,6 +29,14 @@ EQUIVALENT: dict[str, str] = {
             "%s9 2.75573192e-6 -> 4.13359788e-06": _STEP,
         }.items()
     },
+    **{
+        f"shape/concat: {name}": _OWN
+        for name in (
+            "%with_left (%batch, %seq, %n_left) -> (%batch, %n_left, %seq)",
+            "%y (%batch, %seq, %n_right) -> (%batch, %n_right, %seq)",
+            "%n_right tensor.dim %right, %c2 -> tensor.dim %right, %c1",
+        )
+    },
     "cache/kv_cache_update: %end arith.subi -> arith.addi": _HELD,
     **{
         f"shape/clone: {name}": _OWN
