@@ -42,7 +42,7 @@ DODO = """
 import os
 from pathlib import Path
 
-from ingot.catalogue import Catalogue, Plan, Selection
+from ingot.catalogue import Catalogue, Plan, Selection, Settings
 from ingot.front import tasks
 from ingot.values import Action, Text
 
@@ -56,18 +56,16 @@ ACTIONS = tuple(
     )
     for i in range({n})
 )
-tasks.read = lambda root: Catalogue(
-    models={{}},
-    broken={{}},
+SETTINGS = Settings(
+    models=(),
     targets={{}},
     unrunnable={{}},
-    unbuildable={{}},
     aliases={{}},
     default_model="",
     default_target="",
     shared_cache=("", "read-write"),
-    plan=Plan(ACTIONS),
 )
+tasks.read = lambda *_: Catalogue(SETTINGS, {{}}, Plan(ACTIONS))
 tasks.select = lambda *_: Selection((), ())
 FRONT = tasks.Front(Path(__file__).parent)
 DOIT_CONFIG = {{

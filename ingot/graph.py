@@ -115,9 +115,11 @@ class EntryPoint:
     @property
     def block_size(self) -> int:
         """Return the positions of a block where caches are pools of blocks, or 0."""
-        caches = (port.type for port in self.inputs if port.role == "cache")
-        sizes = (int(kind.shape[2]) for kind in caches if kind.shape[1] == "n_block")
-        return next(sizes, 0)
+        for port in self.inputs:
+            match port.type.shape:
+                case (_, "n_block", int(size), *_) if port.role == "cache":
+                    return size
+        return 0
 
     def traced(self, block: Block) -> tuple[str, ...]:
         """Return the values of a block that say how far an error has grown.
@@ -145,18 +147,32 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceForm:
+    """How a source has a parameter's values, where it has other dims than this."""
+
+    shape: tuple[int, ...]  # of the tensor
+    row: int = 0  # the first that is the parameter's
+    # The tensor's dims, split as the parameter has them, in the parameter's order; none
+    # where that is their own.
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A weight the model needs, under its GGUF name, and where it is in the source."""
 
     name: str  # "blk.0.attn_q.weight"
     type: TensorType  # as stored in the irpa, static
-    source_name: str  # "encoder.layer.0.attention.self.query.weight"
+    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    source_name: str
     # Added, in f32, to the values of a Hugging Face checkpoint; GGUF has it added.
     offset: float = 0.0
     # GGUF keeps the rows of this many heads in the order of interleaved rope.
     interleaved_heads: int | None = None
     # Computed, and in no source: ("rope", base).
     table: tuple[str, float] | None = None
+    # Of a tensor that differs by more than its name.
+    form: SourceForm | None = None
     # Set where a target's layout packs it.
     packing: Packing | None = None
 

@@ -3,7 +3,7 @@
 The messages are those of Bazel's remote-execution API and the key is the sha256 of the
 `Action` message, so any cache or executor that speaks the
 API knows it. Protobuf is imported by nothing else than this module and
-`ingot.edges.store`: it costs 50 ms, and a build with nothing to do needs no key.
+`ingot.edges.results`: it costs 50 ms, and a build with nothing to do needs no key.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto.
 """
@@ -49,8 +49,8 @@ def encode(bound: BoundAction) -> Encoded:
     )
     root = _directory([(path.split("/"), d) for path, d in bound.inputs], blobs)
     action = reapi.Action(
-        command_digest=_message(_blob(command, blobs)),
-        input_root_digest=_message(root),
+        command_digest=message(_blob(command, blobs)),
+        input_root_digest=message(root),
         platform=platform,
     )
     return Encoded(_blob(action, blobs), tuple(blobs.items()))
@@ -69,14 +69,14 @@ def _directory(
     nodes = []
     for parts, digest in files:
         if len(parts) == 1:
-            nodes.append(reapi.FileNode(name=parts[0], digest=_message(digest)))
+            nodes.append(reapi.FileNode(name=parts[0], digest=message(digest)))
         else:
             children.setdefault(parts[0], []).append((parts[1:], digest))
     directory = reapi.Directory(
         files=sorted(nodes, key=lambda node: node.name),
         directories=[
             reapi.DirectoryNode(
-                name=name, digest=_message(_directory(children[name], blobs))
+                name=name, digest=message(_directory(children[name], blobs))
             )
             for name in sorted(children)
         ],
@@ -91,5 +91,6 @@ def _blob(message: Message, blobs: dict[Digest, bytes]) -> Digest:
     return digest
 
 
-def _message(digest: Digest) -> reapi.Digest:
+def message(digest: Digest) -> reapi.Digest:
+    """Return the digest as a message."""
     return reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes)

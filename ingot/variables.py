@@ -7,7 +7,7 @@ from ingot.errors import IngotError, did_you_mean
 VARIABLES = {
     "model": "model names, separated by commas, or 'all'",
     "target": "target names, separated by commas, or 'all'",
-    "executor": "where actions run: local, or dask://HOST:PORT",
+    "executor": "where actions run: local, dask://HOST:PORT or grpc://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
     "prompt": "what the text of `doit generate` follows",

@@ -15,7 +15,7 @@ def expert_router(
     """Return the experts with the largest logits, best first, and their shares.
 
     Of equal logits the lower number comes first. Shares are those of all experts'
-    softmax.
+    softmax. Not for NaN: any experts will do, and the shares say nothing.
 
     Shapes: logits [batch, seq, n_expert] -> ids and shares [batch, seq, n_expert_used].
     Raises: ValueError if there are fewer experts.

@@ -205,8 +205,13 @@ def _argument(
 
 
 def mask(draw: Draw) -> np.ndarray:
-    """Return a mask without padding, a mostly padded one, or one with nothing real."""
+    """Return a mask without padding, a mostly padded one, or one with nothing real.
+
+    A fourth, of components that only ask whether it is 0: of any numbers, anywhere.
+    """
     batch, seq = draw.shape
+    if draw.variant == 3:
+        return draw.rng.integers(-1, 3, draw.shape)
     if draw.variant == 1:
         lengths = np.maximum(1, seq // 8 * np.arange(batch))[:, None]
         return np.arange(seq) < lengths

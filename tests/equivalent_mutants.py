@@ -6,6 +6,8 @@ _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
 _HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
+_FLAT = "where tanh is 1 in f32; any number there does"
+_UNUSED = "divides what a select then leaves out"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
 _WIDER = "half as far again from the middle of a quarter, where the series holds too"
 _AGAIN = "one level more, which merges what is one run"
@@ -21,6 +23,16 @@ EQUIVALENT: dict[str, str] = {
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_sink: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
+    **{
+        f"{component}: {name}": _FLAT
+        for component in (
+            "attention/attention_paged",
+            "elementwise/soft_cap",
+            "normalization/dyt",
+        )
+        for name in ("%flat 10.0 -> 15.0", "%flat_low -10.0 -> -15.0")
+    },
     **{
         f"{component}: {name}": reason
         for component in ("audio/stft", "elementwise/cos", "elementwise/sin")

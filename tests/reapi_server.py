@@ -9,12 +9,17 @@ import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import zstandard
 
 from ingot.edges.shared import services_pb2 as api
+
+V2 = "build.bazel.remote.execution.v2"
+
+# Service, method, what it is asked with, the kind of call.
+Method: TypeAlias = tuple[str, str, Any, str]
 
 
 class ReapiServer:
@@ -81,40 +86,28 @@ class ReapiServer:
         self.blobs[digest] = content
         return api.WriteResponse(committed_size=committed)
 
-    def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
-        v2 = "build.bazel.remote.execution.v2"
-        for service, method, request, answer in (
-            (f"{v2}.ActionCache", "GetActionResult", "GetActionResultRequest", ""),
+    def methods(self) -> tuple[Method, ...]:
+        cas, cache = f"{V2}.ContentAddressableStorage", f"{V2}.ActionCache"
+        capabilities, stream = f"{V2}.Capabilities", "google.bytestream.ByteStream"
+        return (
+            (cache, "GetActionResult", api.GetActionResultRequest, "unary_unary"),
+            (cache, "UpdateActionResult", api.UpdateActionResultRequest, "unary_unary"),
+            (cas, "FindMissingBlobs", api.FindMissingBlobsRequest, "unary_unary"),
             (
-                f"{v2}.ActionCache",
-                "UpdateActionResult",
-                "UpdateActionResultRequest",
-                "",
-            ),
-            (
-                f"{v2}.ContentAddressableStorage",
-                "FindMissingBlobs",
-                "FindMissingBlobsRequest",
-                "FindMissingBlobsResponse",
-            ),
-            (
-                f"{v2}.Capabilities",
+                capabilities,
                 "GetCapabilities",
-                "GetCapabilitiesRequest",
-                "ServerCapabilities",
+                api.GetCapabilitiesRequest,
+                "unary_unary",
             ),
-            ("google.bytestream.ByteStream", "Read", "ReadRequest", "ReadResponse"),
-            ("google.bytestream.ByteStream", "Write", "WriteRequest", "WriteResponse"),
-        ):
-            kind = {"Read": "unary_stream", "Write": "stream_unary"}.get(
-                method, "unary_unary"
-            )
+            (stream, "Read", api.ReadRequest, "unary_stream"),
+            (stream, "Write", api.WriteRequest, "stream_unary"),
+        )
+
+    def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
+        for service, method, request, kind in self.methods():
             snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in method)[1:]
-            make = getattr(grpc, f"{kind}_rpc_method_handler")
-            handler = make(
-                self._watched(getattr(self, snake)),
-                getattr(api, request).FromString,
-                getattr(api, answer).SerializeToString if answer else None,
+            handler = getattr(grpc, f"{kind}_rpc_method_handler")(
+                self._watched(getattr(self, snake)), request.FromString, encoded
             )
             yield grpc.method_handlers_generic_handler(service, {method: handler})
 
@@ -127,16 +120,27 @@ class ReapiServer:
         return watched
 
 
+def encoded(answer: Any) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
 @contextmanager
 def serving_reapi(packs: bool = True) -> Iterator[ReapiServer]:
     """Yield a server that runs until the block ends."""
     server = ReapiServer(packs)
-    running = grpc.server(ThreadPoolExecutor(8))
+    with listening(server):
+        yield server
+
+
+@contextmanager
+def listening(server: ReapiServer) -> Iterator[None]:
+    """Let a server answer until the block ends, at the port that it had before."""
+    running = grpc.server(ThreadPoolExecutor(64))
     for handler in server.handlers():
         running.add_generic_rpc_handlers((handler,))
-    server.port = running.add_insecure_port("127.0.0.1:0")
+    server.port = running.add_insecure_port(f"127.0.0.1:{server.port}")
     running.start()
     try:
-        yield server
+        yield
     finally:
         running.stop(None).wait()

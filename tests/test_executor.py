@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ingot import command
 from ingot.command import ActionFailed
-from ingot.edges import digests
+from ingot.edges import digests, process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.values import Action, Digest, Output, SourceFile, Text
 from tests.checkout import Checkout
+from tests.small_actions import COUNT
 
 
 @pytest.fixture
@@ -31,15 +33,6 @@ def upper(root: Path) -> Action:
         outputs=("out.txt",),
         shown=("build/out.txt",),
     )
-
-
-COUNT = Action(
-    task="count:x",
-    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
-    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
-    outputs=("count.txt",),
-    shown=("build/count.txt",),
-)
 
 
 def test_a_second_build_runs_nothing(checkout: Checkout) -> None:
@@ -246,3 +239,46 @@ def test_a_content_is_hashed_once_for_all_checkouts(
     checkout.store.digests.of_file(weights)
     checkout.store.digests.of_file(weights)
     assert hashed == [str(weights)] * 2
+
+
+def test_a_large_output_that_is_read_keeps_its_identity(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = command.LARGE_BYTES + 1
+    make = Action("make:x", ("sh", "-c", f"head -c {size} /dev/zero > o"), (), ("o",))
+    inputs = (("folder/large", Output("make:x", "o")),)
+    count = Action("n:x", ("sh", "-c", "wc -c < folder/large > n"), inputs, ("n",))
+    for sandbox in (process.sandbox(), "none"):
+        monkeypatch.setattr(process, "sandbox", lambda sandbox=sandbox: sandbox)
+        checkout.build(make)
+        record = checkout.executor.records.get("make:x")
+        assert record is not None
+        blob = checkout.store.blob(dict(record.outputs)["o"])
+        before = digests.identify(blob.stat())
+        assert checkout.build(count) == [("n:x", "ran")]
+        assert digests.identify(blob.stat()) == before
+        made = checkout.executor.records.get("n:x")
+        assert made is not None
+        text = checkout.store.blob(dict(made.outputs)["n"]).read_text()
+        assert text == f"{size}\n"
+
+
+def test_what_changes_while_it_is_read_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
+    path.write_text("one")
+    clock = [path.stat().st_mtime_ns]
+    monkeypatch.setattr(digests.time, "time_ns", lambda: clock[0])
+    # Changed within one tick of the kernel's clock, its times stay.
+    same = (1, 1, 3, clock[0], clock[0])
+    monkeypatch.setattr(digests, "identify", lambda _: same)
+
+    def slowly(file: Path | str) -> str:
+        text = Path(file).read_text()
+        path.write_text("two")
+        clock[0] += 10 * digests.SETTLED_NS
+        return text
+
+    assert memo.fact(path, "text", slowly) == "one"
+    assert memo.fact(path, "text", slowly) == "two"

@@ -20,7 +20,7 @@ from ingot.keys import encode
 from ingot.values import Action, BoundAction, SourceFile
 from tests.cache_server import Machine
 from tests.farm import Farm, farm, parent, poison, processes, shell, until
-from tests.test_shared_cache import COUNT, UPPER
+from tests.small_actions import COUNT, UPPER
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +144,9 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     farmed = machine.executor._farm
     assert farmed is not None
     offered = dask.DaskFarm._resources
-    farmed._dask._known = (-dask.KNOWN_S, [])  # type: ignore[attr-defined]
+    farmed._workers._known = (-dask.KNOWN_S, [])  # type: ignore[attr-defined]
     order = dask.Order("check:x@gpu", UPPER_BOUND, (), False, False)
-    wanted = offered(farmed._dask, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
+    wanted = offered(farmed._workers, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
     assert wanted["gpu"] == dask.SHARE
     # Capped at what the largest worker has: else it would wait for ever.
     assert wanted["memory"] < 1 << 60
@@ -171,7 +171,7 @@ def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None
     thread = threading.Thread(target=build)
     thread.start()
     until(lambda: processes(mark))
-    machine.executor._farm._dask.close()  # type: ignore[union-attr]
+    machine.executor._farm._workers.close()  # type: ignore[union-attr]
     thread.join(3)
     assert [str(error) for error in ends] == ["stopped"]
     # What was under way ends there, and is a hit for whoever asks next.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ingot.emit import main_module
+from ingot.emit.blocks import _form
 from ingot.emit.memory import held_inputs
 from ingot.errors import IngotError
 from ingot.graph import (
@@ -137,6 +138,21 @@ def test_blocks_of_other_forms_have_functions_of_their_own() -> None:
     assert "util.func private @decode.layer.2(" in text
     # Called once each, they may be inlined.
     assert "inlining_policy" not in text
+
+
+def test_a_value_is_not_the_parameter_of_its_name() -> None:
+    block = two_norms.BLOCK
+    first, last = block.calls
+    named = replace(first, operands=("w", "param:w", "param:w"), results=("first",))
+    types = tuple({**dict(block.types), "w": two_norms.X}.items())
+    taken = replace(block, calls=(named, last), inputs=(("w", "y"),), types=types)
+    forms = [
+        replace(taken, name=f"layer.{number}", calls=(call, last))
+        for number, call in enumerate(
+            (named, replace(named, operands=("w", "w", "param:w")))
+        )
+    ]
+    assert len({_form(two_norms.GRAPH, item, frozenset()) for item in forms}) == 2
 
 
 def test_an_entry_point_with_caches_hands_on_one_value() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from ingot.bundles.decoder import Decoder
 from ingot.bundles.read import read_bundle
+from ingot.edges import process, sandbox
 from ingot.edges.invoke import Module
 from ingot.edges.session import Loaded, Restarted, Session, open_session
 from ingot.errors import IngotError
 from ingot.values import Runner
+from tests.project import ROOT
 from tests.tiny_decoder import N_VOCAB, W, lay_out
 
 
@@ -74,6 +77,27 @@ def test_a_sequence_in_two_parts_is_the_sequence(bundle: Path) -> None:
     parts = Decoder(Loaded("local-sync", module(bundle)), entries, ctx=32)
     parts.prefill((1, 2))
     assert (parts.prefill((3, 4)) == whole.prefill((1, 2, 3, 4))).all()
+
+
+def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from pathlib import Path\n"
+        "from ingot.edges.session import Loaded, Module\n"
+        "Loaded('local-sync', Module(Path('model.vmfb'), Path('model.irpa')))\n"
+    )
+    tools = ("python", "iree-base-runtime", "ml-dtypes", "numpy")
+    ingot = str(ROOT / "ingot")
+    done = process.run(
+        (sys.executable, "-c", program),
+        tmp_path,
+        {},
+        mounts={name: bundle / name for name in ("model.vmfb", "model.irpa")},
+        confined=process.sandbox() == "bubblewrap",
+        network=False,
+        shown=(*sandbox.shown(tools, False), "--ro-bind", ingot, ingot),
+    )
+    assert done.exit_code == 0, done.output.decode()
 
 
 def test_a_damaged_module_is_an_error(tmp_path: Path) -> None:

@@ -125,6 +125,10 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
             "expected 6 rows or more, found 2",
         ),
         (
+            lambda: indexing.masked_scatter(X, np.zeros((2, 3), np.int32), X[0, :0]),
+            "expected a row or more, found none",
+        ),
+        (
             lambda: indexing.scatter(X, np.ones((2, 2), np.int32), X[:, :2]),
             "positions of sequence 0 must differ",
         ),
@@ -143,6 +147,7 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
         "slice_leading",
         "where",
         "masked_scatter",
+        "masked_scatter of nothing",
         "scatter",
         "cast",
     ],

@@ -11,24 +11,9 @@ import pytest
 
 from ingot.edges import results
 from ingot.edges.shared.remote import Patience
-from ingot.values import Action, Output, Text
+from ingot.values import Action
 from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
-
-UPPER = Action(
-    task="upper:x",
-    argv=("sh", "-c", "tr a-z A-Z < in.txt > out.txt; echo done"),
-    inputs=(("in.txt", Text("abc")),),
-    outputs=("out.txt",),
-    shown=("build/out.txt",),
-)
-COUNT = Action(
-    task="count:x",
-    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
-    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
-    outputs=("count.txt",),
-    shown=("build/count.txt",),
-)
-OUT = hashlib.sha256(b"ABC").hexdigest()
+from tests.small_actions import COUNT, OUT, UPPER
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cache_server import Machine
 from tests.project import ROOT
-from tests.test_shared_cache import COUNT, UPPER
+from tests.small_actions import COUNT, UPPER
 
 # It lies where not everybody has programs.
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cache_server import CacheServer, serving
-from tests.farm import farm
+from tests.execution_server import running_actions
+from tests.farm import farm, until
 from tests.project import ROOT, Project, edit
 
 
@@ -103,7 +105,8 @@ def test_a_wrong_setting_is_refused(
             "desk://127.0.0.1:8786",
             "",
             "executor=desk://127.0.0.1:8786: no executor named 'desk';"
-            " expected local or dask://HOST:PORT\n  did you mean 'dask'?",
+            " expected local, dask://HOST:PORT or grpc://HOST:PORT/INSTANCE\n"
+            "  did you mean 'dask'?",
         ),
         (
             "dask://127.0.0.1:8786",
@@ -118,8 +121,22 @@ def test_a_wrong_setting_is_refused(
             "executor=dask://127.0.0.1:9: no scheduler answers there\n"
             "  start one: doit cluster",
         ),
+        (
+            "grpc://127.0.0.1:9/main?pool=x",
+            "",
+            "executor=grpc://127.0.0.1:9/main: nothing can be run there: no connection"
+            "\n  it needs what docs/sharing.md says; a password comes from ~/.netrc or"
+            " INGOT_SHARED_CACHE_TOKEN",
+        ),
+        (
+            "grpc://me:s3cret@127.0.0.1:9",
+            "",
+            "executor=grpc: this is no server's address;"
+            " expected grpc://HOST:PORT/INSTANCE?PROPERTY=VALUE&...\n"
+            "  a password comes from ~/.netrc or INGOT_SHARED_CACHE_TOKEN",
+        ),
     ],
-    ids=["misspelt", "no shared cache", "no scheduler"],
+    ids=["misspelt", "no shared cache", "no scheduler", "no server", "password"],
 )
 def test_a_wrong_executor_is_refused(
     tmp_path: Path, executor: str, shared: str, message: str
@@ -130,20 +147,70 @@ def test_a_wrong_executor_is_refused(
     run = Project(project.root, project.cache, variables).doit(*words)
     assert run.code == 3
     assert message in run.err
+    assert "s3cret" not in run.out + run.err
+
+
+@pytest.mark.parametrize(
+    ("token", "runs", "reason"),
+    [("", True, "it refuses who asks"), ("right", False, "it is a cache, and runs")],
+    ids=["no password", "a cache"],
+)
+def test_a_server_that_will_not_run_actions_is_refused(
+    tmp_path: Path, token: str, runs: bool, reason: str
+) -> None:
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    with running_actions() as remote:
+        remote.password, remote.runs_actions = "Bearer right", runs
+        variables = {"INGOT_SHARED_CACHE_TOKEN": token}
+        words = ("specialize", f"executor={remote.address}")
+        run = Project(project.root, project.cache, variables).doit(*words)
+    assert run.code == 3
+    told = f"executor={remote.address}: nothing can be run there: {reason}"
+    assert told in run.err
+    assert "Traceback" not in run.err
+
+
+def test_ctrl_c_leaves_nothing_waiting_at_a_server(tmp_path: Path) -> None:
+    project = Project.create(tmp_path / "a", tmp_path / "cache")
+    with running_actions() as remote:
+        remote.fault = "takes none"
+        process = project.start("specialize", f"executor={remote.address}")
+        until(lambda: len(remote.properties) > 3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 130, out + err
+        assert "stopped; finished actions are kept" in err
+        assert "Traceback" not in err
+        assert sorted(remote.cancelled) == sorted(remote.operations)
 
 
 def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
-    alone = Project.create(tmp_path / "alone", tmp_path / "alone-cache")
-    farmed = Project.create(tmp_path / "farmed", tmp_path / "farmed-cache")
-    with farm(tmp_path / "farm") as running:
-        variables = {"INGOT_SHARED_CACHE": running.shared_cache}
-        run = Project(farmed.root, farmed.cache, variables).doit(
-            "link", f"executor={running.address}"
-        )
-    assert run.code == 0, run.out + run.err
-    assert set(run.done.values()) == {"ran"}
-    assert alone.doit("link").code == 0
-    assert linked(farmed) == linked(alone) != []
+    made = {
+        name: Project.create(tmp_path / name, tmp_path / f"{name}-cache")
+        for name in ("alone", "farmed", "served")
+    }
+    with farm(tmp_path / "farm") as running, running_actions() as remote:
+        runs = {
+            "alone": made["alone"].doit("link"),
+            "farmed": Project(
+                made["farmed"].root,
+                made["farmed"].cache,
+                {"INGOT_SHARED_CACHE": running.shared_cache},
+            ).doit("link", f"executor={running.address}"),
+            "served": made["served"].doit("link", f"executor={remote.address}"),
+        }
+    for run in runs.values():
+        assert run.code == 0, run.out + run.err
+        assert set(run.done.values()) == {"ran"}
+    modules = {name: linked(project) for name, project in made.items()}
+    assert modules["alone"] == modules["farmed"] == modules["served"] != []
+    # Whoever runs them, actions have the same keys.
+    assert len({keys(project) for project in made.values()}) == 1
+
+
+def keys(project: Project) -> frozenset[str]:
+    """The keys of all results in a project's store."""
+    return frozenset(p.name for p in (project.cache / "ac").rglob("*") if p.is_file())
 
 
 def linked(project: Project) -> list[bytes]:

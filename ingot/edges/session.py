@@ -57,14 +57,16 @@ class Loaded:
     """A module in this process."""
 
     def __init__(self, device: str, module: Module) -> None:
-        """Map the module and its parameters; run its initialiser."""
+        """Read the module, map its parameters; run its initialiser."""
         from iree import runtime
 
         try:
             self._device = runtime.get_device(device, cache=False)
             config = runtime.Config(device=self._device)
             instance = config.vm_instance
-            modules = [runtime.VmModule.mmap(instance, str(module.vmfb))]
+            # Its own `mmap` opens the file for writing, which an input may refuse.
+            content = module.vmfb.read_bytes()
+            modules = [runtime.VmModule.copy_buffer(instance, content)]
             if module.irpa is not None:
                 index = runtime.ParameterIndex()
                 index.load(str(module.irpa), mmap=True)

@@ -119,14 +119,14 @@ def _scalars(graph: Graph, use: Call) -> Iterator[tuple[float | int, tuple[str, 
 
 def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
     """Return what is equal where two blocks can share a function."""
-    places = {name: place for place, name in enumerate(parameters_of(block))}
+    places = {f"param:{x}": place for place, x in enumerate(parameters_of(block))}
     return (
         tuple((formal, formal in held) for formal, _ in block.inputs),
         tuple(
             (
                 use.name,
                 use.instance,
-                tuple(places.get(x.removeprefix("param:"), x) for x in use.operands),
+                tuple(places.get(x, x) for x in use.operands),
                 tuple(v for v, (_, kind) in _scalars(graph, use) if kind[0] == "f"),
                 use.results,
             )

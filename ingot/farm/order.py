@@ -9,10 +9,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ingot.edges.results import told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
-VERSION = 1
+VERSION = 2
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -28,6 +29,9 @@ class Order:
     tools: tuple[str, ...]
     network: bool
     exclusive: bool
+    store: str = ""  # identity of the store that waits for the answer
+    # What it made before did not arrive: all of it is to be sent anew.
+    again: bool = False
 
     def action(self) -> Action:
         """Return the action; its inputs are contents, wherever they come from."""
@@ -55,12 +59,13 @@ class Answer:
     unwritten: tuple[str, ...] = ()
     missing: tuple[Digest, ...] = ()  # inputs that the shared cache lacks or has wrong
     refusal: str = ""  # this worker cannot run it
+    remedy: str = ""  # what to do about the refusal
 
 
-def order(action: Action, bound: BoundAction) -> Order:
-    """Return the order of an action."""
+def order(action: Action, bound: BoundAction, store: str = "") -> Order:
+    """Return the order of an action; `store` is the identity of who waits for it."""
     network = ("network", "yes") in action.platform
-    return Order(action.task, bound, action.tools, network, action.exclusive)
+    return Order(action.task, bound, action.tools, network, action.exclusive, store)
 
 
 def labels(action: Action) -> tuple[str, ...]:
@@ -101,6 +106,8 @@ def decode_order(text: str) -> Order | None:
         tools=tuple(value["tools"]),
         network=value["network"],
         exclusive=value["exclusive"],
+        store=value["store"],
+        again=value["again"],
     )
 
 
@@ -115,14 +122,15 @@ def decode_answer(text: str) -> Answer:
             **{
                 **result,
                 "outputs": _digests(result["outputs"]),
-                "log": result["log"] and Digest(**result["log"]),
+                "log": result["log"] and told(**result["log"]),
             }
         ),
         exit_code=value["exit_code"],
-        log=value["log"] and Digest(**value["log"]),
+        log=value["log"] and told(**value["log"]),
         unwritten=tuple(value["unwritten"]),
-        missing=tuple(Digest(**item) for item in value["missing"]),
+        missing=tuple(told(**item) for item in value["missing"]),
         refusal=value["refusal"],
+        remedy=value["remedy"],
     )
 
 
@@ -131,4 +139,4 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, Digest(**item)) for path, item in value)
+    return tuple((path, told(**item)) for path, item in value)

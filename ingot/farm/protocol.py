@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ingot.edges.process import Completed
+from ingot.farm.order import Answer, Order
 from ingot.values import Action, ActionResult, BoundAction, Digest
 
 
@@ -31,3 +32,21 @@ class Farm(Protocol):
 
         `files` are the inputs. Raises: IngotError where it cannot run there.
         """
+
+
+class Workers(Protocol):
+    """Whoever has orders carried out; contents pass through a shared cache."""
+
+    def run(
+        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> Answer:
+        """Return a worker's answer; `key` names the action.
+
+        Raises: IngotError where no worker can run it.
+        """
+
+    def remedy(self, cache: str) -> str:
+        """Return what to do where workers do not see what this machine sends."""
+
+    def close(self) -> None:
+        """Let go of what is under way there."""

@@ -16,25 +16,31 @@ from ingot.errors import IngotError, did_you_mean
 if TYPE_CHECKING:
     from ingot.edges.shared.cache import SharedCache
     from ingot.edges.store import Store
-    from ingot.farm.dask import DaskFarm
+    from ingot.farm.protocol import Workers
     from ingot.farm.shared import SharedFarm
 
 MODES = ("read-write", "read")
 
-EXECUTORS = ("dask", "dask+tls")
+EXECUTORS = ("dask", "dask+tls", "grpc", "grpcs")
 
 _opened: list[SharedCache] = []
-_farms: list[DaskFarm] = []
+_farms: list[Workers] = []
 
 
-def open_cache(settings: tuple[str, str], store: Store) -> SharedCache | None:
+def open_cache(
+    settings: tuple[str, str], store: Store, executor: str
+) -> SharedCache | None:
     """Return the shared cache of the settings (address, mode); None without one.
+
+    A server that runs actions has a cache too, which is used unless another is named.
 
     Raises: IngotError where address or mode is wrong, or a package is missing.
     """
     kept, mode = settings
     mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
     address = os.environ.get("INGOT_SHARED_CACHE", kept)
+    if not address and executor.startswith(("grpc:", "grpcs:")):
+        address = executor
     if not address:
         return None
     from ingot.edges.shared.address import connect, has_password
@@ -75,7 +81,7 @@ def open_farm(
     if scheme not in EXECUTORS:
         raise IngotError(
             f"executor={address}: no executor named '{scheme}';"
-            " expected local or dask://HOST:PORT",
+            " expected local, dask://HOST:PORT or grpc://HOST:PORT/INSTANCE",
             did_you_mean(scheme, ["local", *EXECUTORS], "executors"),
         )
     if shared is None:
@@ -84,18 +90,25 @@ def open_farm(
             " inputs and give results",
             "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
         )
+    extra = "dask" if scheme.startswith("dask") else "reapi"
     try:
-        from ingot.farm.dask import DaskFarm
-        from ingot.farm.shared import SharedFarm
+        if extra == "dask":
+            from ingot.farm.dask import DaskFarm
+            from ingot.farm.shared import SharedFarm
 
-        dask = DaskFarm(address, _warn)
+            workers: Workers = DaskFarm(address, _warn)
+            farm = SharedFarm(workers, shared, store)
+        else:
+            from ingot.farm.reapi import open_server
+
+            workers, farm = open_server(address, shared, store, os.environ, _warn)
     except ModuleNotFoundError as error:
         raise IngotError(
             f"executor={address}: the package '{error.name}' is not installed",
-            "run: pip install -e '.[dask]'",
+            f"run: pip install -e '.[{extra}]'",
         ) from error
-    _farms.append(dask)
-    return SharedFarm(dask, shared, store)
+    _farms.append(workers)
+    return farm
 
 
 def finish() -> None:

@@ -26,8 +26,13 @@ def ids(draw: Draw) -> np.ndarray:
 
 
 def logits(draw: Draw) -> np.ndarray:
-    """Return normal numbers; in variant 1 many of them are equal."""
+    """Return normal numbers; in variant 1 many are equal, in 2 rows are far from zero.
+
+    So far that exponentials of them all are zero, or infinite, in f32.
+    """
     numbers = draw.rng.standard_normal(draw.shape)
+    if draw.variant == 2:
+        return numbers + draw.rng.choice([-128.0, 128.0], (*draw.shape[:-1], 1))
     return np.round(numbers) if draw.variant == 1 else numbers
 
 
@@ -42,4 +47,4 @@ def weight(draw: Draw) -> np.ndarray:
 
 
 VALUES = {"ids": ids, "logits": logits, "share": share, "weight": weight}
-VARIANTS = {"expert_router": 2}
+VARIANTS = {"expert_router": 3}

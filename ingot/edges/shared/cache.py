@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
 from ingot.edges.store import Store
@@ -42,13 +43,25 @@ class SharedCache:
         self._store = store
         self._warn = warn
         self._patience = patience
+        self._may_write = writes
+        # Whether the build still looks there, and sends there beside its work; who
+        # needs the cache is told of each failure instead.
         self._reads = True
         self._writes = writes
         self._lock = threading.Lock()
         self._said: set[str] = set()
+        self._n_damaged = 0
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = Uploads()
+
+    def patient(
+        self, lost: Callable[[], None], wait: Callable[[float], None]
+    ) -> SharedCache:
+        """Return the same cache for what cannot do without: it is waited for."""
+        patience = self._patience
+        remote = PatientRemote(self._remote, lost, wait, patience.return_s)
+        return SharedCache(remote, self._store, self._warn, self._writes, patience)
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
@@ -82,6 +95,7 @@ class SharedCache:
 
         Raises: CacheFailure where the cache fails.
         """
+        self._store.pin(digest)
         return self._bring(digest)
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
@@ -89,22 +103,29 @@ class SharedCache:
 
         Raises: CacheFailure where the cache fails, or takes nothing from here.
         """
-        if not self._writes:
+        if not self._may_write:
             raise CacheFailure("nothing is sent there")
         known = set() if again else self._present
         asked = [digest for digest in files if digest not in known]
-        wanted = self._remote.missing(asked) | self._damaged.intersection(asked)
-        for digest in asked if again else wanted:
+        wanted = (
+            set(asked)
+            if again
+            else self._remote.missing(asked) | self._damaged.intersection(asked)
+        )
+        for digest in wanted:
             self._remote.put("cas", digest, files[digest])
             self._damaged.discard(digest)
         self._present.update(asked)
 
-    def publish(self, key: Digest, blobs: Iterable[Digest]) -> None:
+    def publish(self, key: Digest, blobs: Iterable[Digest], again: bool) -> None:
         """Send a result that the store has, now: its blobs, then the result itself.
 
         Raises: CacheFailure where the cache fails, or takes nothing from here.
         """
-        self.send({digest: self._store.blob(digest) for digest in blobs})
+        files = {digest: self._store.blob(digest) for digest in blobs}
+        # A worker lives for weeks: what was there once may be there no more.
+        self._present.difference_update(files)
+        self.send(files, again)
         self._remote.put("ac", key, self._entry(key))
 
     def finish(self, silent_s: float = 1.0) -> None:
@@ -151,7 +172,8 @@ class SharedCache:
             result = results.from_bytes(content)
         except results.Damaged:
             result = ActionResult(())
-        if {path for path, _ in result.outputs} == set(outputs):
+        names = {path for path, _ in result.outputs}
+        if result.exit_code == 0 and names == set(outputs):
             return result
         self._damage(f"the result of action {key}")
         return None
@@ -173,7 +195,11 @@ class SharedCache:
         if digest.size_bytes == 0:
             # Everybody knows it, so Bazel never sends it.
             return self._store.put_bytes(b"") == digest
-        pieces = self._remote.get("cas", digest)
+        try:
+            pieces = self._remote.get("cas", digest)
+        except BlobRefused:
+            # Its first piece cannot be unpacked already.
+            pieces = iter(())
         if pieces is None:
             return False
         hasher, size_bytes = hashlib.sha256(), 0
@@ -199,7 +225,8 @@ class SharedCache:
 
     def _damage(self, what: str) -> None:
         self._say(f"{what} is damaged there; dropped, it is made again")
-        if len(self._said) > N_DAMAGED:
+        self._n_damaged += 1
+        if self._n_damaged > N_DAMAGED:
             self._stop("read", "too much of it is damaged")
 
     def _stop(self, how: str, reason: str) -> None:

@@ -8,29 +8,19 @@ Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestre
 from __future__ import annotations
 
 import io
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from ingot.edges.shared import services_pb2 as api
-from ingot.edges.shared.remote import (
-    BlobRefused,
-    CacheFailure,
-    Kind,
-    Patience,
-    paced_file,
-)
+from ingot.edges.shared.channel import BYTES, V2, Channel, NotThere, guarded
+from ingot.edges.shared.remote import BlobRefused, Kind, Patience, paced_file
+from ingot.keys import message
 from ingot.values import Digest
 
 if TYPE_CHECKING:
-    import grpc
     from google.protobuf.message import Message
-
-V2 = "/build.bazel.remote.execution.v2"
-BYTES = "/google.bytestream.ByteStream"
 
 ZSTD = 1  # Compressor.Value
 
@@ -45,22 +35,12 @@ class ReapiRemote:
         self, address: str, authorization: str | None, patience: Patience
     ) -> None:
         """Keep the place; nothing is sent yet."""
-        # Its notes on connections are nothing for who builds; it reads this once.
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-        import grpc
         import zstandard  # noqa: F401 - missed here, not in the middle of a build
 
-        parts = urlsplit(address)
         self.name = address
-        self._instance = parts.path.strip("/")
+        self._channel = Channel(address, authorization)
+        self._instance = self._channel.instance
         self._patience = patience
-        self._metadata = [("authorization", authorization)] if authorization else []
-        if parts.scheme == "grpcs":
-            self._channel = grpc.secure_channel(
-                parts.netloc, grpc.ssl_channel_credentials()
-            )
-        else:
-            self._channel = grpc.insecure_channel(parts.netloc)
         self._packs: bool | None = None
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
@@ -71,7 +51,7 @@ class ReapiRemote:
         # The answer comes with the first piece; an empty blob has none.
         try:
             first = next(pieces, b"")
-        except _NotThere:
+        except NotThere:
             return None
         return _chain(first, pieces)
 
@@ -80,25 +60,25 @@ class ReapiRemote:
         if kind == "ac":
             request = api.UpdateActionResultRequest(
                 instance_name=self._instance,
-                action_digest=_message(digest),
+                action_digest=message(digest),
                 action_result=path.read_bytes(),
             )
             self._ask(f"{V2}.ActionCache/UpdateActionResult", request, _raw)
             return
         name = f"uploads/{uuid.uuid4()}/{self._resource(digest)}"
-        call = self._channel.stream_unary(
+        self._channel.send(
             f"{BYTES}/Write",
-            request_serializer=api.WriteRequest.SerializeToString,
-            response_deserializer=api.WriteResponse.FromString,
+            self._writes(self._named(name), path),
+            api.WriteRequest.SerializeToString,
+            api.WriteResponse.FromString,
+            self._seconds(digest.size_bytes),
         )
-        requests = self._writes(self._named(name), path)
-        self._guarded(lambda: call(requests, **self._options(digest.size_bytes)))
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the blobs that the server does not have."""
         request = api.FindMissingBlobsRequest(
             instance_name=self._instance,
-            blob_digests=[_message(digest) for digest in digests],
+            blob_digests=[message(digest) for digest in digests],
         )
         if not request.blob_digests:
             return set()
@@ -113,30 +93,25 @@ class ReapiRemote:
 
     def _result(self, key: Digest) -> Iterator[bytes] | None:
         request = api.GetActionResultRequest(
-            instance_name=self._instance, action_digest=_message(key)
+            instance_name=self._instance, action_digest=message(key)
         )
         try:
             return iter([self._ask(f"{V2}.ActionCache/GetActionResult", request, _raw)])
-        except _NotThere:
+        except NotThere:
             return None
 
     def _read(self, digest: Digest) -> Iterator[bytes]:
-        call = self._channel.unary_stream(
+        stream = self._channel.stream(
             f"{BYTES}/Read",
-            request_serializer=api.ReadRequest.SerializeToString,
-            response_deserializer=api.ReadResponse.FromString,
+            api.ReadRequest(resource_name=self._named(self._resource(digest))),
+            api.ReadResponse.FromString,
+            self._seconds(digest.size_bytes),
         )
-        request = api.ReadRequest(resource_name=self._named(self._resource(digest)))
-        stream = call(request, **self._options(digest.size_bytes))
-        arriving = self._arriving(stream)
+        arriving = _arriving(stream)
         try:
             yield from _unpacked(arriving) if self._packed() else arriving
         finally:
             stream.cancel()
-
-    def _arriving(self, stream: Iterator[Any]) -> Iterator[bytes]:
-        while (answer := self._guarded(lambda: next(stream, None))) is not None:
-            yield answer.data
 
     def _writes(self, name: str, path: Path) -> Iterator[Message]:
         offset = 0
@@ -181,45 +156,11 @@ class ReapiRemote:
         return f"{self._instance}/{resource}" if self._instance else resource
 
     def _ask(self, method: str, request: Any, decode: Callable[[bytes], Any]) -> Any:
-        call = self._channel.unary_unary(
-            method,
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=decode,
-        )
-        return self._guarded(lambda: call(request, **self._options(0)))
+        return self._channel.ask(method, request, decode, self._seconds(0))
 
-    def _options(self, size_bytes: int) -> dict[str, Any]:
-        patience = self._patience
-        seconds = patience.silent_s + size_bytes / patience.bytes_per_s
-        return {"metadata": self._metadata, "timeout": seconds}
-
-    def _guarded(self, ask: Callable[[], Any]) -> Any:
-        import grpc
-
-        try:
-            return ask()
-        except grpc.RpcError as error:
-            raise _failure(error, grpc.StatusCode) from error
-
-
-class _NotThere(CacheFailure):
-    """The server has no such entry."""
-
-
-def _failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
-    code = error.code()
-    if code is codes.NOT_FOUND:
-        return _NotThere("it is not there")
-    text = {
-        codes.UNAUTHENTICATED: "it refuses who asks",
-        codes.PERMISSION_DENIED: "it refuses access",
-        codes.UNAVAILABLE: "no connection",
-        codes.DEADLINE_EXCEEDED: "it does not answer",
-        codes.RESOURCE_EXHAUSTED: "it is full",
-    }.get(code, f"it answers {code.name}: {error.details()}"[:200])
-    if code is codes.INVALID_ARGUMENT:
-        return BlobRefused(text)
-    return CacheFailure(text)
+    def _seconds(self, size_bytes: int) -> float:
+        """Return how long moving so much may take."""
+        return self._patience.silent_s + size_bytes / self._patience.bytes_per_s
 
 
 class _Joined(io.RawIOBase):
@@ -251,6 +192,11 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise BlobRefused(f"it sends no zstd: {error}") from error
 
 
+def _arriving(stream: Iterator[Any]) -> Iterator[bytes]:
+    while (answer := guarded(lambda: next(stream, None))) is not None:
+        yield answer.data
+
+
 def _raw(content: bytes) -> bytes:
     return content
 
@@ -258,7 +204,3 @@ def _raw(content: bytes) -> bytes:
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
-
-
-def _message(digest: Digest) -> Message:
-    return api.Digest(hash=digest.hash, size_bytes=digest.size_bytes)

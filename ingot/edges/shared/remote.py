@@ -23,6 +23,10 @@ class CacheFailure(Exception):
     """The cache cannot do what was asked, nor, it is to be feared, the next thing."""
 
 
+class Unreachable(CacheFailure):
+    """Nobody answers there; that may pass."""
+
+
 class BlobRefused(CacheFailure):
     """The cache does not take this one blob; it may take others."""
 
@@ -34,6 +38,8 @@ class Patience:
     connect_s: float = 5.0
     silent_s: float = 15.0  # without a byte
     bytes_per_s: float = 50_000.0  # a phone's link; slower, building again is sooner
+    # Where workers need it too, until it is back.
+    return_s: float = 60.0
 
     def deadline(self, size_bytes: int) -> float:
         """Return when (`time.monotonic`) a transfer of this size must have ended."""

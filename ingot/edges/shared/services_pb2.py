@@ -22,37 +22,56 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ingot import reapi_pb2 as ingot_dot_reapi__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ingot/edges/shared/services.proto\x12\x0cingot.shared\"*\n\x06\x44igest\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\"\\\n\x16GetActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12+\n\raction_digest\x18\x02 \x01(\x0b\x32\x14.ingot.shared.Digest\"v\n\x19UpdateActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12+\n\raction_digest\x18\x02 \x01(\x0b\x32\x14.ingot.shared.Digest\x12\x15\n\raction_result\x18\x03 \x01(\x0c\"\\\n\x17\x46indMissingBlobsRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\x0c\x62lob_digests\x18\x02 \x03(\x0b\x32\x14.ingot.shared.Digest\"N\n\x18\x46indMissingBlobsResponse\x12\x32\n\x14missing_blob_digests\x18\x02 \x03(\x0b\x32\x14.ingot.shared.Digest\"/\n\x16GetCapabilitiesRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\"2\n\x11\x43\x61\x63heCapabilities\x12\x1d\n\x15supported_compressors\x18\x06 \x03(\x05\"Q\n\x12ServerCapabilities\x12;\n\x12\x63\x61\x63he_capabilities\x18\x01 \x01(\x0b\x32\x1f.ingot.shared.CacheCapabilities\"M\n\x0bReadRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x13\n\x0bread_offset\x18\x02 \x01(\x03\x12\x12\n\nread_limit\x18\x03 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"_\n\x0cWriteRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x14\n\x0cwrite_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inish_write\x18\x03 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"\'\n\rWriteResponse\x12\x16\n\x0e\x63ommitted_size\x18\x01 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ingot/edges/shared/services.proto\x12\x0cingot.shared\x1a\x11ingot/reapi.proto\"[\n\x16GetActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\"u\n\x19UpdateActionResultRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12*\n\raction_digest\x18\x02 \x01(\x0b\x32\x13.ingot.reapi.Digest\x12\x15\n\raction_result\x18\x03 \x01(\x0c\"[\n\x17\x46indMissingBlobsRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12)\n\x0c\x62lob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"M\n\x18\x46indMissingBlobsResponse\x12\x31\n\x14missing_blob_digests\x18\x02 \x03(\x0b\x32\x13.ingot.reapi.Digest\"/\n\x16GetCapabilitiesRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\"2\n\x11\x43\x61\x63heCapabilities\x12\x1d\n\x15supported_compressors\x18\x06 \x03(\x05\"-\n\x15\x45xecutionCapabilities\x12\x14\n\x0c\x65xec_enabled\x18\x02 \x01(\x08\"\x96\x01\n\x12ServerCapabilities\x12;\n\x12\x63\x61\x63he_capabilities\x18\x01 \x01(\x0b\x32\x1f.ingot.shared.CacheCapabilities\x12\x43\n\x16\x65xecution_capabilities\x18\x02 \x01(\x0b\x32#.ingot.shared.ExecutionCapabilities\"M\n\x0bReadRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x13\n\x0bread_offset\x18\x02 \x01(\x03\x12\x12\n\nread_limit\x18\x03 \x01(\x03\"\x1c\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"_\n\x0cWriteRequest\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x14\n\x0cwrite_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inish_write\x18\x03 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\n \x01(\x0c\"\'\n\rWriteResponse\x12\x16\n\x0e\x63ommitted_size\x18\x01 \x01(\x03\"n\n\x0e\x45xecuteRequest\x12\x15\n\rinstance_name\x18\x01 \x01(\t\x12\x19\n\x11skip_cache_lookup\x18\x03 \x01(\x08\x12*\n\raction_digest\x18\x06 \x01(\x0b\x32\x13.ingot.reapi.Digest\"$\n\x14WaitExecutionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"&\n\x16\x43\x61ncelOperationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12!\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x10.ingot.reapi.Any\"\x82\x01\n\x13PreconditionFailure\x12?\n\nviolations\x18\x01 \x03(\x0b\x32+.ingot.shared.PreconditionFailure.Violation\x1a*\n\tViolation\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x94\x01\n\tOperation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.ingot.reapi.Any\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.ingot.shared.Status\x12\"\n\x08response\x18\x05 \x01(\x0b\x32\x10.ingot.reapi.Any\")\n\x18\x45xecuteOperationMetadata\x12\r\n\x05stage\x18\x01 \x01(\x05\"\x8a\x01\n\x0f\x45xecuteResponse\x12)\n\x06result\x18\x01 \x01(\x0b\x32\x19.ingot.reapi.ActionResult\x12\x15\n\rcached_result\x18\x02 \x01(\x08\x12$\n\x06status\x18\x03 \x01(\x0b\x32\x14.ingot.shared.Status\x12\x0f\n\x07message\x18\x05 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ingot.edges.shared.services_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DIGEST']._serialized_start=51
-  _globals['_DIGEST']._serialized_end=93
-  _globals['_GETACTIONRESULTREQUEST']._serialized_start=95
-  _globals['_GETACTIONRESULTREQUEST']._serialized_end=187
-  _globals['_UPDATEACTIONRESULTREQUEST']._serialized_start=189
-  _globals['_UPDATEACTIONRESULTREQUEST']._serialized_end=307
-  _globals['_FINDMISSINGBLOBSREQUEST']._serialized_start=309
-  _globals['_FINDMISSINGBLOBSREQUEST']._serialized_end=401
-  _globals['_FINDMISSINGBLOBSRESPONSE']._serialized_start=403
-  _globals['_FINDMISSINGBLOBSRESPONSE']._serialized_end=481
-  _globals['_GETCAPABILITIESREQUEST']._serialized_start=483
-  _globals['_GETCAPABILITIESREQUEST']._serialized_end=530
-  _globals['_CACHECAPABILITIES']._serialized_start=532
-  _globals['_CACHECAPABILITIES']._serialized_end=582
-  _globals['_SERVERCAPABILITIES']._serialized_start=584
-  _globals['_SERVERCAPABILITIES']._serialized_end=665
-  _globals['_READREQUEST']._serialized_start=667
-  _globals['_READREQUEST']._serialized_end=744
-  _globals['_READRESPONSE']._serialized_start=746
-  _globals['_READRESPONSE']._serialized_end=774
-  _globals['_WRITEREQUEST']._serialized_start=776
-  _globals['_WRITEREQUEST']._serialized_end=871
-  _globals['_WRITERESPONSE']._serialized_start=873
-  _globals['_WRITERESPONSE']._serialized_end=912
+  _globals['_GETACTIONRESULTREQUEST']._serialized_start=70
+  _globals['_GETACTIONRESULTREQUEST']._serialized_end=161
+  _globals['_UPDATEACTIONRESULTREQUEST']._serialized_start=163
+  _globals['_UPDATEACTIONRESULTREQUEST']._serialized_end=280
+  _globals['_FINDMISSINGBLOBSREQUEST']._serialized_start=282
+  _globals['_FINDMISSINGBLOBSREQUEST']._serialized_end=373
+  _globals['_FINDMISSINGBLOBSRESPONSE']._serialized_start=375
+  _globals['_FINDMISSINGBLOBSRESPONSE']._serialized_end=452
+  _globals['_GETCAPABILITIESREQUEST']._serialized_start=454
+  _globals['_GETCAPABILITIESREQUEST']._serialized_end=501
+  _globals['_CACHECAPABILITIES']._serialized_start=503
+  _globals['_CACHECAPABILITIES']._serialized_end=553
+  _globals['_EXECUTIONCAPABILITIES']._serialized_start=555
+  _globals['_EXECUTIONCAPABILITIES']._serialized_end=600
+  _globals['_SERVERCAPABILITIES']._serialized_start=603
+  _globals['_SERVERCAPABILITIES']._serialized_end=753
+  _globals['_READREQUEST']._serialized_start=755
+  _globals['_READREQUEST']._serialized_end=832
+  _globals['_READRESPONSE']._serialized_start=834
+  _globals['_READRESPONSE']._serialized_end=862
+  _globals['_WRITEREQUEST']._serialized_start=864
+  _globals['_WRITEREQUEST']._serialized_end=959
+  _globals['_WRITERESPONSE']._serialized_start=961
+  _globals['_WRITERESPONSE']._serialized_end=1000
+  _globals['_EXECUTEREQUEST']._serialized_start=1002
+  _globals['_EXECUTEREQUEST']._serialized_end=1112
+  _globals['_WAITEXECUTIONREQUEST']._serialized_start=1114
+  _globals['_WAITEXECUTIONREQUEST']._serialized_end=1150
+  _globals['_CANCELOPERATIONREQUEST']._serialized_start=1152
+  _globals['_CANCELOPERATIONREQUEST']._serialized_end=1190
+  _globals['_STATUS']._serialized_start=1192
+  _globals['_STATUS']._serialized_end=1266
+  _globals['_PRECONDITIONFAILURE']._serialized_start=1269
+  _globals['_PRECONDITIONFAILURE']._serialized_end=1399
+  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_start=1357
+  _globals['_PRECONDITIONFAILURE_VIOLATION']._serialized_end=1399
+  _globals['_OPERATION']._serialized_start=1402
+  _globals['_OPERATION']._serialized_end=1550
+  _globals['_EXECUTEOPERATIONMETADATA']._serialized_start=1552
+  _globals['_EXECUTEOPERATIONMETADATA']._serialized_end=1593
+  _globals['_EXECUTERESPONSE']._serialized_start=1596
+  _globals['_EXECUTERESPONSE']._serialized_end=1734
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,63 @@
+"""An order and its inputs in a folder; outputs, log and answer in it: one action.
+
+    python -IB -m ingot.farm.remote
+
+What a server of Bazel's remote-execution API has its worker run (`ingot.farm.wire` says
+in which folder). Like a worker of a Dask scheduler it runs an action only where its
+tools are those of the key, in the sandbox of the key.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ingot import command
+from ingot.edges.digests import Digests
+from ingot.errors import IngotError
+from ingot.farm.order import Answer, Order, decode_order, encode
+from ingot.farm.wire import ANSWER, INPUTS, LOG, ORDER, OUTPUTS
+from ingot.farm.worker import other_tools
+from ingot.values import ActionResult
+
+
+def main() -> int:
+    """Write answer and log; return 0 only where the action made its outputs."""
+    here = Path.cwd()
+    order = decode_order((here / ORDER).read_text(encoding="utf-8"))
+    (here / LOG).write_bytes(b"")
+    try:
+        answer = _perform(order, here)
+    except (IngotError, OSError) as error:
+        answer = Answer("", refusal=str(error))
+    answer = replace(answer, worker=socket.gethostname())
+    (here / ANSWER).write_text(encode(answer), encoding="utf-8")
+    return 0 if answer.result is not None else 1
+
+
+def _perform(order: Order | None, here: Path) -> Answer:
+    if order is None:
+        return Answer("", refusal="it is of another version of ingot")
+    refusal = other_tools(order, Digests(here / "digests.sqlite"))
+    if refusal:
+        return Answer("", refusal=refusal)
+    folder = here / OUTPUTS
+    for name in order.bound.outputs:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    inputs = {name: here / INPUTS / name for name, _ in order.bound.inputs}
+    start = time.monotonic()
+    done = command.start(order.action(), folder, inputs)
+    wall_ms = (time.monotonic() - start) * 1e3
+    (here / LOG).write_bytes(done.output)
+    unwritten = tuple(p for p in order.bound.outputs if not (folder / p).is_file())
+    if done.exit_code != 0 or unwritten:
+        return Answer("", exit_code=done.exit_code, unwritten=unwritten)
+    # Digests of outputs are the server's word, and verified when they are read.
+    return Answer("", result=ActionResult((), task=order.task, wall_ms=wall_ms))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

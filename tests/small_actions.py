@@ -1,0 +1,23 @@
+"""Two actions that follow each other: what tests of caches and executors build."""
+
+from __future__ import annotations
+
+import hashlib
+
+from ingot.values import Action, Output, Text
+
+UPPER = Action(
+    task="upper:x",
+    argv=("sh", "-c", "tr a-z A-Z < in.txt > out.txt; echo done"),
+    inputs=(("in.txt", Text("abc")),),
+    outputs=("out.txt",),
+    shown=("build/out.txt",),
+)
+COUNT = Action(
+    task="count:x",
+    argv=("sh", "-c", "wc -c < upper.txt > count.txt"),
+    inputs=(("upper.txt", Output("upper:x", "out.txt")),),
+    outputs=("count.txt",),
+    shown=("build/count.txt",),
+)
+OUT = hashlib.sha256(b"ABC").hexdigest()
