@@ -148,7 +148,10 @@ def fitted(signature: ComponentSignature, sizes: dict[str, int]) -> dict[str, in
     fit: Callable[[str, dict[str, int]], dict[str, int]] | None
     fit = getattr(domains(signature.component), "fit", None)
     stem = signature.component.rpartition("/")[2]
-    return sizes if fit is None else fit(stem, sizes)
+    sizes = sizes if fit is None else fit(stem, sizes)
+    return sizes | {
+        item.dim: sum(sizes[name] for name in item.terms) for item in signature.sums
+    }
 
 
 def cases(signature: ComponentSignature, sizes: Mapping[str, int]) -> Iterator[Case]:

@@ -145,18 +145,18 @@ def _results(
     except IngotError as error:
         if _UNNAMED not in error.message:
             raise
-        return _unnamed_results(argv, runner, folder, count)
+        return _unnamed_results(argv, runner, folder)
     return tuple(np.load(path) for path in outputs)
 
 
 def _unnamed_results(
-    argv: tuple[str, ...], runner: Runner, folder: Path, count: int
+    argv: tuple[str, ...], runner: Runner, folder: Path
 ) -> tuple[Array, ...]:
     """Return results of which some are bfloat16, whose shapes are printed first."""
     import ml_dtypes
     import numpy as np
 
-    shown = (*argv, "--output_max_element_count=1", *(["--output=-"] * count))
+    shown = (*argv, "--output_max_element_count=1")
     printed = run(shown, runner, Path.cwd()).decode().split("result[")[1:]
     found = [_BF16.search(text) for text in printed]
     paths = [
