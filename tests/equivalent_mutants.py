@@ -5,6 +5,7 @@ from __future__ import annotations
 _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
+_VIEW = "the same numbers in the same order: the sizes beside it say all"
 _DIGITS = "less than the tolerance of a check; test_components holds these digits"
 
 EQUIVALENT: dict[str, str] = {
@@ -15,6 +16,7 @@ EQUIVALENT: dict[str, str] = {
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_sink: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "moe/expert_sum: %x_experts [1], [2,  -> [1, 2], [": _VIEW,
     **{
         f"{component}: {name}": reason
         for component in ("audio/stft", "elementwise/cos", "elementwise/sin")
