@@ -25,7 +25,6 @@ _WORDS = {
     "i4_block32": (*_HALVES, _LOWERED),
 }
 _VIEW = "the same numbers in the same order: the sizes beside it say all"
-_DIGITS = "less than the tolerance of a check; test_components holds these digits"
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
