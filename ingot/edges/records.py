@@ -17,7 +17,7 @@ from typing import Any
 
 from ingot.edges.digests import Identity
 from ingot.errors import IngotError
-from ingot.values import BoundAction, Digest
+from ingot.values import BoundAction, Digest, bound_from_json, digests_from_json
 
 # Bumped when the row's meaning changes: older rows are then forgotten, nothing is
 # misread.
@@ -165,27 +165,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _decode(text: str) -> Record:
     value = json.loads(text)
-    bound = value["bound"]
     return Record(
-        bound=BoundAction(
-            argv=tuple(bound["argv"]),
-            env=_pairs(bound["env"]),
-            inputs=_digests(bound["inputs"]),
-            outputs=tuple(bound["outputs"]),
-            platform=_pairs(bound["platform"]),
-        ),
+        bound=bound_from_json(value["bound"]),
         key=value["key"],
-        outputs=_digests(value["outputs"]),
+        outputs=digests_from_json(value["outputs"]),
         shown=tuple((path, tuple(identity)) for path, identity in value["shown"]),
         log=Digest(**value["log"]) if value["log"] else None,
         source=value["source"],
         wall_ms=value["wall_ms"],
     )
-
-
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((name, item) for name, item in value)
-
-
-def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, Digest(**item)) for path, item in value)

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from ingot.values import Action, ActionResult, BoundAction, Digest, Output
+from ingot.values import (
+    Action,
+    ActionResult,
+    BoundAction,
+    Digest,
+    Output,
+    bound_from_json,
+    digests_from_json,
+)
 
 # Bumped when an order's meaning changes: older workers then refuse it.
 VERSION = 1
@@ -88,16 +95,9 @@ def decode_order(text: str) -> Order | None:
     value = json.loads(text)
     if value["version"] != VERSION:
         return None
-    bound = value["bound"]
     return Order(
         task=value["task"],
-        bound=BoundAction(
-            argv=tuple(bound["argv"]),
-            env=_pairs(bound["env"]),
-            inputs=_digests(bound["inputs"]),
-            outputs=tuple(bound["outputs"]),
-            platform=_pairs(bound["platform"]),
-        ),
+        bound=bound_from_json(value["bound"]),
         tools=tuple(value["tools"]),
         network=value["network"],
         exclusive=value["exclusive"],
@@ -114,7 +114,7 @@ def decode_answer(text: str) -> Answer:
         and ActionResult(
             **{
                 **result,
-                "outputs": _digests(result["outputs"]),
+                "outputs": digests_from_json(result["outputs"]),
                 "log": result["log"] and Digest(**result["log"]),
             }
         ),
@@ -124,11 +124,3 @@ def decode_answer(text: str) -> Answer:
         missing=tuple(Digest(**item) for item in value["missing"]),
         refusal=value["refusal"],
     )
-
-
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((name, item) for name, item in value)
-
-
-def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, Digest(**item)) for path, item in value)
