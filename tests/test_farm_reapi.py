@@ -38,11 +38,11 @@ def machine(
     root: Path, server: ExecutionServer, query: str = "", return_s: float = 60.0
 ) -> Machine:
     """A machine that has its actions run by the server."""
-    made = Machine(root, server.address, patience=Patience(return_s=return_s))
+    patience = Patience(return_s=return_s)
+    made = Machine(root, server.address, patience=patience)
     assert made.shared is not None
-    farm = open_server(
-        f"{server.address}{query}", made.shared, made.store, {}, made.said.append
-    )[1]
+    place, told = f"{server.address}{query}", made.said.append
+    farm = open_server(place, made.shared, made.store, {}, told, patience)[1]
     made.executor._farm = farm
     return made
 
@@ -217,6 +217,22 @@ def test_a_server_that_comes_back_with_nothing_ends_the_build(tmp_path: Path) ->
     assert (made.root / "build/count.txt").read_text().strip() == "3"
     lost = f"executor {first.address}: the server is lost; waiting for it to be back"
     assert made.said.count(lost) == 1
+
+
+def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
+    server = ExecutionServer()
+    server.fault = "takes none"
+    ends: list[str] = []
+    with listening(server):
+        made = machine(tmp_path / "a", server, return_s=0.3)
+        thread = threading.Thread(target=lambda: ends.append(refused(made)))
+        thread.start()
+        until(lambda: server.properties)
+    thread.join(20)
+    assert ends == [
+        f"upper:x: {server.address}: no server answers there any more\n"
+        "  run the same command again once it does: what is done is kept"
+    ]
 
 
 def test_a_server_that_stays_away_is_said(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from ingot.command import ActionFailed
 from ingot.edges.shared.address import without_password
+from ingot.edges.shared.remote import Patience
 from ingot.farm.reapi import open_server
 from ingot.values import Action
 from tests.cache_server import Machine
@@ -47,7 +48,7 @@ def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
     far = Machine(tmp_path / "far", EXECUTOR, environment=dict(os.environ))
     assert far.shared is not None
     far.executor._farm = open_server(
-        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append
+        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Patience()
     )[1]
     # Words that no earlier run has used: nothing of it is there.
     salt = f": {os.urandom(8).hex()};"
