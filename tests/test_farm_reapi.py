@@ -14,13 +14,15 @@ import pytest
 from ingot import reapi_pb2 as reapi
 from ingot.command import ActionFailed
 from ingot.edges.shared import execution
-from ingot.edges.shared.remote import Patience
-from ingot.errors import IngotError
 from ingot.farm import wire
-from ingot.farm.reapi import open_server
-from ingot.values import Action, Text
+from ingot.values import Text
 from tests.cache_server import Machine
-from tests.execution_server import ExecutionServer, running_actions
+from tests.execution_server import (
+    ExecutionServer,
+    machine,
+    refused,
+    running_actions,
+)
 from tests.farm import processes, shell, until
 from tests.reapi_server import listening
 from tests.small_actions import COUNT, OUT, UPPER
@@ -32,26 +34,6 @@ HERE = "\n  run it here: the same command without executor="
 def server() -> Iterator[ExecutionServer]:
     with running_actions() as running:
         yield running
-
-
-def machine(
-    root: Path, server: ExecutionServer, query: str = "", return_s: float = 60.0
-) -> Machine:
-    """A machine that has its actions run by the server."""
-    patience = Patience(return_s=return_s)
-    made = Machine(root, server.address, patience=patience)
-    assert made.shared is not None
-    place, told = f"{server.address}{query}", made.said.append
-    farm = open_server(place, made.shared, made.store, {}, told, patience)[1]
-    made.executor._farm = farm
-    return made
-
-
-def refused(made: Machine, action: Action = UPPER) -> str:
-    """What a build that fails says."""
-    with pytest.raises(IngotError) as caught:
-        made.build(action)
-    return str(caught.value)
 
 
 def test_a_server_makes_what_this_machine_would_under_the_same_key(

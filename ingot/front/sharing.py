@@ -99,12 +99,9 @@ def open_farm(
             workers: Workers = DaskFarm(address, _warn)
             farm = SharedFarm(workers, shared, store)
         else:
-            from ingot.edges.shared.remote import Patience
             from ingot.farm.reapi import open_server
 
-            workers, farm = open_server(
-                address, shared, store, os.environ, _warn, Patience()
-            )
+            workers, farm = open_server(address, shared, store, os.environ, _warn)
     except ModuleNotFoundError as error:
         raise IngotError(
             f"executor={address}: the package '{error.name}' is not installed",
