@@ -35,7 +35,7 @@ import types
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
-from ingot.catalogue import Catalogue, Plan
+from ingot.catalogue import Model, Settings
 from ingot.front.tasks import Front
 from ingot.values import Action, Output, SourceFile
 
@@ -56,16 +56,20 @@ def action(layer, place):
     return Action(f"cat:{{name}}", argv, inputs, (name,), shown=(f"build/{{name}}",))
 
 
-def catalogue(root):
+def plan_named(workspace, name):
     actions = tuple(action(i, p) for i in range({layers}) for p in range({width}))
-    return Catalogue(
-        models={{"m": ""}}, broken={{}}, targets={{"t": ""}}, unrunnable={{}},
-        unbuildable={{}}, aliases={{}}, default_model="m", default_target="t",
-        shared_cache=("", "read"), plan=Plan(actions),
-    )
+    return Model(actions=actions)
 
 
-sys.modules["ingot.plan"] = types.SimpleNamespace(catalogue=catalogue)
+def shared_settings(workspace):
+    return Settings(models=("m",), targets={{"t": ""}}, unrunnable={{}}, aliases={{}},
+                    default_model="m", default_target="t", shared_cache=("", "read"))
+
+
+sys.modules["ingot.workspace"] = types.SimpleNamespace(load=lambda root: None)
+sys.modules["ingot.plan"] = types.SimpleNamespace(
+    plan_named=plan_named, shared_settings=shared_settings
+)
 FRONT = Front(HERE)
 
 

@@ -1,24 +1,25 @@
 """A checkout in, its models, targets and planned actions out: read once per change.
 
-Reading manifests and planning costs 0.2 s, most of it imports. What comes out is kept
-in the build folder under the identity of every file that it was read from, so that a
-build with nothing to do only compares identities.
+Reading a manifest and planning its model costs 0.2 s. What comes out is kept in the
+build folder, model by model, under the identity of every file that it was read from: a
+build with nothing to do only compares identities, and others read the models that they
+are about.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
-import sys
-import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ingot.edges.digests import Identity, identify
+from ingot import kept
 from ingot.errors import IngotError, did_you_mean
 from ingot.values import Action, Output, SourceFile
+
+if TYPE_CHECKING:
+    from ingot.workspace import Workspace
 
 STAGES = {
     "fetch": "files that manifests pin by sha256, downloaded",
@@ -32,11 +33,6 @@ STAGES = {
     "bundle": "what is shipped, with its provenance",
 }
 """Stage: what it makes. The order is the order of the build."""
-
-SEAL_BYTES = 4
-
-# Folders and files of a checkout that a catalogue is read from.
-SOURCES = ("models", "targets", "components", "ingot", "pyproject.toml")
 
 
 @dataclass(frozen=True)
@@ -104,19 +100,35 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """What a checkout declares, as far as the command line needs it."""
+class Settings:
+    """What all models of a checkout share."""
 
-    models: dict[str, str]  # name: what it is
-    broken: dict[str, str]  # name: every defect of its manifest
+    models: tuple[str, ...]  # manifests' names
     targets: dict[str, str]  # name: what it is
     unrunnable: dict[str, str]  # target: why this processor cannot run it
-    # (model, target): why the target cannot have it, such as a stored type.
-    unbuildable: dict[tuple[str, str], str]
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
     shared_cache: tuple[str, str]  # its address or "", its mode
+
+
+@dataclass(frozen=True)
+class Model:
+    """What one manifest declares; nothing but its defects, where it has some."""
+
+    summary: str = ""
+    broken: str = ""  # every defect of the manifest
+    # Target: why it cannot have the model, such as a stored type.
+    unbuildable: dict[str, str] = field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a checkout declares of the models that a command is about."""
+
+    settings: Settings
+    models: dict[str, Model]
     plan: Plan
 
 
@@ -134,33 +146,96 @@ def stage_of(task: str) -> str:
     return task.partition(":")[0].partition("-")[0]
 
 
-def read(root: Path) -> Catalogue:
+def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
+    """Return the models that a command is about: `all`, or "" for the default one.
+
+    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's.
+    """
+    models = {word.strip() for word in variables.get("model", "").split(",")}
+    for task in tasks:
+        if task not in (*STAGES, "build"):
+            name = task.partition(":")[2].partition("@")
+            models.add(name[0] if name[1] and "*" not in task else "all")
+    return models
+
+
+def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
     """Return the checkout's catalogue, from the build folder where it still stands.
+
+    Of the models asked for, that is: "" is the default one, "all" all of them, and a
+    name that no manifest has is left out.
 
     Raises: IngotError where a target or the settings are wrong.
     """
-    place = root / "build/.ingot/catalogue.pickle"
-    kept = _kept(place, root)
-    if kept is not None:
-        return kept
-    from ingot.plan import catalogue
+    reader = _Reader(root)
+    settings = reader.settings()
+    wanted = {settings.default_model if name == "" else name for name in models}
+    found = {
+        name: reader.model(name)
+        for name in settings.models
+        if name in wanted or "all" in wanted
+    }
+    actions: dict[str, Action] = {}
+    for model in found.values():
+        for action in model.actions:
+            # Models share specialised modules: one task, one action.
+            actions.setdefault(action.task, action)
+    return Catalogue(settings, found, Plan(tuple(actions.values())))
 
-    found = catalogue(root)
-    if found.broken:
-        # What mends a manifest may lie anywhere: it is read again until it is right.
-        return found
-    content = pickle.dumps((_identities(root, _folders(found)), found))
-    temporary = place.with_name(f"{place.name}.{os.getpid()}")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(_seal(content) + content)
-        os.replace(temporary, place)
-    except OSError as error:
-        raise IngotError(
-            f"{place}: cannot be written: {error.strerror}",
-            "make room or permission in the build folder",
-        ) from error
-    return found
+
+class _Reader:
+    """One look at a checkout: what still stands is kept, the rest is read."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._folder = root / "build/.ingot/plans"
+        self._sources = kept.sources(root)
+        self._workspace: Workspace | None = None
+
+    def settings(self) -> Settings:
+        """Return what all models share."""
+        place = self._folder / "settings.pickle"
+        settings = kept.load(place, Settings, self._sources)
+        if settings is None:
+            from ingot.plan import shared_settings
+
+            settings = shared_settings(self._loaded())
+            kept.save(place, settings, self._sources)
+        return settings
+
+    def model(self, name: str) -> Model:
+        """Return what the manifest of this name declares."""
+        place = self._folder / f"{name}.model.pickle"
+        model = kept.load(place, Model, self._sources)
+        if model is None:
+            from ingot.plan import plan_named
+
+            model = plan_named(self._loaded(), name)
+            # What mends a broken one may lie anywhere: it is read until it is right.
+            if not model.broken:
+                kept.save(place, model, self._sources, _folders(model.actions))
+        return model
+
+    def _loaded(self) -> Workspace:
+        if self._workspace is None:
+            from ingot.readers.yaml import format_errors
+            from ingot.workspace import load
+
+            try:
+                self._workspace = load(self._root)
+            except ExceptionGroup as group:
+                raise IngotError(format_errors(group)) from None
+        return self._workspace
+
+
+def _folders(actions: Iterable[Action]) -> set[Path]:
+    """Return the folders of all files that actions read: a file may come or go."""
+    return {
+        source.path.parent
+        for action in actions
+        for _, source in action.inputs
+        if isinstance(source, SourceFile)
+    }
 
 
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
@@ -171,26 +246,27 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
 
     Raises: IngotError for an unknown name, or with a named manifest's own defects.
     """
-    known = [*catalogue.models, *catalogue.broken]
-    models = _names("model", variables, known, catalogue.default_model)
+    settings = catalogue.settings
+    models = _names("model", variables, list(settings.models), settings.default_model)
     for name in models:
-        if name in catalogue.broken:
-            raise IngotError(catalogue.broken[name])
-    known = [*catalogue.targets, *catalogue.aliases]
-    targets = _names("target", variables, known, catalogue.default_target)
+        if broken := catalogue.models[name].broken:
+            raise IngotError(broken)
+    known = [*settings.targets, *settings.aliases]
+    targets = _names("target", variables, known, settings.default_target)
     skipped: dict[str, str] = {}
     if targets == known:
-        targets = list(catalogue.targets)
-        skipped = catalogue.unrunnable
+        targets = list(settings.targets)
+        skipped = settings.unrunnable
     resolved = [
-        catalogue.aliases.get(name, name) for name in targets if name not in skipped
+        settings.aliases.get(name, name) for name in targets if name not in skipped
     ]
     skipped = dict(skipped)
-    for (model, target), reason in catalogue.unbuildable.items():
-        if model in models and target in resolved:
-            if len(models) == len(resolved) == 1:
-                raise IngotError(reason)
-            skipped[f"{model}@{target}"] = reason
+    for model in models:
+        for target, reason in catalogue.models[model].unbuildable.items():
+            if target in resolved:
+                if len(models) == len(resolved) == 1:
+                    raise IngotError(reason)
+                skipped[f"{model}@{target}"] = reason
     return Selection(
         tuple(models), tuple(dict.fromkeys(resolved)), tuple(skipped.items())
     )
@@ -210,57 +286,3 @@ def _names(
                 did_you_mean(word, known, f"{kind}s"),
             )
     return list(dict.fromkeys(words))
-
-
-def _kept(place: Path, root: Path) -> Catalogue | None:
-    """Return the kept catalogue; None where anything that it was read from differs."""
-    try:
-        sealed = place.read_bytes()
-        content = sealed[SEAL_BYTES:]
-        if sealed[:SEAL_BYTES] != _seal(content):
-            return None
-        identities, found = pickle.loads(content)
-        if identities == _identities(root, _folders(found)):
-            assert isinstance(found, Catalogue)
-            return found
-    except Exception:
-        # A damaged file, or one of another version, is as good as none.
-        return None
-    return None
-
-
-def _seal(content: bytes) -> bytes:
-    """Return a checksum: a flipped bit must not pass for another flag."""
-    return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
-
-
-def _folders(catalogue: Catalogue) -> set[Path]:
-    """Return the folders of all files that actions read: a file may come or go."""
-    return {
-        source.path.parent
-        for action in catalogue.plan.actions
-        for _, source in action.inputs
-        if isinstance(source, SourceFile)
-    }
-
-
-def _identities(root: Path, folders: set[Path]) -> tuple[object, ...]:
-    """Return what changes when a catalogue read again might be another one."""
-    machine = (sys.prefix, sys.version, os.uname().nodename, os.uname().machine)
-    return (
-        machine,
-        tuple(_walk(root)),
-        tuple(sorted((str(path), identify(os.stat(path))) for path in folders)),
-    )
-
-
-def _walk(root: Path) -> Iterator[tuple[str, Identity]]:
-    """Yield every file below the sources, in a fixed order, with its identity."""
-    pending = [str(root / name) for name in reversed(SOURCES)]
-    while pending:
-        path = pending.pop()
-        if os.path.isdir(path):
-            names = sorted(n for n in os.listdir(path) if n != "__pycache__")
-            pending.extend(os.path.join(path, name) for name in reversed(names))
-        else:
-            yield path, identify(os.stat(path))

@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ingot import undeclared
 from ingot.edges import process, sandbox, toolchain
 from ingot.errors import IngotError
 from ingot.values import Action, BoundAction, Digest, Output, Text
 
-# An input file above this is shown to the command where it is, not copied.
+# An input file above this is shown to the command where it is, not copied or linked.
 LARGE_BYTES = 4 << 20
 
 # Stands for the failed command's folder until its script is written.
@@ -32,23 +31,29 @@ def lay_out(
 ) -> dict[str, Path]:
     """Fill the folder with inputs; return the large ones, which are not copied.
 
-    `blob` says where an earlier action's output is; it is linked to, and read only.
+    `blob` says where an earlier action's output is; it is read only.
     """
     digests = dict(bound.inputs)
     large = {}
     for name, source in action.inputs:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = f"{folder}/{name}"
+        _make_parent(name, path)
         if isinstance(source, Text):
-            path.write_text(source.text, encoding="utf-8")
+            with open(path, "xb") as file:
+                file.write(source.text.encode())
         elif isinstance(source, Output):
-            os.link(blob(action, source, digests[name]), path)
+            kept = blob(action, source, digests[name])
+            # A link changes the file's ctime, so that it would be hashed once more.
+            if digests[name].size_bytes > LARGE_BYTES:
+                large[name] = kept
+            else:
+                os.link(kept, path)
         elif digests[name].size_bytes > LARGE_BYTES:
             large[name] = source.path.resolve()
         else:
             shutil.copyfile(source.path, path)
     for name in action.outputs:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(name, f"{folder}/{name}")
     return large
 
 
@@ -126,13 +131,17 @@ def failure(
     missing: list[str],
     folder: Path,
     root: Path,
-    script: Path,
+    kept: Path | OSError,
 ) -> ActionFailed:
     """Return the error: what failed, all that it printed, how to run it again.
 
+    `kept` is the script that runs it again, or why there is none.
     `folder` is where it ran; files of the checkout `root` and of this machine that it
     looked for and that are not its own are named.
     """
+    # Late: its patterns cost every build's start, and only failures need them.
+    from ingot import undeclared
+
     what = f"failed with exit code {done.exit_code}"
     if done.exit_code < 0:
         what = f"was killed by signal {-done.exit_code}"
@@ -142,8 +151,15 @@ def failure(
     hints = undeclared.explain(action, text, folder, root)
     return ActionFailed(
         "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),
-        f"run again: sh {shlex.quote(str(script))}",
+        f"cannot be kept to run again: {kept}"
+        if isinstance(kept, OSError)
+        else f"run again: sh {shlex.quote(str(kept))}",
     )
+
+
+def _make_parent(name: str, path: str) -> None:
+    if "/" in name:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def _link_or_copy(source: str, target: str) -> None:

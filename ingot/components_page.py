@@ -29,6 +29,7 @@ from ingot.readers.component import (
 )
 from ingot.readers.component_header import Header, Source, read_header
 from ingot.readers.lower import lower
+from ingot.readers.manifest import read_manifest
 from ingot.workspace import Workspace, load
 
 PAGE = "docs/components.md"
@@ -76,8 +77,6 @@ def page(root: Path) -> str:
     Raises: IngotError or a group of ManifestErrors where something cannot be read.
     """
     workspace = load(root)
-    for name, error in workspace.broken.items():
-        raise IngotError(f"{name}: its components are not known") from error
     users = _users(root, workspace)
     data = json.loads((root / DATA).read_text("utf-8"))
     entries = [
@@ -110,7 +109,8 @@ def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
     """Return the models that have each component on some target."""
     found: dict[str, list[str]] = {}
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
-    for model, manifest in sorted(workspace.models.items()):
+    for model in workspace.models:
+        manifest = read_manifest(root / f"models/{model}.yaml", root)
         used: set[str] = set()
         for layout in layouts.values():
             # A layout that has no kernel for a stored type has not the model.

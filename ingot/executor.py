@@ -8,6 +8,7 @@ the command run.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,7 @@ class Executor:
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
+        shown.sweep(root)
         self._report = report
         self._shared = shared
         self._farm = farm
@@ -61,13 +63,15 @@ class Executor:
 
     def is_current(self, action: Action) -> bool:
         """Return whether the recorded result of the action still stands."""
-        record = self.records.get(action.task)
-        if record is None:
-            return False
         try:
-            if self.bound(action) != record.bound:
-                return False
-        except OSError:
+            return self._stands(action)
+        except (OSError, IngotError):
+            # A tool or an input is gone: performing it says so.
+            return False
+
+    def _stands(self, action: Action) -> bool:
+        record = self.records.get(action.task)
+        if record is None or self.bound(action) != record.bound:
             return False
         if not shown.are_left(self.root, record):
             return False
@@ -80,7 +84,8 @@ class Executor:
     def bound(self, action: Action) -> BoundAction:
         """Return the action with its inputs' digests; those above it have ended.
 
-        Raises: OSError where an input file cannot be read.
+        Raises: OSError where an input file cannot be read; IngotError where a tool is
+        not installed.
         """
         tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
         return bind(
@@ -98,10 +103,8 @@ class Executor:
         from ingot.keys import encode
 
         start = time.monotonic()
-        # Until the end nothing is known of it: a kill in between leaves no stale
-        # record.
-        self.records.forget(action.task)
         try:
+            self._forget(action)
             bound = self.bound(action)
             encoded = encode(bound)
             self.spans.end(action.task, "key", start)
@@ -134,6 +137,13 @@ class Executor:
         self._made[action.task] = dict(result.outputs)
         self._report(action.task, source, wall_ms)
 
+    def _forget(self, action: Action) -> None:
+        """Know nothing of it until its end: a kill leaves no stale record."""
+        before = self.records.get(action.task)
+        if before is not None:
+            shown.remove_left_over(self.root, before, action)
+            self.records.forget(action.task)
+
     def _obtain(
         self, action: Action, bound: BoundAction, encoded: Encoded
     ) -> tuple[ActionResult, str]:
@@ -152,9 +162,7 @@ class Executor:
             self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
-        for digest, content in encoded.blobs:
-            if not self.store.holds(digest):
-                self.store.put_bytes(content)
+        self.store.put_blobs(encoded.blobs)
         farmed = self._farm is not None and self._farm.takes(action)
         if farmed:
             result = self._run_elsewhere(action, bound, encoded.key)
@@ -197,6 +205,9 @@ class Executor:
             if record is None:
                 raise FileNotFoundError(2, "not built yet", source.task)
             made = dict(record.outputs)
+        if source.path not in made:
+            # Its outputs have new names, and it has not run since.
+            raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
         return made[source.path]
 
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
@@ -207,13 +218,17 @@ class Executor:
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
-            missing = [p for p in action.outputs if not (folder / p).is_file()]
+            missing = [
+                path
+                for path in action.outputs
+                if not os.path.isfile(f"{folder}/{path}")
+            ]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
             result = ActionResult(
                 outputs=tuple(
-                    (path, self.store.take_file(folder / path))
+                    (path, self.store.take_file(f"{folder}/{path}"))
                     for path in sorted(action.outputs)
                 ),
                 log=self.store.put_bytes(done.output),
@@ -254,7 +269,12 @@ class Executor:
     def _failure(
         self, action: Action, folder: Path, large: dict[str, Path], how: Failed
     ) -> command.ActionFailed:
-        kept = command.keep(action, folder, large, self.root)
+        kept: Path | OSError
+        try:
+            kept = command.keep(action, folder, large, self.root)
+        except OSError as error:
+            # Not instead of the command's own words.
+            kept = error
         return command.failure(action, how.done, how.missing, folder, self.root, kept)
 
     def _blob(self, action: Action, source: Output, digest: Digest) -> Path:

@@ -107,8 +107,8 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
             raise IngotError(f"generate needs one {kind}, found {', '.join(names)}")
     model, target = selection.models[0], selection.targets[0]
     name = f"{model}@{target}"
-    if target in catalogue.unrunnable:
-        raise IngotError(f"{name} does not run here: {catalogue.unrunnable[target]}")
+    if reason := catalogue.settings.unrunnable.get(target):
+        raise IngotError(f"{name} does not run here: {reason}")
     # Known before it is built: the plan holds what the bundle will say of itself.
     specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
     assert isinstance(specification, Text)

@@ -6,6 +6,7 @@ interpreter and the bake. Frozen, so that a plan can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, lru_cache
 from itertools import repeat
@@ -115,17 +116,52 @@ class EntryPoint:
     @property
     def block_size(self) -> int:
         """Return the positions of a block where caches are pools of blocks, or 0."""
-        caches = (port.type for port in self.inputs if port.role == "cache")
-        sizes = (int(kind.shape[2]) for kind in caches if kind.shape[1] == "n_block")
-        return next(sizes, 0)
+        for port in self.inputs:
+            match port.type.shape:
+                case (_, "n_block", int(size), *_) if port.role == "cache":
+                    return size
+        return 0
 
-    def traced(self, block: Block) -> tuple[str, ...]:
-        """Return the values of a block that say how far an error has grown.
+    def traced(self) -> dict[str, tuple[str, ...]]:
+        """Return, by block, the values that say how far an error has grown.
 
-        All but those that replace an input: a cache is seen in what is read from it.
+        All but those in the memory of an input: a cache is seen in what is read from
+        it.
         """
-        kept = {port.value for port in self.outputs if port.updates}
-        return tuple(value for value, _ in block.outputs if value not in kept)
+        held = {port.updates for port in self.outputs if port.updates}
+        found = {}
+        for block in self.blocks:
+            taken = {formal: value for formal, value in block.inputs if value in held}
+            owners, _ = held_values(block, taken)
+            made = {value: inner in owners for value, inner in block.outputs}
+            held -= made.keys()
+            held |= {value for value, is_held in made.items() if is_held}
+            found[block.name] = tuple(v for v, is_held in made.items() if not is_held)
+        return found
+
+
+def held_values(
+    block: Block, held: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return in whose memory each value of a block is; and which value each replaces.
+
+    `held` has the block's inputs that are held. A result is held where an operand of
+    the same type is: the component updates it.
+    """
+    types, owners, replaced = dict(block.types), dict(held), dict[str, str]()
+    for use in block.calls:
+        for result in use.results:
+            old = next(
+                (
+                    operand
+                    for operand in use.operands
+                    if operand in owners and types[operand] == types[result]
+                ),
+                None,
+            )
+            if old is not None:
+                owners[result], replaced[result] = owners[old], old
+    return owners, replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +181,32 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceForm:
+    """How a source has a parameter's values, where it has other dims than this."""
+
+    shape: tuple[int, ...]  # of the tensor
+    row: int = 0  # the first that is the parameter's
+    # The tensor's dims, split as the parameter has them, in the parameter's order; none
+    # where that is their own.
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A weight the model needs, under its GGUF name, and where it is in the source."""
 
     name: str  # "blk.0.attn_q.weight"
     type: TensorType  # as stored in the irpa, static
-    source_name: str  # "encoder.layer.0.attention.self.query.weight"
+    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    source_name: str
     # Added, in f32, to the values of a Hugging Face checkpoint; GGUF has it added.
     offset: float = 0.0
     # GGUF keeps the rows of this many heads in the order of interleaved rope.
     interleaved_heads: int | None = None
     # Computed, and in no source: ("rope", base).
     table: tuple[str, float] | None = None
+    # Of a tensor that differs by more than its name.
+    form: SourceForm | None = None
     # Set where a target's layout packs it.
     packing: Packing | None = None
 

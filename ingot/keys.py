@@ -3,7 +3,7 @@
 The messages are those of Bazel's remote-execution API and the key is the sha256 of the
 `Action` message, so any cache or executor that speaks the
 API knows it. Protobuf is imported by nothing else than this module and
-`ingot.edges.store`: it costs 50 ms, and a build with nothing to do needs no key.
+`ingot.edges.results`: it costs 50 ms, and a build with nothing to do needs no key.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto.
 """

@@ -1,4 +1,4 @@
-"""Manifests and targets in, every action of the catalogue out, stage by stage.
+"""A manifest and the targets in, every action of the model out, stage by stage.
 
 The plan is a value: it starts nothing and reads nothing beyond what was read already.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from ingot.catalogue import Catalogue, Plan
+from ingot.catalogue import Model, Settings
 from ingot.errors import IngotError
 from ingot.readers.lower import lower
-from ingot.readers.manifest import Manifest
+from ingot.readers.manifest import Manifest, read_manifest
 from ingot.readers.sources import Splat, Url
 from ingot.readers.yaml import format_errors
 from ingot.stages.bake import plan_bake
@@ -25,63 +24,44 @@ from ingot.stages.link import plan_link, plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.values import Action
 from ingot.weights.inputs import is_fetched
-from ingot.workspace import Workspace, load
+from ingot.workspace import Workspace
 
 
-def catalogue(root: Path) -> Catalogue:
-    """Return what the checkout declares, with the plan of all of it.
-
-    Raises: IngotError where a target or the settings are wrong.
-    """
-    try:
-        workspace = load(root)
-    except ExceptionGroup as group:
-        raise IngotError(format_errors(group)) from None
-    found, unbuildable = plan(workspace)
+def shared_settings(workspace: Workspace) -> Settings:
+    """Return what all models of the checkout share."""
     unrunnable = {
         name: target.unrunnable_reason() for name, target in workspace.targets.items()
     }
-    return Catalogue(
-        models={
-            name: f"{manifest.architecture}: "
-            + ", ".join(entry.name for entry in manifest.graph.entry_points)
-            for name, manifest in workspace.models.items()
-        },
-        broken={
-            name: format_errors(error)
-            if isinstance(error, ExceptionGroup)
-            else str(error)
-            for name, error in workspace.broken.items()
-        },
+    return Settings(
+        models=workspace.models,
         targets={name: item.summary for name, item in workspace.targets.items()},
         unrunnable={name: text for name, text in unrunnable.items() if text},
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
         shared_cache=workspace.shared_cache,
-        unbuildable=unbuildable,
-        plan=found,
     )
 
 
-def plan(workspace: Workspace) -> tuple[Plan, dict[tuple[str, str], str]]:
-    """Return the plan of every readable model for every target that can have it.
-
-    And for the other targets, by (model, target), why they cannot.
-    """
-    actions: dict[str, Action] = {}
-    unbuildable: dict[tuple[str, str], str] = {}
-    for model, manifest in workspace.models.items():
-        lowered, refused = _lowered(workspace, manifest)
-        unbuildable |= {
-            (model, target.name): refused[target.layout.name]
+def plan_named(workspace: Workspace, name: str) -> Model:
+    """Return what the manifest of this name declares, or what is wrong with it."""
+    try:
+        manifest = read_manifest(workspace.root / f"models/{name}.yaml", workspace.root)
+    except IngotError as error:
+        return Model(broken=str(error))
+    except ExceptionGroup as group:
+        return Model(broken=format_errors(group))
+    lowered, refused = _lowered(workspace, manifest)
+    entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
+    return Model(
+        summary=f"{manifest.architecture}: {entries}",
+        unbuildable={
+            target.name: refused[target.layout.name]
             for target in workspace.targets.values()
             if target.layout.name in refused
-        }
-        for action in plan_model(workspace, manifest, lowered):
-            # Models share specialised modules: one task, one action.
-            actions.setdefault(action.task, action)
-    return Plan(tuple(actions.values())), unbuildable
+        },
+        actions=tuple(plan_model(workspace, manifest, lowered)),
+    )
 
 
 def _lowered(
@@ -127,11 +107,11 @@ def plan_model(
         if target.layout.name not in lowered:
             continue
         manifest = lowered[target.layout.name]
-        compiled = plan_compile(manifest.graph, target)
-        yield compiled
+        compiled = tuple(plan_compile(manifest.graph, target))
+        yield from compiled
         if is_splat:
             continue
-        yield plan_compile_probe(manifest.graph, target)
+        yield from plan_compile_probe(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)

@@ -7,6 +7,7 @@ sandbox, that is the reason, and a line of the manifest or the stage mends it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,9 @@ def explain(action: Action, words: str, folder: Path, root: Path) -> list[str]:
         if LACKS.search(line):
             for name in _named(line):
                 path = root / name
-                given = path != Path(name) and (folder / name).exists()
-                if not given and path.is_file():
+                given = path != Path(name) and os.path.exists(folder / name)
+                # What cannot be looked at, or is too long for a name, is no file.
+                if not given and os.path.isfile(path):
                     found[path] = name
     lines = []
     for path, name in found.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -104,26 +103,6 @@ def bind(
         outputs=tuple(sorted(action.outputs)),
         platform=tuple(sorted((*action.platform, *platform))),
     )
-
-
-def bound_from_json(value: Any) -> BoundAction:
-    """Return the bound action that `dataclasses.asdict` made the value of."""
-    return BoundAction(
-        argv=tuple(value["argv"]),
-        env=_pairs(value["env"]),
-        inputs=digests_from_json(value["inputs"]),
-        outputs=tuple(value["outputs"]),
-        platform=_pairs(value["platform"]),
-    )
-
-
-def digests_from_json(value: Any) -> tuple[tuple[str, Digest], ...]:
-    """Return paths with the digests that `dataclasses.asdict` made the value of."""
-    return tuple((path, Digest(**item)) for path, item in value)
-
-
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((name, item) for name, item in value)
 
 
 @dataclass(frozen=True, slots=True)

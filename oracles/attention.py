@@ -17,7 +17,7 @@ def attention_bidirectional(
 
     A sequence without any real position attends to all of its positions alike.
 
-    Shapes: q, k, v [batch, seq, n_embd], mask [batch, seq] (1 real, 0 padding)
+    Shapes: q, k, v [batch, seq, n_embd], mask [batch, seq] (0 padding, else real)
         -> [batch, seq, n_embd]; head h is columns h*head_dim to (h+1)*head_dim - 1.
     Raises: ValueError if n_head does not divide n_embd.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.2.
@@ -91,8 +91,8 @@ def attention_sink(
         sink [n_head] -> [batch, seq, n_head*head_dim].
     Raises: ValueError if the heads do not divide, window is below 1, or a query is
         before or behind the cache's positions.
-    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.1; a learned sink: OpenAI
-        2025, arXiv:2508.10925, section 2.3; the rest as attention_causal.
+    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.3; a learned sink: OpenAI
+        2025, arXiv:2508.10925, section 2.2; the rest as attention_causal.
     """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -168,6 +170,30 @@ def cast_f32_to_i32(x: Floats) -> NDArray[np.int32]:
     if not (np.abs(whole) < 2.0**31).all():
         raise ValueError("numbers must be below 2^31 in size")
     return whole.astype(np.int32)
+
+
+def cast_f32_to_bf16(x: Floats) -> NDArray[np.float64]:
+    """Return the bfloat16 next to each number; of two, the one with an even end.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: Kalamkar et al. 2019, arXiv:1905.12322, section 3.
+    """
+    fraction, exponent = np.frexp(x.astype(np.float64))
+    # 8 binary digits, fewer below the smallest normal number, 2^-126.
+    place = np.maximum(exponent, -125) - 8
+    y: NDArray[np.float64] = np.ldexp(
+        np.rint(np.ldexp(fraction, exponent - place)), place
+    )
+    return np.where(np.abs(y) < 2.0**128, y, np.copysign(np.inf, y))
+
+
+def cast_bf16_to_f32(x: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the same numbers.
+
+    Shapes: x [batch, seq, n_embd] -> [batch, seq, n_embd].
+    Source: Kalamkar et al. 2019, arXiv:1905.12322, section 3.
+    """
+    return x.astype(np.float64)
 
 
 def cast_i32_to_f32(x: NDArray[np.int32]) -> NDArray[np.float64]:

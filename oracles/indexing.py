@@ -64,9 +64,11 @@ def masked_scatter(x: Floats, mask: Integers, rows: Floats) -> Exact:
 
     Shapes: x [batch, seq, n_embd], mask [batch, seq] (not 0: marked),
         rows [n_patch, n_embd] -> [batch, seq, n_embd]; rows left over are not used.
-    Raises: ValueError if there are fewer rows than marked places.
+    Raises: ValueError if there is no row, or fewer than marked places.
     Source: Wang et al. 2024, arXiv:2409.12191, section 2.1.
     """
+    if not len(rows):
+        raise ValueError("expected a row or more, found none")
     y = x.astype(np.float64)
     left = iter(rows)
     for b, s in np.argwhere(mask):

@@ -19,7 +19,7 @@ def paged_cache_update(
     """Return the pool with the rows of x in the blocks that the table lists.
 
     Rows beyond the table are written to block 0, which belongs to no sequence: of
-    several rows for one place there the last one stays.
+    several rows for one place there any one may stay; here it is the last.
 
     Shapes: cache [n_layer, n_block, block_size, n_embd_kv], x [batch, seq, n_embd_kv],
         block_table [batch, n_block_seq], start [batch]

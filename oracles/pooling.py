@@ -17,7 +17,8 @@ def mean_pool(x: Floats, mask: Mask) -> NDArray[np.float64]:
     Source: Reimers & Gurevych 2019, arXiv:1908.10084, section 3 (MEAN strategy).
     """
     weight = mask.astype(np.float64)[:, :, None]
-    total = np.sum(x.astype(np.float64) * weight, axis=1)
+    # Selected, not multiplied: nothing times infinity is no number.
+    total = np.where(mask[:, :, None] != 0, x.astype(np.float64), 0).sum(axis=1)
     # Sentence Transformers' own guard; a sum of whole numbers is 0 or at least 1.
     mean: NDArray[np.float64] = total / np.maximum(np.sum(weight, axis=1), 1e-9)
     return mean

@@ -47,6 +47,8 @@ def mean(x: Floats) -> NDArray[np.float64]:
 def argmax(x: Floats) -> NDArray[np.int32]:
     """Return where each row is largest; of equal numbers the first.
 
+    A row with a NaN has no largest number: any of its places will do.
+
     Shapes: x [batch, seq, n_embd] -> [batch, seq].
     """
     place: NDArray[np.int32] = x.argmax(axis=-1).astype(np.int32)

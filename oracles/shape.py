@@ -58,6 +58,21 @@ def split(x: Floats) -> tuple[Exact, Exact]:
     return left, right
 
 
+def split_at(x: Floats, n_left: int, n_right: int) -> tuple[Exact, Exact]:
+    """Return the left and the right part of each row.
+
+    Shapes: x [batch, seq, n_left + n_right] -> [batch, seq, n_left] and [.., n_right].
+    Raises: ValueError if the parts are not the row.
+    Source: the inverse of `concat`.
+    """
+    if n_left + n_right != x.shape[-1]:
+        raise ValueError(
+            f"expected {x.shape[-1]} columns, found {n_left} and {n_right}"
+        )
+    exact = x.astype(np.float64)
+    return exact[..., :n_left], exact[..., n_left:]
+
+
 def unstack(x: Floats) -> tuple[Exact, Exact]:
     """Return the two tensors that lie behind each other.
 
@@ -78,15 +93,19 @@ def stack(first: Floats, second: Floats) -> Exact:
     return np.stack([first, second]).astype(np.float64)
 
 
-def concat(left: Floats, right: Floats) -> Exact:
+def concat(left: Floats, right: Floats, n_embd: int) -> Exact:
     """Put two rows side by side, at each position.
 
-    Shapes: left, right [batch, seq, n_embd] -> [batch, seq, 2*n_embd].
-    Raises: ValueError if the shapes differ: rows are of one width.
+    Shapes: left [batch, seq, n_left], right [batch, seq, n_right]
+        -> [batch, seq, n_embd], which is n_left + n_right.
+    Raises: ValueError if the positions or the widths do not agree.
     Source: Ronneberger et al. 2015, arXiv:1505.04597, section 2.
     """
-    if left.shape != right.shape:
+    if left.shape[:-1] != right.shape[:-1]:
         raise ValueError(f"shapes differ; expected {left.shape}, found {right.shape}")
+    widths = left.shape[-1], right.shape[-1]
+    if sum(widths) != n_embd:
+        raise ValueError(f"expected n_embd of {sum(widths)}, found {n_embd}")
     return np.concatenate([left, right], axis=-1).astype(np.float64)
 
 

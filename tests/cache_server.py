@@ -15,7 +15,8 @@ from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import Patience
 from ingot.edges.store import Store
 from ingot.executor import Executor
-from ingot.values import Action
+from ingot.keys import encode
+from ingot.values import Action, Digest
 
 # What is hung is waited for no longer than this, by tests of just that.
 IMPATIENT = Patience(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
@@ -171,6 +172,10 @@ class Machine:
 
     def _ended(self, task: str, source: str, wall_ms: float) -> None:
         self.events.append((task, source))
+
+    def key(self, action: Action) -> Digest:
+        """Return the key of an action whose inputs are there."""
+        return encode(self.executor.bound(action)).key
 
     def build(self, *actions: Action) -> list[str]:
         """Run what is not current and send it; return how each got its outputs."""

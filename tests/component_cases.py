@@ -6,6 +6,7 @@ ids that end where a table does, stands in `tests/domains/<family>.py`:
     VALUES    argument, or "component.argument": how to draw it (see `Draw`)
     SCALARS   argument, or "component.argument": the numbers to try
     VARIANTS  component: how many kinds of input there are
+    DIGITS    component: the largest error, of 1 + |y|, where it is not TOLERANCE
     fit       sizes that agree with each other, of sizes that may not
 """
 
@@ -46,6 +47,8 @@ NUMPY = {
     "i8": np.int8,
     "i1": np.bool_,
 }
+# Of 1 + |y|. f32 sums of up to 4864 products against float64; the largest is 8e-6.
+TOLERANCE = 2e-5
 # Positions of a cache beyond the longest sequence.
 SPARE = 9
 
@@ -112,6 +115,12 @@ def domains(component: str) -> ModuleType | None:
     return importlib.import_module(f"tests.domains.{family}")
 
 
+def tolerance(component: str) -> float:
+    """Return the largest error of a component that passes, as a share of 1 + |y|."""
+    digits: Mapping[str, float] = getattr(domains(component), "DIGITS", {})
+    return digits.get(component.rpartition("/")[2], TOLERANCE)
+
+
 def known(component: str, table: str, name: str, default: Any) -> Any:
     """Return a family's entry for "component.name", or for "name"."""
     entries = getattr(domains(component), table, {})
@@ -139,7 +148,10 @@ def fitted(signature: ComponentSignature, sizes: dict[str, int]) -> dict[str, in
     fit: Callable[[str, dict[str, int]], dict[str, int]] | None
     fit = getattr(domains(signature.component), "fit", None)
     stem = signature.component.rpartition("/")[2]
-    return sizes if fit is None else fit(stem, sizes)
+    sizes = sizes if fit is None else fit(stem, sizes)
+    return sizes | {
+        item.dim: sum(sizes[name] for name in item.terms) for item in signature.sums
+    }
 
 
 def cases(signature: ComponentSignature, sizes: Mapping[str, int]) -> Iterator[Case]:
@@ -193,8 +205,13 @@ def _argument(
 
 
 def mask(draw: Draw) -> np.ndarray:
-    """Return a mask without padding, a mostly padded one, or one with nothing real."""
+    """Return a mask without padding, a mostly padded one, or one with nothing real.
+
+    A fourth, of components that only ask whether it is 0: of any numbers, anywhere.
+    """
     batch, seq = draw.shape
+    if draw.variant == 3:
+        return draw.rng.integers(-1, 3, draw.shape)
     if draw.variant == 1:
         lengths = np.maximum(1, seq // 8 * np.arange(batch))[:, None]
         return np.arange(seq) < lengths

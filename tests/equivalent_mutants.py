@@ -5,7 +5,25 @@ from __future__ import annotations
 _GUARD = "keeps a division by zero away; any number that small does"
 _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
-_DIGITS = "less than the tolerance of a check; test_components holds these digits"
+_HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
+_FLAT = "where tanh is 1 in f32; any number there does"
+_UNUSED = "divides what a select then leaves out"
+_OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
+_WIDER = "half as far again from the middle of a quarter, where the series holds too"
+_AGAIN = "one level more, which merges what is one run"
+_UNREAD = "stands where nothing is read: behind the k first of a run"
+_MASKED = "the bits above are masked, or shifted away"
+_SAME = "2^-14, the least normal float16, is the same either way"
+_DROPPED = "what is computed of rows that are not there is dropped"
+_HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
+_LOWERED = "%lowered arith.shrui -> arith.shrsi"
+_WORDS = {
+    "bf16": (_LOWERED,),
+    "f16": _HALVES,
+    "i8": (),
+    "i8_block32": _HALVES,
+    "i4_block32": (*_HALVES, _LOWERED),
+}
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
@@ -13,8 +31,20 @@ EQUIVALENT: dict[str, str] = {
     "%masked_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_causal: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/attention_paged: "
+    "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_sink: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
+    **{
+        f"{component}: {name}": _FLAT
+        for component in (
+            "attention/attention_paged",
+            "elementwise/soft_cap",
+            "normalization/dyt",
+        )
+        for name in ("%flat 10.0 -> 15.0", "%flat_low -10.0 -> -15.0")
+    },
     **{
         f"{component}: {name}": reason
         for component in ("audio/stft", "elementwise/cos", "elementwise/sin")
@@ -24,18 +54,44 @@ EQUIVALENT: dict[str, str] = {
         }.items()
     },
     **{
-        f"{component}: {name}": _DIGITS
-        for component in ("elementwise/cos", "elementwise/sin")
+        f"shape/concat: {name}": _OWN
         for name in (
-            "%c8 2.48015873e-5 -> 3.720238095e-05",
-            "%s7 -1.98412698e-4 -> -0.00029761904699999997",
+            "%with_left (%batch, %seq, %n_left) -> (%batch, %n_left, %seq)",
+            "%y (%batch, %seq, %n_right) -> (%batch, %n_right, %seq)",
+            "%n_right tensor.dim %right, %c2 -> tensor.dim %right, %c1",
         )
     },
+    "cache/kv_cache_update: %end arith.subi -> arith.addi": _HELD,
+    **{
+        f"shape/clone: {name}": _OWN
+        for name in (
+            "%batch tensor.dim %x, %c0 -> tensor.dim %x, %c1",
+            "%seq tensor.dim %x, %c1 -> tensor.dim %x, %c0",
+            "%n_embd tensor.dim %x, %c2 -> tensor.dim %x, %c1",
+            "%y_init (%batch, %seq, %n_embd) -> (%batch, %n_embd, %seq)",
+        )
+    },
+    **{
+        f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
+        for component in ("embedding/embedding_lookup_words", "linear/linear_words")
+        for stored, names in _WORDS.items()
+        for name in names
+    },
+    **{
+        f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
+        for stored in _WORDS
+        for change in ("-> arith.addi", "with operands swapped")
+    },
+    "elementwise/cos: %half 0.5 -> 0.75": _WIDER,
+    "elementwise/sin: %half 0.5 -> 0.75": _WIDER,
+    "reduction/argsort: %bits 32 -> 33": _AGAIN,
+    "reduction/topk: %bits 32 -> 33": _AGAIN,
+    "reduction/topk: %zero_i32 0 -> 1": _UNREAD,
 }
 
 # Components of so little text that there are not three mistakes to make.
 FEW = (
-    "shape/concat",
+    "shape/clone",
     "shape/contiguous",
     "shape/copy",
     "shape/reshape",

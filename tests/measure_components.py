@@ -24,11 +24,17 @@ from ingot.edges.invoke import Call, Module, call
 from ingot.errors import IngotError
 from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.target import Target
-from ingot.stages.compile import plan_compile_probe
 from tests import scratch
-from tests.component_cases import COMPONENTS, ROOT, Case, cases, row_sizes
-from tests.component_runs import TOLERANCE, difference, expected_of, passed
-from tests.test_odd_sizes import ODD, ROW, instance, linked, of_tree
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    TOLERANCE,
+    Case,
+    cases,
+    row_sizes,
+)
+from tests.component_runs import difference, expected_of, passed
+from tests.test_odd_sizes import ROW, instance, linked, of_tree
 
 # Packed weights have kernels for vectors of a CPU.
 PACKED = "_packed"
@@ -37,8 +43,7 @@ PACKED = "_packed"
 def errors(target: Target, components: tuple[str, ...], folder: Path) -> Iterator[Any]:
     """Yield each component with its largest error; None where it is wrong or fails."""
     source = linked(components, folder)
-    plan = plan_compile_probe(ODD, target)
-    vmfb = scratch.run(plan, folder / "compiled", {source.name: source})
+    vmfb = scratch.compiled(target, source, folder / "compiled")
     for component in components:
         signature = read_component(component, ROOT)
         worst = 0.0

@@ -54,6 +54,8 @@ PREDICATES = {
     "ogt": "olt",
     "oeq": "ogt",
     "uge": "ole",
+    "oge": "ogt",
+    "ole": "olt",
 }
 # Where the order of operands says something.
 ORDERED = ("arith.subf", "arith.divf", "arith.subi", "arith.divui", "arith.remui")

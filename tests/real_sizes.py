@@ -9,8 +9,9 @@ from ingot.readers.component import read_component
 from ingot.readers.manifest import read_manifest
 from tests.component_cases import ROOT, instance_of
 
-# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B and mixtures of experts; rows
-# of tables and experts alone are fewer: they are addresses, and make the same code.
+# Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, gpt-oss, Whisper, SigLIP,
+# Qwen 2 VL, Stable Diffusion and mixtures of experts; rows of tables, experts, groups
+# and places alone are fewer: they are addresses, and make the same code.
 REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "activation/geglu_tanh": ({"n_ff": 2048},),
     "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
@@ -24,11 +25,44 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "attention/attention_paged": (
         {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
     ),
+    "attention/attention_sink": (
+        {"n_layer": 3, "n_head": 64, "n_head_kv": 8, "head_dim": 64},
+    ),
+    "audio/stft": (
+        {"n_sample": 2002, "n_window": 400, "n_hop": 160, "n_frame": 11, "n_bin": 201},
+    ),
     "cache/kv_cache_update": (
         {"n_layer": 18, "n_embd_kv": 256},
         {"n_layer": 3, "n_embd_kv": 192},
     ),
     "cache/paged_cache_update": ({"n_layer": 3, "n_embd_kv": 1024, "block_size": 16},),
+    "convolution/conv1d": (
+        {
+            **{"n_group": 1, "n_in": 384, "n_out": 384},
+            **{"n_step": 200, "k_step": 3, "stride": 2, "y_step": 100},
+        },
+    ),
+    "convolution/conv2d": (
+        {
+            **{"n_group": 1, "n_in": 3, "n_out": 1152},
+            **{"n_row": 112, "k_row": 14, "stride_row": 14, "y_row": 8},
+            **{"n_col": 112, "k_col": 14, "stride_col": 14, "y_col": 8},
+        },
+    ),
+    "convolution/conv3d": (
+        {
+            **{"n_group": 1, "n_in": 3, "n_out": 1280},
+            **{"n_frame": 2, "k_frame": 2, "stride_frame": 2, "y_frame": 1},
+            **{"n_row": 28, "k_row": 14, "stride_row": 14, "y_row": 2},
+            **{"n_col": 42, "k_col": 14, "stride_col": 14, "y_col": 3},
+        },
+    ),
+    "convolution/interpolate_bilinear": (
+        {"n_channel": 8, "n_row": 37, "n_col": 37, "y_row": 74, "y_col": 74},
+    ),
+    "convolution/interpolate_nearest": (
+        {"n_channel": 8, "n_row": 32, "n_col": 32, "y_row": 64, "y_col": 64},
+    ),
     "elementwise/soft_cap": ({"n_vocab": 49152, "seq": 1},),
     "embedding/embedding_lookup_scaled": ({"n_vocab": 4096, "n_embd": 640},),
     "linear/linear": (
@@ -46,9 +80,16 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "moe/mul_mat_id_each_packed": (
         {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
     ),
+    **{
+        f"moe/mul_mat_id_each_packed_{stored}": (
+            {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
+        )
+        for stored in ("bf16", "f16", "i8")
+    },
     "moe/mul_mat_id_packed": (
         {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "lane": 8},
     ),
+    "normalization/group_norm": ({"n_group": 2, "n_in": 10, "n_row": 64, "n_col": 64},),
     "normalization/rms_norm": ({"n_embd": 576}, {"n_embd": 1024}),
     "normalization/rms_norm_heads": (
         {"n_head": 1, "head_dim": 256},
@@ -81,8 +122,9 @@ def real_instances() -> dict[str, Instance]:
     found = {item.name: item for item in model.graph.instances}
     for component, rows in REAL_SIZES.items():
         signature = read_component(component, ROOT)
+        steps = ({}, {"seq": 1}) if "seq" in signature.dynamic else ({},)
         for row in rows:
-            for sizes in (row, row | {"seq": 1}):
+            for sizes in (row | step for step in steps):
                 item = instance_of(signature, sizes)
                 found[item.name] = item
     return found

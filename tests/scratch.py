@@ -7,7 +7,29 @@ import subprocess
 from pathlib import Path
 
 from ingot.edges import toolchain
-from ingot.values import Action, SourceFile, Text
+from ingot.readers.target import Target
+from ingot.stages.compile import SERIAL, command
+from ingot.values import Action, Output, SourceFile, Text
+
+
+def compiled(
+    target: Target,
+    source: Path,
+    folder: Path,
+    output: str = "model.vmfb",
+    steps: tuple[str, ...] = (),
+) -> Path:
+    """Compile a module for a target, all of the way or as the steps say."""
+    inputs = {path: SourceFile(place) for path, place in target.compile_inputs}
+    action = Action(
+        task="compile",
+        argv=command(target, source.name, output, (SERIAL, *steps)),
+        inputs=((source.name, Output("", source.name)), *inputs.items()),
+        outputs=(output,),
+        tools=("iree-base-compiler",),
+        shown=(),
+    )
+    return run(action, folder, {source.name: source})
 
 
 def run(action: Action, folder: Path, made: dict[str, Path] | None = None) -> Path:

@@ -108,7 +108,7 @@ def test_every_licence_of_an_expression_is_shipped(
 def test_the_plan_ships_the_parts_and_keeps_times_out_of_the_tar() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    compiled = plan_compile(manifest.graph, target)
+    compiled = tuple(plan_compile(manifest.graph, target))
     action = plan_bundle(manifest, target, compiled, ROOT)
     assert action.outputs == (
         *(f"bundle/{name}" for name in FILES),

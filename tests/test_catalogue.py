@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from ingot import catalogue
-from ingot.catalogue import Catalogue, read, select
+from ingot.catalogue import Model, asked, read, select
 from ingot.errors import IngotError
 from ingot.variables import VARIABLES, refuse_unknown
+from ingot.workspace import Workspace
 from tests.project import ROOT, edit
 
 PARTS = ("models", "targets", "components", "ingot", "oracles", "pyproject.toml")
@@ -28,19 +30,55 @@ def root(tmp_path: Path) -> Path:
 
 def was_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Return whether the next read is answered without reading a manifest."""
+    return not planned(root, ("all",), monkeypatch)
+
+
+def planned(
+    root: Path, models: Collection[str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return the models whose manifests a read of these models reads again."""
     import ingot.plan
 
     read_again = []
-    original = ingot.plan.catalogue
+    original = ingot.plan.plan_named
 
-    def count(place: Path) -> Catalogue:
-        read_again.append(place)
-        return original(place)
+    def note(workspace: Workspace, name: str) -> Model:
+        read_again.append(name)
+        return original(workspace, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingot.plan, "catalogue", count)
-        read(root)
-    return not read_again
+        patch.setattr(ingot.plan, "plan_named", note)
+        read(root, models)
+    return read_again
+
+
+def test_a_command_reads_the_models_that_it_is_about(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = read(root, ()).settings.default_model
+    assert planned(root, {"clm-60m"}, monkeypatch) == ["clm-60m"]
+    assert planned(root, {"clm-60m", ""}, monkeypatch) == [default]
+    assert planned(root, {"misspelt"}, monkeypatch) == []
+    others = set(read(root, ()).settings.models) - {default, "clm-60m"}
+    assert set(planned(root, {"all"}, monkeypatch)) == others
+
+
+@pytest.mark.parametrize(
+    ("variables", "tasks", "models"),
+    [
+        ({}, (), {""}),
+        ({"model": "a, b"}, ("build", "check"), {"a", "b"}),
+        ({"model": "all"}, (), {"all"}),
+        ({}, ("check:a@host", "compile-probe:b@host"), {"", "a", "b"}),
+        ({}, ("check:a@*",), {"", "all"}),
+        ({}, ("check:*",), {"", "all"}),
+        ({"model": "a"}, ("specialize:rope__n_head_1",), {"a", "all"}),
+    ],
+)
+def test_variables_and_tasks_say_which_models_a_command_is_about(
+    variables: dict[str, str], tasks: tuple[str, ...], models: set[str]
+) -> None:
+    assert asked(variables, tasks) == models
 
 
 def test_it_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +114,13 @@ def test_a_new_file_makes_it_read_again(
     shutil.copy(root / "targets/x86_64.yaml", root / "targets/x86_64-again.yaml")
     edit(root / "targets/x86_64-again.yaml", "target: x86_64", "target: x86_64-again")
     assert not was_kept(root, monkeypatch)
-    assert "x86_64-again" in read(root).targets
+    assert "x86_64-again" in read(root).settings.targets
 
 
 def test_a_damaged_copy_is_read_again(root: Path) -> None:
     first = read(root)
-    place = root / "build/.ingot/catalogue.pickle"
-    place.write_bytes(place.read_bytes()[:100])
+    for place in (root / "build/.ingot/plans").iterdir():
+        place.write_bytes(place.read_bytes()[:100])
     assert read(root) == first
 
 
@@ -130,15 +168,16 @@ def test_a_misspelt_variable_is_refused_with_the_nearest() -> None:
 def test_host_is_a_name_for_a_target_that_runs_here(root: Path) -> None:
     found = read(root)
     (chosen,) = select(found, {"target": "host"}).targets
-    assert chosen in found.targets
-    assert chosen not in found.unrunnable
+    assert chosen in found.settings.targets
+    assert chosen not in found.settings.unrunnable
 
 
 def test_all_leaves_out_what_cannot_run_here_and_says_so(root: Path) -> None:
     found = read(root)
     chosen = select(found, {"target": "all"})
-    assert set(chosen.targets) == set(found.targets) - set(found.unrunnable)
-    assert dict(chosen.skipped) == found.unrunnable
+    settings = found.settings
+    assert set(chosen.targets) == set(settings.targets) - set(settings.unrunnable)
+    assert dict(chosen.skipped) == settings.unrunnable
 
 
 def test_every_variable_and_stage_is_explained() -> None:

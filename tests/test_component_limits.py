@@ -49,12 +49,16 @@ def node_of(signature: ComponentSignature) -> Node:
 
 
 def bound(
-    signature: ComponentSignature, changed: dict[str, SymbolicType]
+    signature: ComponentSignature, changed: dict[str, SymbolicType], whole: int = 14
 ) -> tuple[Bound | None, list[ManifestError]]:
-    """Bind the component to its own types, some of them changed."""
+    """Bind the component to its own types, some of them changed.
+
+    Fixed dims are 7 each, and the sum of two of them is `whole`.
+    """
     node, errors = node_of(signature), list[ManifestError]()
     names = {name for item in signature.arguments for name in dims_of(item)}
     sizes = {n: None if n in signature.dynamic else 7 for n in names}
+    sizes |= {item.dim: whole for item in signature.sums}
     tensors = {
         item.name: Given(
             node["operands"][item.name],
@@ -151,6 +155,20 @@ def test_a_dynamic_size_where_one_is_fixed_is_refused(component: str) -> None:
         _, errors = bound_with_batch(signature, kinds)
         said = f"'{name}' of '{component}' is fixed by specialize, but 'batch' stays"
         assert any(said in str(error) for error in errors), errors
+
+
+@pytest.mark.parametrize("component", ["shape/concat", "shape/split_at"])
+def test_a_sum_that_is_not_as_large_as_its_parts_is_refused(component: str) -> None:
+    signature = read_component(component, ROOT)
+    (found,) = signature.sums
+    node, errors = bound(signature, {}, whole=13)
+    line = (ROOT / found.position.path).read_text("utf-8").splitlines()
+    assert "n_embd = n_left + n_right" in line[found.position.line - 1]
+    assert node is None
+    assert [str(error).split("uses: ")[1] for error in errors] == [
+        f"'n_embd' of '{component}' is a sum; expected 7 + 7, found 13\n"
+        f"  {found.position}: n_embd = n_left + n_right"
+    ]
 
 
 def bound_with_batch(

@@ -154,6 +154,11 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
             " header's Dims",
         ),
         (
+            "n_head, head_dim (fixed",
+            "n_head, head_dim = n_head + n_past (fixed",
+            "components/toy/heads.mlir:8:1: Dims: no dim named 'n_past'",
+        ),
+        (
             "// [batch] the mask",
             "// [n_past] the mask",
             "components/toy/heads.mlir:19:7: dim 'n_past' is not in the header's Dims",
@@ -172,6 +177,7 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
         "index without dim",
         "dim of no argument",
         "dim not in header",
+        "sum of another dim",
         "dim of a result only",
     ],
 )

@@ -1,4 +1,4 @@
-"""What no property over shapes says of components: accuracy everywhere, the guide."""
+"""What no property over shapes says of components: digits of a norm, the guide."""
 
 from __future__ import annotations
 
@@ -7,93 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from ingot.readers.component import parse_component, read_component
-from tests.component_cases import ROOT
-from tests.component_runs import FLAGS, TOLERANCE, compiled, oracle_of
+from tests.component_cases import ROOT, TOLERANCE
+from tests.component_runs import FLAGS, compiled, oracle_of
 
 EPS = 1e-12
-
-
-def test_gelu_erf_is_right_to_3e_7_everywhere(tmp_path: Path) -> None:
-    source = ROOT / "components/activation/gelu_erf.mlir"
-    forward = compiled(source, tmp_path, FLAGS)
-    near = np.linspace(-8, 8, 100_000, dtype=np.float32)[None, None]
-    expected = oracle_of(read_component("activation/gelu_erf", ROOT))(near)
-    # Half a step of f32 between 4 and 8 is 2.4e-7 of it.
-    assert np.abs(forward(near) - expected).max() < 3e-7
-    far = np.array([[[-np.inf, -1e30, -20, 20, 1e30, np.inf]]], np.float32)
-    np.testing.assert_allclose(forward(far), np.maximum(far, 0), rtol=0, atol=1e-30)
-    assert np.isnan(forward(np.full((1, 1, 1), np.nan, np.float32))).all()
-
-
-@pytest.mark.parametrize(
-    ("component", "operand_count", "scalars"),
-    [
-        ("activation/geglu_tanh", 2, ()),
-        ("activation/swiglu", 2, ()),
-        ("activation/silu", 1, ()),
-        ("activation/quick_gelu", 1, ()),
-        ("activation/gelu_tanh", 1, ()),
-        ("elementwise/sigmoid", 1, ()),
-        ("elementwise/soft_cap", 1, (1.0,)),
-        ("elementwise/soft_cap", 1, (30.0,)),
-    ],
-)
-def test_curve_is_right_to_6_digits_everywhere(
-    component: str, operand_count: int, scalars: tuple[float, ...], tmp_path: Path
-) -> None:
-    forward = compiled(ROOT / f"components/{component}.mlir", tmp_path, FLAGS)
-    far = np.geomspace(1e-8, 1e4, 20_000)
-    points = np.concatenate([-far, np.linspace(-10, 10, 20_000), far])
-    x = points.astype(np.float32)[None, None]
-    tensors = (x, np.ones_like(x))[:operand_count]
-    expected = oracle_of(read_component(component, ROOT))(*tensors, *scalars)
-    # Of each result, but where it is next to nothing: a step of exp's argument, 11 at
-    # -4.7 and 23 where this ends, is 2e-6 of exp.
-    np.testing.assert_allclose(forward(*tensors, *scalars), expected, 3e-6, 1e-9)
-
-
-@pytest.mark.parametrize("name", ["sin", "cos"])
-def test_angle_is_right_to_2e_7_for_a_thousand_turns(name: str, tmp_path: Path) -> None:
-    forward = compiled(ROOT / f"components/elementwise/{name}.mlir", tmp_path, FLAGS)
-    quarters = np.arange(-5215, 5216) * (np.pi / 2)
-    points = np.concatenate([np.linspace(-8192, 8192, 100_000), quarters])
-    x = points.astype(np.float32)[None, None]
-    expected = oracle_of(read_component(f"elementwise/{name}", ROOT))(x)
-    assert np.abs(forward(x) - expected).max() < 2e-7
-    endless = np.array([[[np.nan, np.inf, -np.inf]]], np.float32)
-    assert np.isnan(forward(endless)).all()
-
-
-@pytest.mark.parametrize(("name", "low"), [("exp", -87.0), ("log", 1e-37)])
-def test_function_is_right_to_6_digits_in_all_of_f32(
-    name: str, low: float, tmp_path: Path
-) -> None:
-    forward = compiled(ROOT / f"components/elementwise/{name}.mlir", tmp_path, FLAGS)
-    points = np.linspace(low, 88, 50_000)
-    if name == "log":
-        points = np.concatenate([np.geomspace(low, 1e38, 50_000), points[1:] + 1e-3])
-    x = points.astype(np.float32)[None, None]
-    expected = oracle_of(read_component(f"elementwise/{name}", ROOT))(x)
-    # log is next to nothing near 1, where the argument's own step is all of it.
-    np.testing.assert_allclose(forward(x), expected, 2e-6, 2e-7)
-
-
-@pytest.mark.parametrize(
-    ("component", "scalars"),
-    [("activation/relu", ()), ("elementwise/clip", (-1.0, 1.0))],
-)
-def test_comparison_keeps_a_nan(
-    component: str, scalars: tuple[float, ...], tmp_path: Path
-) -> None:
-    forward = compiled(ROOT / f"components/{component}.mlir", tmp_path, FLAGS)
-    x = np.array([[[np.nan, -np.inf, np.inf]]], np.float32)
-    found = forward(x, *scalars)[0, 0]
-    assert np.isnan(found[0])
-    assert found[1:].tolist() == ([0.0, np.inf] if not scalars else list(scalars))
 
 
 def test_layer_norm_keeps_its_digits_where_the_mean_is_large(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ def test_a_sentence_that_is_too_long_is_an_error(packed: Path, tmp_path: Path) -
     )
 
 
+def test_a_sentence_that_is_no_text_is_an_error(packed: Path, tmp_path: Path) -> None:
+    shutil.copytree(packed / "bundle", tmp_path / "build/tiny/here/bundle")
+    with pytest.raises(IngotError, match=r"^sentence 1 is not UTF-8 text$"):
+        run(tmp_path, "tiny", "here", "short|a\udcff")
+
+
 def test_what_is_not_built_says_how_to_build_it(tmp_path: Path) -> None:
     with pytest.raises(IngotError) as caught:
         run(tmp_path, "tiny", "here", "hello")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ingot import command
 from ingot.command import ActionFailed
-from ingot.edges import digests
+from ingot.edges import digests, process
+from ingot.edges.files import SMALL_BYTES
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.values import Action, Digest, SourceFile, Text
+from ingot.values import Action, Digest, Output, SourceFile, Text
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 
@@ -94,6 +96,41 @@ def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
     assert checkout.build(action) == [("upper:x", "ran")]
     assert any("damaged blob" in warning for warning in checkout.warnings)
     assert blob.read_text() == "ABC"
+
+
+def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -> None:
+    """It is not synced: a power cut may leave its name and size, not its content."""
+    digest = checkout.store.put_bytes(b"whole")
+    blob = checkout.store.blob(digest)
+    blob.chmod(0o644)
+    blob.write_bytes(b"\0\0\0\0\0")
+    time.sleep(digests.SETTLED_NS * 2e-9)
+    checkout.store.digests.remember(digests.identify(blob.stat()), digest.hash)
+    assert not checkout.store.holds(digest)
+    assert any("damaged blob" in warning for warning in checkout.warnings)
+
+
+def test_a_result_that_a_power_cut_emptied_runs_again(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    checkout.build(action)
+    for path in (checkout.store.root / "ac").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(b"")
+    checkout.executor.records.forget("upper:x")
+    assert checkout.build(action) == [("upper:x", "ran")]
+
+
+def test_a_large_blob_is_synced_before_it_has_its_name(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    checkout.store.put_bytes(b"x" * SMALL_BYTES)
+    assert len(synced) == 0
+    checkout.store.put_bytes(b"x" * (SMALL_BYTES + 1))
+    assert len(synced) == 1
 
 
 def test_a_damaged_action_result_is_dropped(checkout: Checkout) -> None:
@@ -238,3 +275,46 @@ def test_a_content_is_hashed_once_for_all_checkouts(
     checkout.store.digests.of_file(weights)
     checkout.store.digests.of_file(weights)
     assert hashed == [str(weights)] * 2
+
+
+def test_a_large_output_that_is_read_keeps_its_identity(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = command.LARGE_BYTES + 1
+    make = Action("make:x", ("sh", "-c", f"head -c {size} /dev/zero > o"), (), ("o",))
+    inputs = (("folder/large", Output("make:x", "o")),)
+    count = Action("n:x", ("sh", "-c", "wc -c < folder/large > n"), inputs, ("n",))
+    for sandbox in (process.sandbox(), "none"):
+        monkeypatch.setattr(process, "sandbox", lambda sandbox=sandbox: sandbox)
+        checkout.build(make)
+        record = checkout.executor.records.get("make:x")
+        assert record is not None
+        blob = checkout.store.blob(dict(record.outputs)["o"])
+        before = digests.identify(blob.stat())
+        assert checkout.build(count) == [("n:x", "ran")]
+        assert digests.identify(blob.stat()) == before
+        made = checkout.executor.records.get("n:x")
+        assert made is not None
+        text = checkout.store.blob(dict(made.outputs)["n"]).read_text()
+        assert text == f"{size}\n"
+
+
+def test_what_changes_while_it_is_read_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
+    path.write_text("one")
+    clock = [path.stat().st_mtime_ns]
+    monkeypatch.setattr(digests.time, "time_ns", lambda: clock[0])
+    # Changed within one tick of the kernel's clock, its times stay.
+    same = (1, 1, 3, clock[0], clock[0])
+    monkeypatch.setattr(digests, "identify", lambda _: same)
+
+    def slowly(file: Path | str) -> str:
+        text = Path(file).read_text()
+        path.write_text("two")
+        clock[0] += 10 * digests.SETTLED_NS
+        return text
+
+    assert memo.fact(path, "text", slowly) == "one"
+    assert memo.fact(path, "text", slowly) == "two"

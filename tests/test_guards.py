@@ -11,7 +11,6 @@ import pytest
 
 from ingot.edges import toolchain
 from ingot.readers.target import read_target
-from ingot.stages.compile import plan_compile
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
@@ -39,8 +38,7 @@ def test_linking_leaves_no_comment_no_place_and_nothing_to_find(linked: Path) ->
 
 @pytest.fixture(scope="module")
 def vmfb(linked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plan = plan_compile(GRAPH, HOST)
-    return scratch.run(plan, tmp_path_factory.mktemp("vmfb"), {linked.name: linked})
+    return scratch.compiled(HOST, linked, tmp_path_factory.mktemp("vmfb"))
 
 
 @pytest.mark.parametrize(

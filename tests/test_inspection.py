@@ -8,20 +8,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ingot.inspection.content import Buffer, peak_bytes
+from ingot.inspection.content import Buffer, Content, Function, filtered, peak_bytes
 from ingot.inspection.outline import Outline, outline
 from ingot.inspection.phases import read as read_phase
-from ingot.inspection.picture import picture
+from ingot.inspection.picture import _boxes, picture
 from ingot.inspection.show import graph_lines
 from ingot.readers.target import read_target
 from ingot.stages.compile import plan_compile, plan_phases
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
-from ingot.values import Output
 from tests import scratch
 from tests.project import ROOT
 from tests.toy_decoder import read as read_toy
-from tests.two_norms import GRAPH, NORM
+from tests.two_norms import BLOCK, GRAPH, NORM
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +51,33 @@ def test_the_picture_has_every_call_and_shape_and_is_the_same_each_time(
     assert words.count("logits: f32[batch, 1, 48]") == 2
 
 
+def test_steps_of_one_kind_are_told_apart() -> None:
+    one = BLOCK
+    other = replace(one, name="other", kind="other", inputs=(("hidden", "y"),))
+    other = replace(other, outputs=(("z", "last"),))
+    again = replace(one, name="again", inputs=(("hidden", "z"),))
+    again = replace(again, outputs=(("end", "last"),))
+    entry = GRAPH.entry_points[0]
+    ends = (replace(entry.outputs[0], value="y"),)
+    entry = replace(entry, blocks=(one, other, again), outputs=ends)
+    found = outline(replace(GRAPH, entry_points=(entry,)), lambda *_: True)
+    titles = [(box.title, box.outputs) for box in _boxes(*found.entries[0])]
+    assert titles == [
+        ("layer.0", ("y: f32[batch, seq, 4]",)),
+        ("other", ()),
+        ("again", ()),
+    ]
+
+
+def test_a_filter_measures_the_buffers_that_it_leaves() -> None:
+    buffers = (Buffer("alloca transient", 8), Buffer("alloca external", 4))
+    function = Function("run", (), (), buffers, peak_bytes(buffers))
+    content = Content((function,), ())
+    for pattern, size in (("alloca external", 4), ("run", 12)):
+        left = filtered(content, lambda *names, wanted=pattern: wanted in names)
+        assert [item.peak_bytes for item in left.functions] == [size]
+
+
 def test_nothing_in_the_picture_lies_outside_it(whole: Outline) -> None:
     root = ElementTree.fromstring(picture(whole))
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
@@ -71,25 +97,29 @@ def test_layers_that_take_turns_are_told_in_the_shortest_turn(whole: Outline) ->
     assert "  in turn: 1 x layer.local" in "\n".join(graph_lines(whole, whole=True))
 
 
-def test_compiled_in_steps_a_model_has_the_same_bytes(tmp_path: Path) -> None:
-    target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "vulkan"])
+def test_compiled_in_steps_a_model_has_the_same_bytes(
+    name: str, tmp_path: Path
+) -> None:
+    target = read_target(ROOT / f"targets/{name}.yaml", ROOT)
     component = ROOT / f"components/{NORM.component}.mlir"
     made = scratch.run(plan_specialize(NORM, component), tmp_path / "instance")
     linked = scratch.run(plan_link(GRAPH), tmp_path / "link", {made.name: made})
-    compile_ = plan_compile(GRAPH, target)
-    whole = scratch.run(compile_, tmp_path / "whole", {linked.name: linked})
+    whole = scratch.compiled(target, linked, tmp_path / "whole").read_bytes()
+    made = linked
+    for action in plan_compile(GRAPH, target):
+        made = scratch.run(action, tmp_path / made.stem, {made.name: made})
     phase = linked
     for action in plan_phases(GRAPH, target):
         phase = scratch.run(action, tmp_path / phase.stem, {phase.name: phase})
-    words = [phase.name if word == linked.name else word for word in compile_.argv]
-    source = (phase.name, Output("", phase.name))
-    rest = replace(
-        compile_,
-        argv=(*words, "--compile-from=vm"),
-        inputs=(source, *compile_.inputs[1:]),
-    )
-    in_steps = scratch.run(rest, tmp_path / "rest", {phase.name: phase})
-    assert in_steps.read_bytes() == whole.read_bytes()
+    rest = ("--compile-from=vm",)
+    in_phases = scratch.compiled(target, phase, tmp_path / "rest", steps=rest)
+    if name == "vulkan":
+        # SPIR-V says of which file and line it was made.
+        assert len(made.read_bytes()) == pytest.approx(len(whole), rel=0.01)
+        return
+    assert made.read_bytes() == whole
+    assert in_phases.read_bytes() == whole
 
 
 def test_constants_and_sizes_that_follow_from_a_shape_are_read(tmp_path: Path) -> None:

@@ -131,6 +131,16 @@ def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
     assert len(line["actions"][TASK]["message"].splitlines()) <= history.MOST_LINES
 
 
+def test_going_on_after_a_failure_ends_like_it(other: Project) -> None:
+    edit(other.root / "components/elementwise/add.mlir", "arith.addf", "arith.nothing")
+    run = other.doit("-c", "specialize")
+    assert run.done[TASK] == "FAILED"
+    assert "not tried: specialize" in run.err
+    assert (run.code, logs(other)[-1][-1]["exit_code"]) == (1, 1)
+    assert other.doit("specialize").code == 1
+    assert other.doit("build", "-c").code == 3
+
+
 def test_why_says_what_the_store_would_restore(other: Project) -> None:
     run = other.doit("why", TASK)
     assert run.out == (

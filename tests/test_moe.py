@@ -25,8 +25,8 @@ from ingot.readers.lower import lower
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.readers.yaml import format_errors
-from ingot.stages.compile import plan_compile
 from tests import scratch
+from tests.copies import copies
 from tests.project import ROOT, Project, edit
 
 MODEL, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 256, 128, 8
@@ -88,13 +88,12 @@ def test_experts_are_stored_in_tiles_of_one_expert_each(graph: Graph) -> None:
 def test_no_pool_and_no_matrix_is_copied(
     built: Path, graph: Graph, tmp_path: Path
 ) -> None:
-    plan = plan_compile(graph, TARGET)
-    argv = (*plan.argv[:-1], "streams.mlir", "--compile-to=stream")
-    plan = replace(plan, argv=argv, outputs=("streams.mlir",))
     linked = built / "linked/lanes8/linked.mlir"
-    made = scratch.run(plan, tmp_path, {"linked.mlir": linked})
+    made = scratch.compiled(
+        TARGET, linked, tmp_path, "streams.mlir", ("--compile-to=stream",)
+    )
     text = made.read_text(encoding="utf-8")
-    assert not re.findall(r"stream\.(?:cmd\.(?:copy|fill)|async\.\w+)", text)
+    assert copies(text) == []
     start = text.index("util.func private @decode.layer(")
     layer = text[start : text.index("util.func", start + 1)]
     kernels = re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)
@@ -104,19 +103,48 @@ def test_no_pool_and_no_matrix_is_copied(
     assert (len(reads), len(set(reads))) == (3, 2)
 
 
-def test_tables_beyond_the_context_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    ids=["table", "small pool", "large pool", "experts"],
+    argvalues=[
+        (
+            "n_block_seq: {min: 1, max: 16}",
+            "n_block_seq: {min: 1, max: 17}",
+            "25:30: dynamic.n_block_seq.max: longer than the context, n_ctx = 128,"
+            " found blocks for 136",
+        ),
+        (
+            "n_block: {min: 2, max: 257}",
+            "n_block: {min: 2, max: 16}",
+            "24:26: dynamic.n_block.max: no pool holds the longest sequence; expected"
+            " at least 17, found 16",
+        ),
+        (
+            "n_block: {min: 2, max: 257}",
+            "n_block: {min: 32, max: 257}",
+            "24:18: dynamic.n_block.min: a short sequence has no pool; expected at"
+            " most 2, found 32",
+        ),
+        (
+            "n_expert_used: 2",
+            "n_expert_used: 5",
+            "15:18: dims.n_expert_used: more than there are; expected at most"
+            " n_expert = 4, found 5",
+        ),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "models/architectures"
     shutil.copytree(ROOT / "components", tmp_path / "components")
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "models/architectures/mixtral.yaml", folder)
     path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")
-    edit(Path(path), "n_block_seq: {min: 1, max: 16}", "n_block_seq: {min: 1, max: 17}")
+    edit(Path(path), old, new)
     with pytest.raises(ExceptionGroup) as group:
         read_manifest(Path(path), tmp_path)
-    assert format_errors(group.value) == (
-        "models/toy-moe.yaml:25:30: dynamic.n_block_seq.max: longer than the context,"
-        " n_ctx = 128, found blocks for 136"
-    )
+    assert format_errors(group.value) == f"models/toy-moe.yaml:{words}"
 
 
 def exchanged(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from ingot.edges.invoke import Call, Module, call
 from ingot.graph import DynamicDim, Graph, Instance
 from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.target import Target, read_target
-from ingot.stages.compile import plan_compile_probe
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
@@ -60,6 +59,8 @@ ODD = Graph(
         DynamicDim("batch", 1, 8),
         DynamicDim("seq", 1, 64),
         DynamicDim("ctx", 1, 128),
+        DynamicDim("n_block", 1, 64),
+        DynamicDim("n_block_seq", 1, 16),
     ),
     instances=(),
     parameters=(),
@@ -110,8 +111,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def compiled(components: tuple[str, ...], target: str) -> Path:
         folder = tmp_path_factory.mktemp(target)
         source = link(components)
-        plan = plan_compile_probe(ODD, of_tree(target))
-        return scratch.run(plan, folder, {source.name: source})
+        return scratch.compiled(of_tree(target), source, folder)
 
     def made(components: tuple[str, ...], target: str = "") -> Path:
         return compiled(components, target) if target else link(components)
@@ -146,9 +146,9 @@ def test_code_for_vulkan_does_not_know_its_subgroup(
     probe: Callable[..., Path], tmp_path: Path
 ) -> None:
     source = probe(SAMPLE)
-    plan = plan_compile_probe(ODD, of_tree("vulkan"))
-    spirv = replace(plan, argv=(*plan.argv, "--compile-to=executable-targets"))
-    text = scratch.run(spirv, tmp_path, {source.name: source}).read_text("utf-8")
+    steps = ("--compile-to=executable-targets",)
+    spirv = scratch.compiled(of_tree("vulkan"), source, tmp_path, "spirv.mlir", steps)
+    text = spirv.read_text("utf-8")
     assert "spirv.EntryPoint" in text
     assert re.findall(r"GroupNonUniform\w*|ControlBarrier|, Workgroup>", text) == []
     assert set(re.findall(r"requires #spirv.vce<(v1.\d), \[([^]]*)\]", text)) == {
@@ -160,8 +160,9 @@ def test_one_module_compiles_to_the_same_bytes_anywhere(
     probe: Callable[..., Path], tmp_path: Path
 ) -> None:
     source = probe(SAMPLE)
-    plan = plan_compile_probe(ODD, of_tree("host"))
-    folders = tmp_path / "here", tmp_path / "there/and/further"
-    one, other = (scratch.run(plan, item, {source.name: source}) for item in folders)
+    one = probe(SAMPLE, "host")
+    folder = tmp_path / "there/and/further"
+    other = scratch.compiled(of_tree("host"), source, folder)
     assert one.read_bytes() == other.read_bytes()
-    assert str(tmp_path).encode() not in one.read_bytes()
+    # The first was made below this folder too.
+    assert str(tmp_path.parent).encode() not in one.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,32 @@ def test_a_large_input_is_there_when_a_failed_action_runs_again(
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, f"{command.LARGE_BYTES + 1}\n")
+
+
+def test_a_link_of_the_network_leads_somewhere(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/stub.conf").write_text("nameserver 127.0.0.53")
+    link = tmp_path / "resolv.conf"
+    link.symlink_to("run/stub.conf")
+    monkeypatch.setattr(sandbox, "NETWORK_PLACES", (str(link),))
+    sandbox.shown.cache_clear()
+    action = replace(shell(f"cat {link} > out.txt"), platform=(("network", "yes"),))
+    assert checkout.build(action) == [("probe:x", "ran")]
+    sandbox.shown.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "a/" * 3000 + "b"])
+def test_a_name_that_no_file_can_have_hides_no_words(
+    checkout: Checkout, name: str
+) -> None:
+    text = refusal(checkout, shell(f"echo {name}: No such file; exit 3"))
+    assert text.startswith(f"probe:x: sh failed with exit code 3\n{name}: No such file")
+
+
+def test_a_folder_that_cannot_be_kept_hides_no_words(checkout: Checkout) -> None:
+    checkout.root.joinpath("build/.ingot/failed").write_text("in the way")
+    text = refusal(checkout, shell("echo the reason; exit 3"))
+    assert text.startswith("probe:x: sh failed with exit code 3\nthe reason\n")
+    assert "  cannot be kept to run again: [Errno " in text

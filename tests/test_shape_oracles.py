@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -62,8 +63,8 @@ HEADS = normal(2, 3, 4, 5, seed=1)
             by_loop((2, 3, 15), lambda b, s, j: X[b, s, j] if j < 12 else 0.5),
         ),
         (
-            shape.concat(X, 2 * X),
-            by_loop((2, 3, 24), lambda b, s, j: X[b, s, j % 12] * (1 + j // 12)),
+            shape.concat(X, X[..., 5:], 19),
+            by_loop((2, 3, 19), lambda b, s, j: X[b, s, j if j < 12 else j - 7]),
         ),
         (
             shape.stack(X, 2 * X),
@@ -93,7 +94,8 @@ def test_every_number_is_where_the_formula_says(
 def test_split_and_unstack_undo_concat_and_stack() -> None:
     left, right = normal(2, 3, 5, seed=2), normal(2, 3, 5, seed=3)
     for apart in (
-        shape.split(shape.concat(left, right)),
+        shape.split(shape.concat(left, right, 10)),
+        shape.split_at(shape.concat(left, right, 10), 5, 5),
         shape.unstack(shape.stack(left, right)),
     ):
         np.testing.assert_array_equal(apart[0], left)
@@ -110,7 +112,9 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: shape.concat(X, X[:, :1]), "shapes differ"),
+        (lambda: shape.concat(X, X[:, :1], 24), "shapes differ"),
+        (lambda: shape.concat(X, X, 23), "expected n_embd of 24, found 23"),
+        (lambda: shape.split_at(X, 5, 6), "expected 12 columns, found 5 and 6"),
         (lambda: shape.copy(X, X[:1]), "shapes differ"),
         (lambda: shape.repeat(HEADS, 6), "n_head must be a multiple of 4, found 6"),
         (lambda: shape.slice_columns(X, 9, 4), "columns must be below 12, found 9 to"),
@@ -119,6 +123,10 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
         (
             lambda: indexing.masked_scatter(X, np.ones((2, 3), np.int32), X[0, :2]),
             "expected 6 rows or more, found 2",
+        ),
+        (
+            lambda: indexing.masked_scatter(X, np.zeros((2, 3), np.int32), X[0, :0]),
+            "expected a row or more, found none",
         ),
         (
             lambda: indexing.scatter(X, np.ones((2, 2), np.int32), X[:, :2]),
@@ -131,12 +139,15 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
     ],
     ids=[
         "concat",
+        "concat widths",
+        "split_at",
         "copy",
         "repeat",
         "slice",
         "slice_leading",
         "where",
         "masked_scatter",
+        "masked_scatter of nothing",
         "scatter",
         "cast",
     ],
@@ -215,3 +226,15 @@ def test_casts_agree_with_numpys() -> None:
     np.testing.assert_array_equal(floats, whole.astype(np.float32).astype(np.float64))
     numbers = np.array([[[-2.9, -0.5, 0.5, 2.9, 1e9]]], np.float32)
     assert elementwise.cast_f32_to_i32(numbers).tolist() == [[[-2, 0, 0, 2, 10**9]]]
+
+
+def test_bfloat16_is_the_nearest_of_two_neighbours() -> None:
+    # 1 + 2^-8 lies between 1 and 1 + 2^-7, 1 + 3 * 2^-8 between the next two.
+    x = np.array([1 + 2**-8, 1 + 3 * 2**-8, -3.14159, 2.0**-133 * 1.5, 3.4e38])
+    found = elementwise.cast_f32_to_bf16(x.reshape(1, 1, -1)).ravel().tolist()
+    assert found == [1, 1 + 2**-6, -3.140625, 2.0**-132, np.inf]
+    rng = np.random.default_rng(0)
+    numbers = rng.standard_normal((2, 3, 4), dtype=np.float32) * np.float32(1e-38)
+    narrow = numbers.astype(ml_dtypes.bfloat16)
+    expected = elementwise.cast_bf16_to_f32(narrow)
+    np.testing.assert_array_equal(elementwise.cast_f32_to_bf16(numbers), expected)

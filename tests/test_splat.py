@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot import plan
-from ingot.catalogue import Plan, Selection
+from ingot.catalogue import Selection, read
 from ingot.edges.runtime import SplatSource, write_splats
 from ingot.errors import IngotError
 from ingot.readers.manifest import Splat, read_manifest
 from ingot.stages import bake
-from ingot.workspace import load
 from tests.project import ROOT
 from tests.weights_cases import Toy
 
@@ -64,15 +62,11 @@ def test_a_splat_has_no_file_and_every_byte_of_it_is_in_the_key() -> None:
 
 
 def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
-    workspace = load(ROOT)
     names = ("mixtral-8x7b", "toy-moe")
-    workspace = replace(
-        workspace, models={name: workspace.models[name] for name in names}
-    )
-    found, _ = plan.plan(workspace)
-    assert isinstance(found, Plan)
+    found = read(ROOT, names).plan
     one = Selection(("mixtral-8x7b",), ("x86_64",))
-    assert found.selected("compile", one) == ("compile:mixtral-8x7b@x86_64",)
+    tasks = ("compile-configured:mixtral-8x7b@x86_64", "compile:mixtral-8x7b@x86_64")
+    assert found.selected("compile", one) == tasks
     assert "bake:mixtral-8x7b@lanes8" in found.selected("bake", one)
     for stage in ("check", "bench", "bundle"):
         assert found.selected(stage, one) == ()

@@ -203,27 +203,37 @@ ODD = Graph("odd", "plain", (), (), (), ())
 
 
 def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
-    plan = plan_compile(ODD, of_tree("vulkan"))
+    first, plan = plan_compile(ODD, of_tree("vulkan"))
     kernels = "targets/vulkan.kernels.mlir"
-    assert plan.task == "compile:odd@vulkan"
-    assert plan.inputs == (
+    assert first.task == "compile-configured:odd@vulkan"
+    assert first.inputs == (
         ("linked.mlir", Output("link:odd@plain", "linked.mlir")),
         (kernels, SourceFile(ROOT / kernels)),
     )
-    assert plan.argv[:4] == (
+    phase = "executable-configurations"
+    assert first.argv[:6] == (
         "iree-compile",
         "linked.mlir",
+        "--mlir-disable-threading",
+        f"--compile-to={phase}",
         "--iree-vm-bytecode-module-strip-source-map",
         "--iree-llvmcpu-debug-symbols=false",
     )
+    assert first.shown == ("build/odd/vulkan/configured.mlir",)
+    assert plan.task == "compile:odd@vulkan"
+    assert plan.inputs[0][1] == Output(first.task, "configured.mlir")
+    assert plan.argv[1:3] == ("configured.mlir", f"--compile-from={phase}")
+    assert "--mlir-disable-threading" not in plan.argv
     assert plan.argv[-2:] == ("-o", "model.vmfb")
     assert plan.shown == ("build/odd/vulkan/model.vmfb",)
-    probe = plan_compile_probe(ODD, of_tree("vulkan"))
+    source, probe = plan_compile_probe(ODD, of_tree("vulkan"))
     assert probe.task == "compile-probe:odd@vulkan"
-    assert probe.inputs[0][1] == Output("link-probe:odd@plain", "probe.linked.mlir")
+    assert source.inputs[0][1] == Output("link-probe:odd@plain", "probe.linked.mlir")
+    assert probe.inputs[0][1] == Output(source.task, "probe.configured.mlir")
     assert probe.shown == ("build/odd/vulkan/probe.vmfb",)
 
 
 def test_host_compiles_as_the_target_that_it_means(machine: pytest.MonkeyPatch) -> None:
-    assert plan_compile(ODD, of_tree("host")) == plan_compile(ODD, of_tree("x86_64"))
-    assert plan_compile(ODD, of_tree("host")).task == "compile:odd@x86_64"
+    here = tuple(plan_compile(ODD, of_tree("host")))
+    assert here == tuple(plan_compile(ODD, of_tree("x86_64")))
+    assert here[-1].task == "compile:odd@x86_64"

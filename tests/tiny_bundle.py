@@ -61,7 +61,7 @@ def contract() -> dict[str, Any]:
             "cpu_features": [],
             "compile_flags": [],
         },
-        "compiler": {"package": "iree-base-compiler", "command": ["iree-compile"]},
+        "compiler": {"package": "iree-base-compiler", "commands": [["iree-compile"]]},
     }
 
 

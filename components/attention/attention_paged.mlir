@@ -13,6 +13,8 @@
 // is finite. A window of the table's positions or more is plain causal attention; it is
 // at least 1. head_dim is even. A block that the pool does not have, and a query behind
 // the table's last position, are undefined: numbers are wrong, no other memory is read.
+// All scores are in memory at once, as in attention_causal: 16 bytes for each head,
+// query and position; and so is a copy of the blocks.
 //
 // Source:  Kwon et al. 2023, arXiv:2309.06180, section 4.1; Vaswani et al. 2017,
 //          arXiv:1706.03762, eq. 1 and section 3.2.3;
@@ -47,6 +49,10 @@ module @attention_paged {
     %zero_i32 = arith.constant 0 : i32
     %one_i32 = arith.constant 1 : i32
     %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1.0 : f32
+    // Beyond it tanh is 1 in f32. A GPU may compute sinh / cosh, inf / inf from 89 up.
+    %flat = arith.constant 10.0 : f32
+    %flat_low = arith.constant -10.0 : f32
     %unseen_score = arith.constant -1.0e30 : f32
     %lowest = arith.constant 0xFF800000 : f32
     %batch = tensor.dim %q, %c0 : tensor<?x?x?xf32>
@@ -154,6 +160,7 @@ module @attention_paged {
 
     // Step 4: scaled, capped and masked scores, [batch, n_head_kv, group, seq, ctx].
     %is_capped = arith.cmpf ogt, %cap, %zero : f32
+    %divisor = arith.select %is_capped, %cap, %one : f32
     %score_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %ctx)
         : tensor<?x?x?x?x?xf32>
     %score = linalg.generic {
@@ -179,8 +186,12 @@ module @attention_paged {
       %is_seen = arith.andi %is_past, %is_near : i1
       %sum = arith.addf %low, %high : f32
       %scaled = arith.mulf %sum, %scale : f32
-      %share = arith.divf %scaled, %cap : f32
-      %bounded = math.tanh %share : f32
+      %share = arith.divf %scaled, %divisor : f32
+      %is_high = arith.cmpf ogt, %share, %flat : f32
+      %lowered = arith.select %is_high, %flat, %share : f32
+      %is_low = arith.cmpf olt, %lowered, %flat_low : f32
+      %near = arith.select %is_low, %flat_low, %lowered : f32
+      %bounded = math.tanh %near : f32
       %capped = arith.mulf %bounded, %cap : f32
       %limited = arith.select %is_capped, %capped, %scaled : f32
       %masked = arith.select %is_seen, %limited, %unseen_score : f32

@@ -6,7 +6,8 @@
 // and y = cache everywhere else. All sequences share the pool; row b of the table lists
 // the blocks of sequence b in the order of its positions. Block 0 belongs to none: what
 // lies beyond the table goes there, and a table ends in zeros where a sequence has no
-// block yet, so that padding and idle rows of a batch write to nobody's block.
+// block yet, so that padding and idle rows of a batch write to nobody's block. Of
+// several rows for one place there any one stays, or numbers of several.
 //
 // In place where nothing else reads the cache: the scatter then writes seq rows of each
 // sequence. start[b] is not negative; a block that the pool does not have, or that two

@@ -17,6 +17,9 @@ module @soft_cap {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
+    // Beyond it tanh is 1 in f32. A GPU may compute sinh / cosh, inf / inf from 89 up.
+    %flat = arith.constant 10.0 : f32
+    %flat_low = arith.constant -10.0 : f32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
     %n_vocab = tensor.dim %x, %c2 : tensor<?x?x?xf32>
@@ -30,7 +33,11 @@ module @soft_cap {
     } ins(%x : tensor<?x?x?xf32>) outs(%y_init : tensor<?x?x?xf32>) {
     ^bb0(%value: f32, %unused: f32):
       %share = arith.divf %value, %cap : f32
-      %bounded = math.tanh %share : f32
+      %is_high = arith.cmpf ogt, %share, %flat : f32
+      %lowered = arith.select %is_high, %flat, %share : f32
+      %is_low = arith.cmpf olt, %lowered, %flat_low : f32
+      %near = arith.select %is_low, %flat_low, %lowered : f32
+      %bounded = math.tanh %near : f32
       %capped = arith.mulf %bounded, %cap : f32
       linalg.yield %capped : f32
     } -> tensor<?x?x?xf32>

@@ -3,9 +3,10 @@
 //   rank(b, s) = how many places before (b, s) are marked, sequence after sequence
 //   y[b, s, j] = rows[rank(b, s), j] where mask[b, s] is not 0, x[b, s, j] elsewhere
 //
-// So image patches take the places of their tokens. There are at least as many rows as
-// marked places: ranks are used as addresses and not checked here. To find the ranks
-// takes (batch*seq)^2 additions of integers.
+// So image patches take the places of their tokens. There is at least one row, and as
+// many as marked places: ranks are used as addresses and not checked here, and a place
+// that is not marked reads row 0. To find the ranks takes (batch*seq)^2 additions of
+// integers.
 //
 // Source:  Wang et al. 2024, arXiv:2409.12191, section 2.1 (vision tokens in the text's
 //          places).

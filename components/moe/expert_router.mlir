@@ -5,7 +5,8 @@
 // where ids[b, s, k] is the expert with the k-th largest logit; of equal logits the
 // lower number comes first. The softmax is over all experts: shares of the chosen ones
 // add up to less than 1. Divided by their sum (moe/renormalize) they are the softmax
-// over the chosen experts alone.
+// over the chosen experts alone. Where logits are NaN the ids are experts nonetheless,
+// not all of them different, and the shares say nothing.
 //
 // Source:  Shazeer et al. 2017, arXiv:1701.06538, section 2.1 (without its noise).
 // Exports: @expert_router.forward

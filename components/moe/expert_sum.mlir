@@ -38,8 +38,9 @@ module @expert_sum {
     } ins(%x_experts, %share : tensor<?x?x?x?xf32>, tensor<?x?x?xf32>)
       outs(%y_zero : tensor<?x?x?xf32>) {
     ^bb0(%value: f32, %factor: f32, %partial: f32):
-      %term = arith.mulf %value, %factor : f32
-      %next = arith.addf %partial, %term : f32
+      // Not a product and a sum: as a contraction IREE 3.13 would pack x for it, and
+      // for aarch64 it crashes where the shares are made in the kernel that packs them.
+      %next = math.fma %value, %factor, %partial : f32
       linalg.yield %next : f32
     } -> tensor<?x?x?xf32>
     util.return %y : tensor<?x?x?xf32>

@@ -19,6 +19,9 @@ module @dyt {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
+    // Beyond it tanh is 1 in f32. A GPU may compute sinh / cosh, inf / inf from 89 up.
+    %flat = arith.constant 10.0 : f32
+    %flat_low = arith.constant -10.0 : f32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
     %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>
@@ -35,7 +38,11 @@ module @dyt {
       outs(%y_init : tensor<?x?x?xf32>) {
     ^bb0(%value: f32, %steepness: f32, %scale: f32, %shift: f32, %unused: f32):
       %steep = arith.mulf %value, %steepness : f32
-      %bounded = math.tanh %steep : f32
+      %is_high = arith.cmpf ogt, %steep, %flat : f32
+      %lowered = arith.select %is_high, %flat, %steep : f32
+      %is_low = arith.cmpf olt, %lowered, %flat_low : f32
+      %near = arith.select %is_low, %flat_low, %lowered : f32
+      %bounded = math.tanh %near : f32
       %scaled = arith.mulf %bounded, %scale : f32
       %shifted = arith.addf %scaled, %shift : f32
       linalg.yield %shifted : f32

@@ -2,8 +2,9 @@
 //
 //   y[b, s] = min{j : x[b, s, j] = max_i(x[b, s, i])}
 //
-// A row with a NaN gives 0. Two passes, each of which is a plain reduction: one that
-// carries number and place at once is no kernel that every target has.
+// A row with a NaN gives a place that it has, whichever. Two passes, each of which is a
+// plain reduction: one that carries number and place at once is no kernel that every
+// target has.
 //
 // Source:  Array API standard 2023.12, argmax.
 // Exports: @argmax.forward

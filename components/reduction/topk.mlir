@@ -1,13 +1,13 @@
 // topk: the k largest numbers of each row, and their places, largest first.
 //
-//   rank[b, s, j]               = |{i : x[b, s, i] > x[b, s, j], or equal and i < j}|
-//   values[b, s, rank[b, s, j]] = x[b, s, j]    where rank[b, s, j] < k
-//   places[b, s, rank[b, s, j]] = j
+//   values[b, s, r] = x[b, s, places[b, s, r]]
+//   values[b, s, r] >= values[b, s, r + 1], and of equal ones the first is first
 //
-// Of equal numbers the first comes first. n_embd^2 comparisons a row: for the experts
-// of a router, not for a vocabulary. k is at most n_embd. Not for NaN.
+// Sorted runs of 1, 2, 4, ... numbers are merged in pairs as in argsort, of every run
+// only the k first: about n_embd * log2(k)^2 steps a row. k is at most n_embd. Not for
+// NaN.
 //
-// Source:  Knuth 1998, "The Art of Computer Programming" 3, section 5.2 (counting).
+// Source:  Odeh et al. 2012, doi:10.1109/IPDPSW.2012.202 (merge path).
 // Exports: @topk.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_embd, k (fixed by specialize)
@@ -25,81 +25,127 @@ module @topk {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
-    %zero = arith.constant 0.0 : f32
     %zero_i32 = arith.constant 0 : i32
-    %one_i32 = arith.constant 1 : i32
+    %bits = arith.constant 32 : i32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
     %n_embd = tensor.dim %x, %c2 : tensor<?x?x?xf32>
 
-    // Step 1: how many numbers of its row come before each, [batch, seq, n_embd].
-    %rank_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xi32>
-    %rank_zero = linalg.fill ins(%zero_i32 : i32) outs(%rank_init : tensor<?x?x?xi32>)
-        -> tensor<?x?x?xi32>
-    %rank = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j, i) -> (b, s, j)>,
-        affine_map<(b, s, j, i) -> (b, s, i)>,
-        affine_map<(b, s, j, i) -> (b, s, j)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%x, %x : tensor<?x?x?xf32>, tensor<?x?x?xf32>)
-      outs(%rank_zero : tensor<?x?x?xi32>) {
-    ^bb0(%value: f32, %other: f32, %count: i32):
-      %j = linalg.index 2 : index
-      %i = linalg.index 3 : index
-      %is_ahead = arith.cmpf ogt, %other, %value : f32
-      %is_equal = arith.cmpf oeq, %other, %value : f32
-      %is_earlier = arith.cmpi ult, %i, %j : index
-      %is_tie = arith.andi %is_equal, %is_earlier : i1
-      %is_before = arith.ori %is_ahead, %is_tie : i1
-      %increment = arith.select %is_before, %one_i32, %zero_i32 : i32
-      %next = arith.addi %count, %increment : i32
-      linalg.yield %next : i32
+    // Step 1: every number is a run, [batch, seq, n_embd].
+    %sorted_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xi32>
+    %single = linalg.generic {
+      indexing_maps = [affine_map<(b, s, p) -> (b, s, p)>],
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } outs(%sorted_init : tensor<?x?x?xi32>) {
+    ^bb0(%unused: i32):
+      %p = linalg.index 2 : index
+      %place = arith.index_cast %p : index to i32
+      linalg.yield %place : i32
     } -> tensor<?x?x?xi32>
 
-    // Step 2: which number has each rank, [batch, seq, k].
+    // Step 2: merge runs of 2^level, as far as k, [batch, seq, n_embd].
+    %end = arith.subi %n_embd, %c1 : index
+    %end_i32 = arith.index_cast %end : index to i32
+    %unused_bits = math.ctlz %end_i32 : i32
+    %level_count = arith.subi %bits, %unused_bits : i32
+    %levels = arith.index_cast %level_count : i32 to index
+    %sorted = scf.for %level = %c0 to %levels step %c1
+        iter_args(%runs = %single) -> (tensor<?x?x?xi32>) {
+      %length = arith.shli %c1, %level : index
+      %both = arith.shli %c2, %level : index
+      %merged = linalg.generic {
+        indexing_maps = [affine_map<(b, s, p) -> (b, s, p)>],
+        iterator_types = ["parallel", "parallel", "parallel"]
+      } outs(%sorted_init : tensor<?x?x?xi32>) {
+      ^bb0(%unused: i32):
+        %b = linalg.index 0 : index
+        %s = linalg.index 1 : index
+        %p = linalg.index 2 : index
+        %rank = arith.remui %p, %both : index
+        %is_kept = arith.cmpi ult, %rank, %k : index
+        %kept = scf.if %is_kept -> (i32) {
+          %first = arith.subi %p, %rank : index
+          %first_open = arith.addi %first, %length : index
+          %middle = arith.minui %first_open, %n_embd : index
+          %middle_open = arith.addi %middle, %length : index
+          %last = arith.minui %middle_open, %n_embd : index
+          %left_count = arith.subi %middle, %first : index
+          %right_count = arith.subi %last, %middle : index
+          // How many of the `rank` numbers before p are of the left run: between what
+          // the right run leaves over and all.
+          %beyond = arith.maxui %rank, %right_count : index
+          %fewest = arith.subi %beyond, %right_count : index
+          %most = arith.minui %rank, %left_count : index
+          %from_left, %same = scf.while (%low = %fewest, %high = %most)
+              : (index, index) -> (index, index) {
+            %is_open = arith.cmpi ult, %low, %high : index
+            scf.condition(%is_open) %low, %high : index, index
+          } do {
+          ^bb0(%low: index, %high: index):
+            %sum = arith.addi %low, %high : index
+            %half = arith.divui %sum, %c2 : index
+            %half_after = arith.addi %half, %c1 : index
+            %left_at = arith.addi %first, %half : index
+            %right_count_before = arith.subi %rank, %half_after : index
+            %right_at = arith.addi %middle, %right_count_before : index
+            %left_place = tensor.extract %runs[%b, %s, %left_at] : tensor<?x?x?xi32>
+            %right_place = tensor.extract %runs[%b, %s, %right_at] : tensor<?x?x?xi32>
+            %left_j = arith.index_cast %left_place : i32 to index
+            %right_j = arith.index_cast %right_place : i32 to index
+            %left = tensor.extract %x[%b, %s, %left_j] : tensor<?x?x?xf32>
+            %right = tensor.extract %x[%b, %s, %right_j] : tensor<?x?x?xf32>
+            %is_before = arith.cmpf oge, %left, %right : f32
+            %next_low = arith.select %is_before, %half_after, %low : index
+            %next_high = arith.select %is_before, %high, %half : index
+            scf.yield %next_low, %next_high : index, index
+          }
+          %from_right = arith.subi %rank, %from_left : index
+          %left_at = arith.addi %first, %from_left : index
+          %right_at = arith.addi %middle, %from_right : index
+          %has_left = arith.cmpi ult, %from_left, %left_count : index
+          %has_right = arith.cmpi ult, %from_right, %right_count : index
+          %has_both = arith.andi %has_left, %has_right : i1
+          %is_left = scf.if %has_both -> (i1) {
+            %left_place = tensor.extract %runs[%b, %s, %left_at] : tensor<?x?x?xi32>
+            %right_place = tensor.extract %runs[%b, %s, %right_at] : tensor<?x?x?xi32>
+            %left_j = arith.index_cast %left_place : i32 to index
+            %right_j = arith.index_cast %right_place : i32 to index
+            %left = tensor.extract %x[%b, %s, %left_j] : tensor<?x?x?xf32>
+            %right = tensor.extract %x[%b, %s, %right_j] : tensor<?x?x?xf32>
+            %is_before = arith.cmpf oge, %left, %right : f32
+            scf.yield %is_before : i1
+          } else {
+            scf.yield %has_left : i1
+          }
+          %at = arith.select %is_left, %left_at, %right_at : index
+          %place = tensor.extract %runs[%b, %s, %at] : tensor<?x?x?xi32>
+          scf.yield %place : i32
+        } else {
+          scf.yield %zero_i32 : i32
+        }
+        linalg.yield %kept : i32
+      } -> tensor<?x?x?xi32>
+      scf.yield %merged : tensor<?x?x?xi32>
+    }
+
+    // Step 3: the k first places, and the numbers there, [batch, seq, k].
+    %places = tensor.extract_slice %sorted[0, 0, 0] [%batch, %seq, %k] [1, 1, 1]
+        : tensor<?x?x?xi32> to tensor<?x?x?xi32>
     %values_init = tensor.empty(%batch, %seq, %k) : tensor<?x?x?xf32>
-    %values_zero = linalg.fill ins(%zero : f32) outs(%values_init : tensor<?x?x?xf32>)
-        -> tensor<?x?x?xf32>
     %values = linalg.generic {
       indexing_maps = [
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, r)>
+        affine_map<(b, s, r) -> (b, s, r)>,
+        affine_map<(b, s, r) -> (b, s, r)>
       ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%rank, %x : tensor<?x?x?xi32>, tensor<?x?x?xf32>)
-      outs(%values_zero : tensor<?x?x?xf32>) {
-    ^bb0(%own: i32, %value: f32, %sum: f32):
-      %r = linalg.index 2 : index
-      %wanted = arith.index_cast %r : index to i32
-      %is_wanted = arith.cmpi eq, %own, %wanted : i32
-      %term = arith.select %is_wanted, %value, %zero : f32
-      %next = arith.addf %sum, %term : f32
-      linalg.yield %next : f32
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%places : tensor<?x?x?xi32>) outs(%values_init : tensor<?x?x?xf32>) {
+    ^bb0(%place: i32, %unused: f32):
+      %b = linalg.index 0 : index
+      %s = linalg.index 1 : index
+      %j = arith.index_cast %place : i32 to index
+      %value = tensor.extract %x[%b, %s, %j] : tensor<?x?x?xf32>
+      linalg.yield %value : f32
     } -> tensor<?x?x?xf32>
-    %places_init = tensor.empty(%batch, %seq, %k) : tensor<?x?x?xi32>
-    %places_zero = linalg.fill ins(%zero_i32 : i32)
-        outs(%places_init : tensor<?x?x?xi32>)
-        -> tensor<?x?x?xi32>
-    %places = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, r, j) -> (b, s, j)>,
-        affine_map<(b, s, r, j) -> (b, s, r)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%rank : tensor<?x?x?xi32>) outs(%places_zero : tensor<?x?x?xi32>) {
-    ^bb0(%own: i32, %sum: i32):
-      %r = linalg.index 2 : index
-      %j = linalg.index 3 : index
-      %place = arith.index_cast %j : index to i32
-      %wanted = arith.index_cast %r : index to i32
-      %is_wanted = arith.cmpi eq, %own, %wanted : i32
-      %term = arith.select %is_wanted, %place, %zero_i32 : i32
-      %next = arith.addi %sum, %term : i32
-      linalg.yield %next : i32
-    } -> tensor<?x?x?xi32>
     util.return %values, %places : tensor<?x?x?xf32>, tensor<?x?x?xi32>
   }
 }

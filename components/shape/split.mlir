@@ -3,6 +3,8 @@
 //   left[b, s, j]  = x[b, s, j]
 //   right[b, s, j] = x[b, s, n_ff + j]
 //
+// Parts that differ: shape/split_at.
+//
 // Source:  Shazeer 2020, arXiv:2002.05202, eq. 5 (two maps of one row).
 // Exports: @split.forward
 // Imports: none

@@ -6,20 +6,22 @@ decode, and what ends leaves its blocks to the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingot.bundles.blocks import BlockPool, refuse_undefined
+from ingot.bundles.blocks import BlockPool, refuse_tokens, refuse_undefined
 from ingot.bundles.decoder import decoder_entries
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
     from ingot.edges.session import Session
-    from ingot.graph import EntryPoint
+    from ingot.graph import EntryPoint, Port
 
 Array: TypeAlias = Any
 Logits = dict[int, Array]
 """By sequence, of its last token: [n_vocab]."""
+
+PAGED = "block_table"
 
 
 class Batch:
@@ -38,8 +40,7 @@ class Batch:
         """
         self._session = session
         self._prefill, self._decode = decoder_entries(entries)
-        if not self._prefill.block_size:
-            raise IngotError("its caches are no pools of blocks: one sequence a row")
+        _refuse_unpaged(self._prefill, self._decode)
         self.pool = BlockPool(n_block, self._prefill.block_size, n_ctx)
         self._lengths: dict[int, int] = {}
         self._caches = {
@@ -50,32 +51,34 @@ class Batch:
             if port.role == "cache"
         }
 
-    def prefill(self, tokens: Mapping[int, tuple[int, ...]]) -> Logits:
+    def prefill(self, tokens: Mapping[int, Sequence[int]]) -> Logits:
         """Return the logits after these tokens of sequences, which may be new.
 
-        Raises: IngotError where they do not fit the pool or the context.
+        Raises: IngotError where one has none or not the model's, where they do not fit
+        the pool or the context, or the module does not run; then nothing has changed.
         """
-        longest = max(map(len, tokens.values()))
-        together: dict[int, tuple[int, ...]] = {}
-        found: Logits = {}
-        for sequence, row in tokens.items():
-            # Padding has positions too, and the table of angles has no more.
-            if self._lengths.get(sequence, 0) + longest > self.pool.n_ctx:
-                found |= self._call(self._prefill, {sequence: row})
-            else:
-                together[sequence] = row
-        return found | (self._call(self._prefill, together) if together else {})
+        longest = max(map(len, tokens.values()), default=0)
+        # Padding has positions too, and the table of angles has no more.
+        apart = [
+            sequence
+            for sequence in tokens
+            if self._lengths.get(sequence, 0) + longest > self.pool.n_ctx
+        ]
+        together = [sequence for sequence in tokens if sequence not in apart]
+        calls = [[sequence] for sequence in apart] + ([together] if together else [])
+        return self._advance(self._prefill, tokens, calls)
 
     def decode(self, tokens: Mapping[int, int]) -> Logits:
         """Return the logits after one more token of each of these sequences.
 
-        Raises: IngotError where one does not exist, or does not fit.
+        Raises: IngotError where one does not exist, has a token that is not the model's
+        or does not fit, or the module does not run; then nothing has changed.
         """
         for sequence in tokens:
             if sequence not in self._lengths:
                 raise IngotError(f"sequence {sequence}: it has no tokens yet")
         rows = {sequence: (token,) for sequence, token in tokens.items()}
-        return self._call(self._decode, rows)
+        return self._advance(self._decode, rows, [list(rows)])
 
     def end(self, sequence: int) -> None:
         """Forget a sequence; its blocks are the next one's.
@@ -85,35 +88,82 @@ class Batch:
         self.pool.free(sequence)
         self._lengths.pop(sequence, None)
 
-    def _call(self, entry: EntryPoint, rows: Mapping[int, tuple[int, ...]]) -> Logits:
+    def _advance(
+        self,
+        entry: EntryPoint,
+        rows: Mapping[int, Sequence[int]],
+        calls: Iterable[list[int]],
+    ) -> Logits:
+        """Return the logits after these rows; each call is of some of the sequences.
+
+        Raises: IngotError; then no sequence is longer, and none has more blocks.
+        """
+        refuse_tokens(rows, int(_logits(entry).type.shape[-1]))
+        before = {sequence: self._lengths.get(sequence, 0) for sequence in rows}
+        after = {
+            sequence: before[sequence] + len(row) for sequence, row in rows.items()
+        }
+        self.pool.hold(after)
+        found: Logits = {}
+        try:
+            for call in calls:
+                found |= self._call(entry, {item: rows[item] for item in call})
+        except BaseException:
+            # What was written lies behind the sequences' ends: nothing reads it.
+            self.pool.cut(before)
+            raise
+        self._lengths |= after
+        return found
+
+    def _call(self, entry: EntryPoint, rows: Mapping[int, Sequence[int]]) -> Logits:
         import numpy as np
 
-        lengths = [self._lengths.get(sequence, 0) for sequence in rows]
-        sizes = [len(row) for row in rows.values()]
-        for sequence, held, size in zip(rows, lengths, sizes, strict=True):
-            self.pool.hold(sequence, held + size)
-        tokens = np.zeros((len(rows), max(sizes)), np.int32)
+        sizes = np.array([len(row) for row in rows.values()], np.int32)
+        tokens = np.zeros((len(rows), sizes.max()), np.int32)
         for place, row in enumerate(rows.values()):
             tokens[place, : len(row)] = row
+        starts = [self._lengths.get(sequence, 0) for sequence in rows]
         given = {
             "tokens": tokens,
-            "start": np.array(lengths, np.int32),
-            "last": np.array(sizes, np.int32) - 1,
+            "start": np.array(starts, np.int32),
+            "last": sizes - 1,
             "block_table": self.pool.table(tuple(rows)),
         }
-        n_vocab = int(entry.outputs[0].type.shape[-1])
         refuse_undefined(
-            self.pool, given["block_table"], given["start"], tokens, n_vocab
+            self.pool, given["block_table"], given["start"], int(sizes.max())
         )
         tensors = tuple(
             self._caches[port.name] if port.role == "cache" else given[port.role]
             for port in entry.inputs
         )
-        made = self._session.call(entry.name, tensors, len(entry.outputs))
-        for port, tensor in zip(entry.outputs, made, strict=True):
+        results = self._session.call(entry.name, tensors, len(entry.outputs))
+        made = dict(zip(entry.outputs, results, strict=True))
+        for port, tensor in made.items():
             if port.updates:
                 self._caches[port.updates] = tensor
-        logits = self._session.array(made[0])[:, -1]
-        for sequence, held, size in zip(rows, lengths, sizes, strict=True):
-            self._lengths[sequence] = held + size
+        logits = self._session.array(made[_logits(entry)])[:, -1]
         return dict(zip(rows, logits, strict=True))
+
+
+def _logits(entry: EntryPoint) -> Port:
+    return next(port for port in entry.outputs if port.role == "logits")
+
+
+def _refuse_unpaged(prefill: EntryPoint, decode: EntryPoint) -> None:
+    """Refuse a decoder that many sequences of one pool cannot be given to.
+
+    Raises: IngotError.
+    """
+    if not prefill.block_size:
+        raise IngotError("its caches are no pools of blocks: one sequence a row")
+    # Rows are padded to the longest, and the last of them is not each row's.
+    for entry, role in ((prefill, "last"), (prefill, PAGED), (decode, PAGED)):
+        if role not in {port.role for port in entry.inputs}:
+            raise IngotError(f"{entry.name}: no input has the role {role}")
+    for port in prefill.inputs:
+        sizes = {dim for dim in port.type.shape if isinstance(dim, str)}
+        if port.role == "cache" and sizes - {"n_block"}:
+            raise IngotError(
+                f"{prefill.name}: cache '{port.name}' is not the pool's; expected fixed"
+                f" sizes and n_block, found {port.type}"
+            )

@@ -6,7 +6,7 @@ goes there. Everything that a module takes for granted is refused here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
@@ -37,27 +37,41 @@ class BlockPool:
         """Return how many blocks no sequence has."""
         return len(self._free)
 
-    def hold(self, sequence: int, positions: int) -> None:
-        """Give a sequence blocks for so many positions; it keeps those that it has.
+    def hold(self, positions: Mapping[int, int]) -> None:
+        """Give each sequence blocks for so many positions; it keeps those that it has.
 
-        Raises: IngotError where it would be longer than the context, or the free blocks
-        are too few; then it gets none.
+        Raises: IngotError where one would be longer than the context, or the free
+        blocks are too few for all; then none gets any.
         """
-        if positions > self.n_ctx:
+        missing = {}
+        for sequence, count in positions.items():
+            if count > self.n_ctx:
+                raise IngotError(
+                    f"sequence {sequence}: longer than the context; expected at most"
+                    f" n_ctx = {self.n_ctx} positions, found {count}"
+                )
+            held = len(self._held.get(sequence, []))
+            missing[sequence] = max(0, self._blocks(count) - held)
+        needed = sum(missing.values())
+        if needed > len(self._free):
+            names = ", ".join(map(str, positions))
             raise IngotError(
-                f"sequence {sequence}: longer than the context; expected at most"
-                f" n_ctx = {self.n_ctx} positions, found {positions}"
-            )
-        held = self._held.get(sequence, [])
-        missing = -(-positions // self.block_size) - len(held)
-        if missing > len(self._free):
-            raise IngotError(
-                f"sequence {sequence}: the pool is full; expected {missing} free"
-                f" blocks, found {len(self._free)}",
+                f"sequence{'s' if len(positions) > 1 else ''} {names}: the pool is"
+                f" full; expected {needed} free blocks, found {len(self._free)}",
                 "end a sequence, or make the pool larger",
             )
-        taken = [self._free.pop() for _ in range(missing)]
-        self._held[sequence] = held + taken
+        for sequence, count in missing.items():
+            taken = [self._free.pop() for _ in range(count)]
+            self._held.setdefault(sequence, []).extend(taken)
+
+    def cut(self, positions: Mapping[int, int]) -> None:
+        """Take from each sequence the blocks behind so many positions, from 0 all."""
+        for sequence, count in positions.items():
+            held = self._held.pop(sequence, [])
+            kept = self._blocks(count)
+            self._free += reversed(held[kept:])
+            if count:
+                self._held[sequence] = held[:kept]
 
     def free(self, sequence: int) -> None:
         """Take a sequence's blocks back.
@@ -66,7 +80,7 @@ class BlockPool:
         """
         if sequence not in self._held:
             raise IngotError(f"sequence {sequence}: it has no blocks")
-        self._free += reversed(self._held.pop(sequence))
+        self.cut({sequence: 0})
 
     def table(self, sequences: Sequence[int]) -> Array:
         """Return the sequences' blocks in the order of their positions, then zeros.
@@ -85,24 +99,40 @@ class BlockPool:
             table[place, : len(row)] = row
         return table
 
+    def _blocks(self, positions: int) -> int:
+        return -(-positions // self.block_size)
 
-def refuse_undefined(
-    pool: BlockPool, table: Array, start: Array, tokens: Array, n_vocab: int
-) -> None:
+
+def refuse_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
+    """Refuse rows that a module would read outside of its memory for.
+
+    Raises: IngotError where there is no row, a row has no token, or a token has no row
+    in the embedding.
+    """
+    if not rows:
+        raise IngotError("no sequence is given; expected at least 1")
+    for sequence, row in rows.items():
+        if len(row) == 0:
+            raise IngotError(f"sequence {sequence}: expected at least 1 token, found 0")
+        if min(row) < 0 or max(row) >= n_vocab:
+            raise IngotError(
+                f"sequence {sequence}: a token is outside; expected 0 to {n_vocab - 1},"
+                f" found {min(row)} to {max(row)}"
+            )
+
+
+def refuse_undefined(pool: BlockPool, table: Array, start: Array, seq: int) -> None:
     """Refuse what a module would take as an address without a look at it.
 
-    Shapes: table [batch, n_block_seq], start [batch], tokens [batch, seq], padding
-    included.
-    Raises: IngotError for a block outside the pool or that two sequences have, a
-    position outside the context, and a token without a row in the embedding.
+    Shapes: table [batch, n_block_seq], start [batch]; seq with padding.
+    Raises: IngotError for a block outside the pool or that two sequences have, and a
+    position outside the context.
     """
     import numpy as np
 
-    end = start + tokens.shape[1]
     for what, found, limit in (
         ("block", table, pool.n_block),
-        ("token", tokens, n_vocab),
-        ("position", np.concatenate([start, end - 1]), pool.n_ctx),
+        ("position", np.concatenate([start, start + seq - 1]), pool.n_ctx),
     ):
         if found.min() < 0 or found.max() >= limit:
             raise IngotError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingot.graph import EntryPoint, Port
     from ingot.readers.manifest import Manifest
     from ingot.readers.target import Target
@@ -13,7 +15,7 @@ SCHEMA = "ingot.bundle.v1"
 
 
 def declaration(
-    manifest: Manifest, target: Target, compile_command: tuple[str, ...]
+    manifest: Manifest, target: Target, compile_commands: Sequence[tuple[str, ...]]
 ) -> dict[str, Any]:
     """Return the part of `bundle.json` that is known before anything is built.
 
@@ -40,7 +42,7 @@ def declaration(
         },
         "compiler": {
             "package": "iree-base-compiler",
-            "command": compile_command,
+            "commands": compile_commands,
         },
     }
 

@@ -18,7 +18,7 @@ Array: TypeAlias = Any
 
 PREFILL, DECODE = "prefill", "decode"
 # What a call of a decoder is given beside its caches.
-ROLES = frozenset({"tokens", "start", "last", "block_table", "cache"})
+ROLES = ("tokens", "start", "last", "block_table", "cache")
 
 
 class Decoder:

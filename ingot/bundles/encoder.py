@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from ingot.bundles.read import Bundle
 from ingot.bundles.runner import module_of
+from ingot.bundles.vocabulary import encoded
 from ingot.checks.golden import embedding_entry, pad
 from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
@@ -38,8 +39,8 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
     n_vocab = bundle.contract["dims"].get("n_vocab")
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     tokens = tuple(
-        tuple(tokenizer.encode(sentence, add_special_tokens=True))
-        for sentence in sentences
+        encoded(tokenizer, sentence, f"sentence {number}")
+        for number, sentence in enumerate(sentences)
     )
     longest = bundle.limit("seq")
     for number, ids in enumerate(tokens):

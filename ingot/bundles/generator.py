@@ -10,9 +10,9 @@ from typing import Any
 
 from ingot.bundles.decoder import Decoder, decoder_entries
 from ingot.bundles.read import Bundle
+from ingot.bundles.runner import module_of
 from ingot.bundles.sampler import Sampler, Sampling
 from ingot.bundles.vocabulary import Vocabulary, prompt_tokens, read_vocabulary
-from ingot.edges.invoke import Module
 from ingot.edges.session import open_session
 from ingot.errors import IngotError
 from ingot.values import Runner
@@ -109,20 +109,14 @@ def generate(
 
 def _open(bundle: Bundle, runner: Runner, tokens: int) -> Decoder:
     """Return the loaded model, with caches for so many tokens."""
-    module = Module(
-        bundle.folder / "model.vmfb",
-        bundle.folder / bundle.contract["parameters"]["archive"],
-        bundle.contract["parameters"]["scope"],
-    )
-    session = open_session(runner, module)
+    session = open_session(runner, module_of(bundle))
     return Decoder(session, bundle.entry_points, ctx_for(tokens, bundle))
 
 
 def ctx_for(tokens: int, bundle: Bundle) -> int:
     """Return how many tokens the caches are to hold, for a text of so many."""
-    least = bundle.contract["dynamic_dims"].get("ctx", {"min": 1})["min"]
     rounded = -(-tokens // CTX_STEP) * CTX_STEP
-    return int(min(max(rounded, least), bundle.limit("ctx")))
+    return min(max(rounded, bundle.least("ctx")), bundle.limit("ctx"))
 
 
 class Text:

@@ -30,11 +30,18 @@ class Bundle:
 
     def limit(self, dim: str) -> int:
         """Return the largest size of a dynamic dim; `ctx` is that of all blocks."""
+        return self._end(dim, "max")
+
+    def least(self, dim: str) -> int:
+        """Return the least size of a dynamic dim; `ctx` is that of all blocks."""
+        return self._end(dim, "min")
+
+    def _end(self, dim: str, end: str) -> int:
         dims = self.contract["dynamic_dims"]
         if dim == "ctx" and dim not in dims and "n_block_seq" in dims:
             block_size = max(entry.block_size for entry in self.entry_points)
-            return int(dims["n_block_seq"]["max"]) * block_size
-        return int(dims[dim]["max"])
+            return int(dims["n_block_seq"][end]) * block_size
+        return int(dims[dim][end])
 
 
 def read_bundle(

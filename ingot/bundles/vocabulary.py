@@ -68,16 +68,24 @@ def refuse_no_tokenizer(name: str, files: Any) -> None:
         )
 
 
+def encoded(tokenizer: Any, text: str, what: str) -> tuple[int, ...]:
+    """Return a text's token ids, with what the tokenizer puts around a text.
+
+    Raises: IngotError where a command line gave bytes that are no text.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise IngotError(f"{what} is not UTF-8 text") from error
+    return tuple(tokenizer.encode(text, add_special_tokens=True))
+
+
 def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[int]:
     """Return the prompt's token ids, with what the tokenizer puts before a text.
 
     Raises: IngotError where there are none, or more than the model's context holds.
     """
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise IngotError("the prompt is not UTF-8 text") from error
-    ids = list(vocabulary.tokenizer.encode(prompt, add_special_tokens=True))
+    ids = list(encoded(vocabulary.tokenizer, prompt, "the prompt"))
     n_ctx = bundle.limit("ctx")
     if len(ids) > n_ctx:
         raise IngotError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ingot.bundles.decoder import ROLES
 from ingot.checks.cases import ELEMENTS, as_element
 from ingot.edges.calls import call
 from ingot.edges.invoke import Call, Module
@@ -16,8 +17,6 @@ from ingot.values import Runner
 Array: TypeAlias = Any
 Caches: TypeAlias = Mapping[str, Array]
 """By input: each [n_layer, batch, ctx, n_embd_kv], or a pool of blocks."""
-
-ROLES = ("tokens", "start", "last", "block_table", "cache")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,16 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: Path, most: int = MOST_LINES) -> None:
-    """Cut the file to its newest half where it has more lines than `most`."""
-    with contextlib.suppress(FileNotFoundError):
+    """Cut the file to its newest half where it has more lines than `most`.
+
+    A full or read-only disk leaves it as it is.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
         lines = path.read_bytes().splitlines(keepends=True)
         if len(lines) > most:
-            temporary = path.with_name(f"{path.name}.{os.getpid()}")
-            temporary.write_bytes(b"".join(lines[-most // 2 :]))
-            os.replace(temporary, path)
+            try:
+                temporary.write_bytes(b"".join(lines[-most // 2 :]))
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)

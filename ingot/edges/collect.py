@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.edges import uses
-from ingot.edges.survey import Survey, blob_path, survey
+from ingot.edges.survey import Survey, blob_path, size_bytes, survey
 
 # Longer than anything between a build's end and what a person does with its results.
 GRACE_S = 3600.0
@@ -36,10 +36,11 @@ def collect(root: Path, limit_bytes: int, grace_s: float = GRACE_S) -> Collected
 
     Raises: OSError where the store cannot be written.
     """
+    left = size_bytes(root)
+    if left <= limit_bytes:
+        return Collected(0, 0, 0, left, 0)
     # Most of the reading is done before builds have to wait.
     known = survey(root)
-    if known.size_bytes <= limit_bytes:
-        return Collected(0, 0, 0, known.size_bytes, 0)
     with uses.removing(root) as pinned:
         found = survey(root, known)
         keys, blobs = choose(found, pinned, limit_bytes, time.time() - grace_s)

@@ -22,8 +22,8 @@ from ingot.values import Digest
 CHUNK_BYTES = 1 << 20
 
 # A file changed within one tick of the kernel's clock (at most 10 ms at HZ=100) after
-# it was hashed may keep its times; so nothing is remembered of a file younger than
-# this.
+# its last change may keep its times; so nothing is remembered of a file that was
+# younger than this when it was first looked at.
 SETTLED_NS = 20_000_000
 
 Identity = tuple[int, int, int, int, int]
@@ -43,27 +43,42 @@ class Digests:
 
         Raises: OSError where it cannot be read.
         """
-        return Digest(
-            self.fact(path, "sha256", lambda file: hash_file(file).hash),
-            os.stat(path).st_size,
-        )
+        asked_ns = time.time_ns()
+        identity = identify(os.stat(path))
+        known = self._memory.get((identity, "sha256"))
+        if known is None:
+            known = self._fact(path, identity, "sha256", _hash, asked_ns)
+        return Digest(known, identity[2])
 
     def fact(
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
         """Return what `compute(path)` says of the content, computed once."""
-        identity = identify(os.stat(path))
+        asked_ns = time.time_ns()
+        return self._fact(path, identify(os.stat(path)), purpose, compute, asked_ns)
+
+    def _fact(
+        self,
+        path: Path | str,
+        identity: Identity,
+        purpose: str,
+        compute: Callable[[Path | str], str],
+        asked_ns: int,
+    ) -> str:
         known = self._recall(identity, purpose)
         if known is None:
             known = compute(path)
             # Written to meanwhile: what was computed may be of neither version.
             if identify(os.stat(path)) == identity:
-                self.remember(identity, known, purpose)
+                self._remember(identity, known, purpose, asked_ns)
         return known
 
-    def remember(self, identity: Identity, value: str, purpose: str = "sha256") -> None:
-        """Keep a fact of a file of this identity."""
-        if time.time_ns() - max(identity[3], identity[4]) < SETTLED_NS:
+    def _remember(
+        self, identity: Identity, value: str, purpose: str, asked_ns: int
+    ) -> None:
+        """Keep a fact of a file that had this identity at that time."""
+        # Then, not now: while it was read, which takes seconds, it may have changed.
+        if not is_settled(identity, asked_ns):
             return
         self._memory[identity, purpose] = value
         # A memo that cannot be written costs time, never correctness.
@@ -119,6 +134,11 @@ def identify(stat: os.stat_result) -> Identity:
     )
 
 
+def is_settled(identity: Identity, asked_ns: int) -> bool:
+    """Return whether a change since then would show in an identity of that time."""
+    return asked_ns - max(identity[3], identity[4]) >= SETTLED_NS
+
+
 def hash_file(path: Path | str) -> Digest:
     """Return the digest of the file's content, read in pieces."""
     hasher = hashlib.sha256()
@@ -127,6 +147,10 @@ def hash_file(path: Path | str) -> Digest:
         hasher.update(chunk)
         size += len(chunk)
     return Digest(hasher.hexdigest(), size)
+
+
+def _hash(path: Path | str) -> str:
+    return hash_file(path).hash
 
 
 def chunks(path: Path | str) -> Iterator[bytes]:

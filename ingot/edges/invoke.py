@@ -8,6 +8,7 @@ no results back from Vulkan (IREE 3.13).
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 import tempfile
@@ -22,6 +23,12 @@ from ingot.values import Runner
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used, because plans are made without
 it."""
+
+
+# What iree-run-module says of a result that .npy has no name for, and the shape as it
+# prints it: 3x7x13xbf16=[...
+_UNNAMED = "unsupported data encoding"
+_BF16 = re.compile(r"((?:\d+x)*)bf16=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,6 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
 
     Raises: IngotError where the call fails.
     """
-    import numpy as np
-
     with tempfile.TemporaryDirectory(prefix="call-") as name:
         folder = Path(name)
         words = []
@@ -116,18 +121,57 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
             words.append(_input(folder / f"in{index}.npy", tensor))
         # repr: the shortest text that reads back as the same number.
         words += [f"--input={scalar!r}" for scalar in what.scalars]
-        outputs = [folder / f"out{index}.npy" for index in range(what.results)]
-        words += [f"--output=@{path}" for path in outputs]
         argv = module_argv(runner, "iree-run-module", module)
+        argv = (*argv, f"--function={what.function}", *words)
         try:
-            run((*argv, f"--function={what.function}", *words), runner, Path.cwd())
+            return _results(argv, runner, folder, what.results)
         except IngotError as error:
             shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in what.tensors)
             raise IngotError(
                 f"@{what.function} of {module.vmfb.name} does not run\n{error.message}",
                 f"with inputs {shapes or 'none'}",
             ) from error
-        return tuple(np.load(path) for path in outputs)
+
+
+def _results(
+    argv: tuple[str, ...], runner: Runner, folder: Path, count: int
+) -> tuple[Array, ...]:
+    """Run a call, and return its results."""
+    import numpy as np
+
+    outputs = [folder / f"out{index}.npy" for index in range(count)]
+    try:
+        run((*argv, *(f"--output=@{path}" for path in outputs)), runner, Path.cwd())
+    except IngotError as error:
+        if _UNNAMED not in error.message:
+            raise
+        return _unnamed_results(argv, runner, folder)
+    return tuple(np.load(path) for path in outputs)
+
+
+def _unnamed_results(
+    argv: tuple[str, ...], runner: Runner, folder: Path
+) -> tuple[Array, ...]:
+    """Return results of which some are bfloat16, whose shapes are printed first."""
+    import ml_dtypes
+    import numpy as np
+
+    shown = (*argv, "--output_max_element_count=1")
+    printed = run(shown, runner, Path.cwd()).decode().split("result[")[1:]
+    found = [_BF16.search(text) for text in printed]
+    paths = [
+        folder / f"out{index}{'.bin' if match else '.npy'}"
+        for index, match in enumerate(found)
+    ]
+    run((*argv, *(f"--output=@{path}" for path in paths)), runner, Path.cwd())
+    return tuple(
+        np.fromfile(path, ml_dtypes.bfloat16).reshape(
+            [int(size) for size in match.group(1).split("x") if size]
+        )
+        if match
+        else np.load(path)
+        for path, match in zip(paths, found, strict=True)
+    )
 
 
 def _input(path: Path, tensor: Array) -> str:

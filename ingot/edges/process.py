@@ -52,6 +52,12 @@ class Completed:
 
 
 @cache
+def program(name: str) -> str:
+    """Return where a program of the system is: looked for once, not at every start."""
+    return shutil.which(name) or name
+
+
+@cache
 def sandbox() -> str:
     """Return how commands are confined here: "bubblewrap", or "none"."""
     if shutil.which("bwrap") is None:
@@ -90,7 +96,7 @@ def run(
         for name, path in mounts.items():
             (folder / name).symlink_to(path)
         # setpriv: the command gets SIGKILL when the thread that started it is gone.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+        command = [program("setpriv"), "--pdeathsig", "KILL", "--", *argv]
         cwd, variables = folder, env
     with _lock:
         if _stopped:
@@ -134,7 +140,7 @@ def bubblewrap(
 ) -> list[str]:
     """Return the words that start a command in a sandbox, without the command."""
     command = [
-        "bwrap",
+        program("bwrap"),
         "--unshare-all",
         "--die-with-parent",
         "--new-session",

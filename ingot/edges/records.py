@@ -11,17 +11,17 @@ import sqlite3
 import threading
 import time
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ingot.edges.digests import Identity
 from ingot.errors import IngotError
-from ingot.values import BoundAction, Digest, bound_from_json, digests_from_json
+from ingot.values import BoundAction, Digest
 
 # Bumped when the row's meaning changes: older rows are then forgotten, nothing is
 # misread.
-SCHEMA = 2
+SCHEMA = 3
 
 # SQLite's codes for what is no damage: PERM, BUSY, LOCKED, READONLY, IOERR, FULL,
 # CANTOPEN.
@@ -131,7 +131,7 @@ def _load(connection: sqlite3.Connection) -> dict[str, Record]:
 
 
 def _row(task: str, record: Record) -> tuple[str, str, float]:
-    content = json.dumps(asdict(record))
+    content = _encode(record)
     return task, f"{_seal(task, content)} {content}", time.time()
 
 
@@ -163,14 +163,48 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _decode(text: str) -> Record:
-    value = json.loads(text)
-    return Record(
-        bound=bound_from_json(value["bound"]),
-        key=value["key"],
-        outputs=digests_from_json(value["outputs"]),
-        shown=tuple((path, tuple(identity)) for path, identity in value["shown"]),
-        log=Digest(**value["log"]) if value["log"] else None,
-        source=value["source"],
-        wall_ms=value["wall_ms"],
+def _encode(record: Record) -> str:
+    """Return the record as JSON arrays: a build with nothing to do decodes them all."""
+    bound, log = record.bound, record.log
+    value = (
+        (bound.argv, bound.env, _plain(bound.inputs), bound.outputs, bound.platform),
+        record.key,
+        _plain(record.outputs),
+        record.shown,
+        (log.hash, log.size_bytes) if log else None,
+        record.source,
+        record.wall_ms,
     )
+    return json.dumps(value)
+
+
+def _decode(text: str) -> Record:
+    bound, key, outputs, shown, log, source, wall_ms = json.loads(text)
+    argv, env, inputs, names, platform = bound
+    return Record(
+        bound=BoundAction(
+            argv=tuple(argv),
+            env=_pairs(env),
+            inputs=_digests(inputs),
+            outputs=tuple(names),
+            platform=_pairs(platform),
+        ),
+        key=key,
+        outputs=_digests(outputs),
+        shown=tuple([(path, tuple(identity)) for path, identity in shown]),
+        log=Digest(*log) if log else None,
+        source=source,
+        wall_ms=wall_ms,
+    )
+
+
+def _plain(value: tuple[tuple[str, Digest], ...]) -> list[tuple[str, str, int]]:
+    return [(path, digest.hash, digest.size_bytes) for path, digest in value]
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, item) for name, item in value])
+
+
+def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
+    return tuple([(path, Digest(name, size)) for path, name, size in value])

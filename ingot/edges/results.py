@@ -6,6 +6,7 @@ it too. Protobuf is imported late: a build with nothing to do needs none of it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ingot.values import ActionResult, BoundAction, Digest
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 # What says for which task an action ran; other programs skip what they do not know.
 TASK_TYPE = "ingot/task"
+
+
+# What names a file of the store; anything else could name one outside of it.
+HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Damaged(ValueError):
@@ -87,10 +92,11 @@ def spelt_out(key: str, read: Callable[[str], bytes]) -> tuple[BoundAction, set[
     from ingot import reapi_pb2 as reapi
 
     action = _parse(reapi.Action, read(key))
-    command = _parse(reapi.Command, read(action.command_digest.hash))
-    hashes = {key, action.command_digest.hash}
+    command_digest = _digest(action.command_digest)
+    command = _parse(reapi.Command, read(command_digest.hash))
+    hashes = {key, command_digest.hash}
     inputs: list[tuple[str, Digest]] = []
-    pending = [("", action.input_root_digest.hash)]
+    pending = [("", _digest(action.input_root_digest).hash)]
     while pending:
         prefix, name = pending.pop()
         hashes.add(name)
@@ -99,7 +105,7 @@ def spelt_out(key: str, read: Callable[[str], bytes]) -> tuple[BoundAction, set[
             (prefix + file.name, _digest(file.digest)) for file in directory.files
         ]
         pending += [
-            (f"{prefix}{item.name}/", item.digest.hash)
+            (f"{prefix}{item.name}/", _digest(item.digest).hash)
             for item in directory.directories
         ]
     bound = BoundAction(
@@ -112,6 +118,16 @@ def spelt_out(key: str, read: Callable[[str], bytes]) -> tuple[BoundAction, set[
     return bound, hashes
 
 
+def told(hash: str, size_bytes: int) -> Digest:
+    """Return the digest that a file, a cache or another machine tells.
+
+    Raises: Damaged where it is none: its hash becomes part of a path.
+    """
+    if HASH.fullmatch(hash) is None or size_bytes < 0:
+        raise Damaged(f"no digest: '{hash[:80]}', {size_bytes} bytes")
+    return Digest(hash, size_bytes)
+
+
 def _parse(kind: type[reapi.ActionResult], content: bytes) -> reapi.ActionResult:
     from google.protobuf.message import DecodeError
 
@@ -122,4 +138,4 @@ def _parse(kind: type[reapi.ActionResult], content: bytes) -> reapi.ActionResult
 
 
 def _digest(message: reapi.Digest) -> Digest:
-    return Digest(message.hash, message.size_bytes)
+    return told(message.hash, message.size_bytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from os.path import realpath
 from pathlib import Path
 
 from ingot.edges import toolchain
@@ -34,7 +35,7 @@ def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     for path in seen(tools, network):
         text = str(path)
         if path.is_symlink():
-            words += ["--symlink", os.path.realpath(path), text]
+            words += ["--symlink", realpath(path), text]
         elif text.startswith("/dev/"):
             words += ["--dev-bind", text, text]
         elif not text.startswith(("/usr/bin/", "/usr/lib/")):
@@ -43,7 +44,7 @@ def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     for tool, files in toolchain.SYSTEM_FILES.items():
         for name in files:
             if tool not in tools and os.path.exists(name):
-                words += ["--ro-bind", "/dev/null", os.path.realpath(name)]
+                words += ["--ro-bind", "/dev/null", realpath(name)]
     return tuple(words)
 
 
@@ -54,6 +55,8 @@ def seen(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
     """
     found = [path for tool in tools for path in toolchain.places(tool)]
     if network:
-        found += [Path(name) for name in NETWORK_PLACES if os.path.exists(name)]
+        known = [name for name in NETWORK_PLACES if os.path.exists(name)]
+        # systemd's /etc/resolv.conf leads to /run, which is not shown.
+        found += [Path(item) for name in known for item in (name, realpath(name))]
     # Folders before what is in them: a later mount lies over an earlier one.
     return tuple(sorted(set(found)))

@@ -1,9 +1,10 @@
 """The content-addressed store: action results by key, blobs by digest.
 
 Laid out as Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that Bazel can
-share the folder. Everything is written under `tmp/`, synced, and renamed: a killed
-build leaves nothing that a later one trusts. A blob is verified when it is read; a
-damaged one is dropped.
+share the folder. Everything is written under `tmp/` and renamed: a killed build leaves
+nothing that a later one trusts. A blob is verified when it is read; a damaged one is
+dropped. A large one is read once and then remembered, so it is synced before it has its
+name; a small one is read anew by every process, and a power cut may have it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ingot.edges import results
-from ingot.edges.digests import Digests, hash_file
+from ingot.edges import files, results
+from ingot.edges.digests import Digests, Identity, hash_file, identify, is_settled
 from ingot.edges.uses import Uses
-from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
 # Locks are shared out over this many files, so that the folder stays small.
@@ -37,6 +41,8 @@ class Store:
         Raises: IngotError where the folder cannot be made or written.
         """
         self.root = root
+        # Paths are made some twenty times an action: text is cheaper than pathlib.
+        self._text = str(root)
         self._warn = warn
         try:
             for name in ("ac", "cas", "tmp", "lock"):
@@ -44,23 +50,31 @@ class Store:
             # Tried, not asked: only a write tells a read-only disk from permissions.
             tempfile.TemporaryFile(dir=root / "tmp").close()
         except OSError as error:
-            raise _store_error(root, error) from error
+            raise files.refusal(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
         self._uses = Uses(root)
+        self._whole: dict[str, Identity] = {}  # small blobs that were read
+        self._own = ""  # folder under tmp/ of this process
+        self._opening = threading.Lock()
+        self._numbers = itertools.count()
 
     def action(self, key: Digest) -> ActionResult | None:
         """Return the result kept under the key, if all of it is there and undamaged."""
         path = self._path("ac", key.hash)
         self.use(key.hash)
         try:
-            result = results.from_bytes(path.read_bytes())
+            with open(path, "rb", buffering=0) as file:
+                result = results.from_bytes(file.read())
         except FileNotFoundError:
             return None
         except (results.Damaged, OSError) as error:
             self._warn(f"dropped a damaged action result, {path}: {error}")
-            path.unlink(missing_ok=True)
+            files.unlink(path)
             return None
-        if not result.outputs or not all(self.holds(blob) for blob in result.blobs()):
+        # Nobody here keeps a failure; another program may.
+        if result.exit_code != 0 or not result.outputs:
+            return None
+        if not all(self.holds(blob) for blob in result.blobs()):
             return None
         return result
 
@@ -79,11 +93,28 @@ class Store:
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
+    def pin(self, *digests: Digest) -> None:
+        """Keep blobs, there already or soon, while this process lives.
+
+        Raises: IngotError where the disk is full.
+        """
+        # Before one is looked for: what is there and unused may go at any moment.
+        with _disk_errors(self.root):
+            self._uses.pin(*(digest.hash for digest in digests))
+
+    def using_meanwhile(self) -> AbstractContextManager[None]:
+        """Let go, when the block ends, of what this thread has used in it."""
+        return self._uses.meanwhile()
+
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
         path = self._path("cas", digest.hash)
         try:
-            found = self.digests.of_file(path)
+            asked_ns = time.time_ns()
+            identity = identify(os.stat(path))
+            if self._whole.get(digest.hash) == identity:
+                return identity[2] == digest.size_bytes
+            found = self._read(path, identity, asked_ns)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -93,43 +124,75 @@ class Store:
             # Another size is the damage of who asks: the content is what it says.
             return found == digest
         self._warn(f"dropped a damaged blob, {path}: its content is {found}")
-        path.unlink(missing_ok=True)
+        files.unlink(path)
         return False
+
+    def _read(self, path: str, identity: Identity, asked_ns: int) -> Digest:
+        """Return the digest of a blob's content; of a large one as it is remembered."""
+        if identity[2] > files.SMALL_BYTES:
+            return self.digests.of_file(path)
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
+        found = hashlib.sha256(content).hexdigest()
+        if found == path.rpartition("/")[2] and is_settled(identity, asked_ns):
+            self._whole[found] = identity
+        return Digest(found, len(content))
 
     def blob(self, digest: Digest) -> Path:
         """Return where the blob is; whoever reads it must not write it."""
-        return self._path("cas", digest.hash)
+        return Path(self._path("cas", digest.hash))
 
     def put_bytes(self, content: bytes) -> Digest:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
-        self._pin(digest)
-        if not self.holds(digest):
-            self._put(content, self._path("cas", digest.hash))
+        self.put_blobs(((digest, content),))
         return digest
 
-    def take_file(self, path: Path) -> Digest:
+    def put_blobs(self, blobs: Sequence[tuple[Digest, bytes]]) -> None:
+        """Keep contents whose digests are known."""
+        self.pin(*(digest for digest, _ in blobs))
+        for digest, content in blobs:
+            if not self.holds(digest):
+                self._put(content, self._path("cas", digest.hash))
+
+    def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
-        self._pin(digest)
+        self.pin(digest)
         if not self.holds(digest):
             self._publish(path, self._path("cas", digest.hash))
         return digest
 
-    def copy_to(self, digest: Digest, path: Path) -> None:
+    def copy_to(self, digest: Digest, path: Path | str, temporary: Path | str) -> None:
         """Make `path` a copy of the blob: a copy, so that edits stay outside.
+
+        It is made as `temporary`, on the same disk.
 
         Raises: IngotError where the disk is full; FileNotFoundError where the blob is
         gone.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(path)}")
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent, exist_ok=True)
         try:
-            with _disk_errors(path.parent):
-                _copy(self.blob(digest), temporary)
+            with _disk_errors(parent):
+                files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        except BaseException:
+            files.unlink(temporary)
+            raise
+
+    def identity(self) -> str:
+        """Return what no other store has: two paths to one folder have the same.
+
+        Raises: IngotError where the disk is full.
+        """
+        path = self.root / "lock/store"
+        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_EX):
+            if not path.exists():
+                path.write_text(os.urandom(16).hex())
+            # A copy of the folder has the same text, in another file.
+            return f"{path.read_text()} {path.stat().st_ino}"
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
@@ -141,24 +204,40 @@ class Store:
 
     @contextlib.contextmanager
     def _held(self, name: str, how: int) -> Iterator[None]:
-        with open(self.root / "lock" / name, "w") as file:
+        place = f"{self._text}/lock/{name}"
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
             # The kernel lets go of it when the process dies, however it dies.
-            fcntl.flock(file, how)
+            fcntl.flock(handle, how)
             yield
+        finally:
+            os.close(handle)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield an empty private folder on the store's disk; it is removed."""
-        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_SH):
-            path = Path(tempfile.mkdtemp(dir=self.root / "tmp"))
-            # Held as long as its owner lives: `sweep` removes what nobody holds.
-            handle = os.open(path, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with _disk_errors(self.root):
+            path = self._temporary()
+            os.mkdir(path, 0o700)
         try:
-            yield path
+            yield Path(path)
         finally:
             shutil.rmtree(path, ignore_errors=True)
-            os.close(handle)
+
+    def _temporary(self) -> str:
+        """Return a path under `tmp/` that is nobody else's, and not there yet.
+
+        It is in a folder that is held as long as this process lives: `sweep` removes
+        what nobody holds.
+        """
+        with self._opening:
+            if not os.path.isdir(self._own):
+                with self._held("tmp", fcntl.LOCK_SH):
+                    self._own = tempfile.mkdtemp(dir=self.root / "tmp")
+                    handle = os.open(self._own, os.O_RDONLY)
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                weakref.finalize(self, _let_go, self._own, handle)
+        return f"{self._own}/{next(self._numbers)}"
 
     def sweep(self) -> None:
         """Remove what killed builds left under `tmp/`."""
@@ -172,71 +251,45 @@ class Store:
                     finally:
                         os.close(handle)
 
-    def _pin(self, digest: Digest) -> None:
-        # Before it is looked for: what is there and unused may go at any moment.
+    def _path(self, kind: str, name: str) -> str:
+        return f"{self._text}/{kind}/{name[:2]}/{name}"
+
+    def _put(self, content: bytes, path: str) -> None:
         with _disk_errors(self.root):
-            self._uses.pin(digest.hash)
+            temporary = self._temporary()
+            try:
+                with open(temporary, "xb", buffering=0) as file:
+                    rest = memoryview(content)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                    files.finish(file.fileno(), len(content))
+                files.rename(temporary, path)
+            except BaseException:
+                files.unlink(temporary)
+                raise
 
-    def _path(self, kind: str, name: str) -> Path:
-        return self.root / kind / name[:2] / name
-
-    def _put(self, content: bytes, path: Path) -> None:
-        with self.scratch() as folder, _disk_errors(self.root):
-            temporary = folder / path.name
-            temporary.write_bytes(content)
-            self._publish(temporary, path)
-
-    def _publish(self, temporary: Path, path: Path) -> None:
-        """Give a finished file its name: sync, forbid writing, rename."""
+    def _publish(self, temporary: Path | str, path: str) -> None:
+        """Give a finished file its name: forbid writing, rename."""
         with _disk_errors(self.root):
-            path.parent.mkdir(exist_ok=True)
             handle = os.open(temporary, os.O_RDONLY)
             try:
-                os.fsync(handle)
-                os.fchmod(handle, 0o444)
+                files.finish(handle, os.fstat(handle).st_size)
             finally:
                 os.close(handle)
-            os.replace(temporary, path)
+            files.rename(temporary, path)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy content, sharing blocks where the file system can."""
-    with open(source, "rb") as reader, open(target, "wb") as writer:
-        remaining = os.fstat(reader.fileno()).st_size
-        try:
-            while remaining:
-                done = os.copy_file_range(reader.fileno(), writer.fileno(), remaining)
-                if done == 0:
-                    break
-                remaining -= done
-        except OSError as error:
-            if error.errno not in _CANNOT_COPY_RANGE:
-                raise
-            reader.seek(0)
-            writer.seek(0)
-            shutil.copyfileobj(reader, writer, 1 << 20)
-
-
-# EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: this pair of files cannot be copied inside the
-# kernel.
-_CANNOT_COPY_RANGE = (18, 22, 38, 95)
+def _let_go(folder: str, handle: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(handle)
 
 
 @contextlib.contextmanager
-def _disk_errors(place: Path) -> Iterator[None]:
+def _disk_errors(place: Path | str) -> Iterator[None]:
     """Turn a full or read-only disk into an error that says what to do."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _store_error(place, error) from error
-
-
-def _store_error(place: Path, error: OSError) -> IngotError:
-    reason = error.strerror or str(error)
-    return IngotError(
-        f"store {place}: cannot write: {reason}",
-        "make room or permission there, or set INGOT_CACHE to another folder;"
-        " finished actions are kept",
-    )
+        raise files.refusal(place, error) from error

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.edges import results
 from ingot.values import ActionResult, Digest
-
-HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,12 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
     return Survey(entries, blobs)
 
 
+def size_bytes(root: Path) -> int:
+    """Return the size of all results and blobs; nothing is read for it."""
+    kinds = (root / "ac", root / "cas")
+    return sum(file.size_bytes for kind in kinds for _, file in _files(kind))
+
+
 def last_results(root: Path) -> dict[str, tuple[float, str]]:
     """Return when each task's newest result was last used, and its key."""
     last: dict[str, tuple[float, str]] = {}
@@ -99,7 +102,7 @@ def _files(folder: Path) -> Iterator[tuple[str, File]]:
         for item in _scan(part.path):
             with contextlib.suppress(FileNotFoundError):
                 stat = item.stat()
-                if HASH.fullmatch(item.name):
+                if results.HASH.fullmatch(item.name):
                     yield item.name, File(stat.st_size, stat.st_mtime)
 
 

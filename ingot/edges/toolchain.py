@@ -150,6 +150,7 @@ def _record(tool: str) -> Path:
     raise _missing(tool)
 
 
+@cache
 def executable(name: str) -> str:
     """Return the path of a program that an action may start.
 

@@ -32,6 +32,9 @@ class Uses:
         self._root = root
         self._lock = threading.Lock()
         self._pinned: set[str] = set()
+        # What is let go of before the process ends, by the thread that pinned it.
+        self._blocks: dict[int, set[str]] = {}
+        self._lasting: set[str] = set()
         self._pins = self._gate = -1
 
     def pin(self, *hashes: str) -> None:
@@ -42,6 +45,8 @@ class Uses:
         Raises: OSError where the pin cannot be written.
         """
         with self._lock:
+            block = self._blocks.get(threading.get_ident(), self._lasting)
+            block.update(hashes)
             new = [name for name in hashes if name not in self._pinned]
             if not new:
                 return
@@ -55,12 +60,38 @@ class Uses:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             self._pinned.update(new)
 
-    def stamp(self, path: Path) -> None:
+    @contextlib.contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """Keep what this thread pins in the block until its end, no longer."""
+        own = threading.get_ident()
+        with self._lock:
+            self._blocks[own] = set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._blocks[own]
+                self._pinned = self._lasting.union(*self._blocks.values())
+                if self._pins >= 0:
+                    self._rewrite()
+
+    def stamp(self, path: str) -> None:
         """Say that the result in this file was used now."""
         # Nothing depends on it but what is removed first: another user's file is left.
         with contextlib.suppress(OSError):
             if abs(time.time() - os.stat(path).st_mtime) > STAMP_S:
                 os.utime(path)
+
+    def _rewrite(self) -> None:
+        # Nobody reads it meanwhile, so nobody sees it empty.
+        fcntl.flock(self._gate, fcntl.LOCK_SH)
+        try:
+            os.ftruncate(self._pins, 0)
+            os.lseek(self._pins, 0, os.SEEK_SET)
+            names = sorted(self._pinned)
+            os.write(self._pins, "".join(f"{name}\n" for name in names).encode())
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _open(self) -> None:
         self._gate = os.open(_gate(self._root), os.O_RDWR | os.O_CREAT, 0o666)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ class Verified:
     damaged: tuple[Path, ...]
     # Results of which a blob is missing: made again when they are asked for.
     incomplete: int
+    unreadable: tuple[str, ...]  # which, and why; left as they are
 
 
 def verify_store(root: Path) -> Verified:
@@ -30,15 +30,19 @@ def verify_store(root: Path) -> Verified:
     Nothing that is remembered of files is trusted: every byte is read.
     """
     found = survey(root)
-    damaged = []
+    damaged, unreadable = [], []
     whole: set[str] = set()
     for name in found.blobs:
         path = blob_path(root, name)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if hash_file(path).hash == name:
                 whole.add(name)
             else:
                 damaged.append(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable.append(f"{path}: {error.strerror}")
     for folder, _, names in os.walk(root / "ac"):
         for name in names:
             path = Path(folder, name)
@@ -48,6 +52,8 @@ def verify_store(root: Path) -> Verified:
                 damaged.append(path)
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                unreadable.append(f"{path}: {error.strerror}")
     for path in damaged:
         path.unlink(missing_ok=True)
     wanted = [
@@ -60,4 +66,5 @@ def verify_store(root: Path) -> Verified:
         size_bytes=found.size_bytes,
         damaged=tuple(damaged),
         incomplete=sum(not names <= whole for names in wanted),
+        unreadable=tuple(unreadable),
     )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ingot.edges.shared.address import has_password, without_password
 from ingot.edges.toolchain import SYSTEM_FILES
 from ingot.errors import IngotError
 from ingot.farm.dask import SILENT_S
@@ -20,8 +21,8 @@ from ingot.farm.order import BENCH, LABELS
 HOST = "127.0.0.1"
 
 
-def here(benchmarks: bool) -> dict[str, float]:
-    """Return the labels of a worker on this machine, and its memory."""
+def here(benchmarks: bool, n_workers: int) -> dict[str, float]:
+    """Return the labels of one of this machine's workers, and its share of memory."""
     found = {
         label: 1.0
         for tool, label in LABELS.items()
@@ -30,7 +31,7 @@ def here(benchmarks: bool) -> dict[str, float]:
     if benchmarks:
         found[BENCH] = 1.0
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {**found, "memory": float(memory)}
+    return {**found, "memory": float(memory // n_workers)}
 
 
 def worker(
@@ -41,7 +42,7 @@ def worker(
         "host": HOST,
         "dashboard_address": None,
         "nthreads": max(1, len(os.sched_getaffinity(0)) // n_workers),
-        "resources": here(benchmarks=number == 0),
+        "resources": here(number == 0, n_workers),
         "local_directory": str(root / "workers"),
         "env": {
             "INGOT_CACHE": str(root / "store"),
@@ -97,10 +98,22 @@ def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
     """Run a cluster until this process is told to end."""
     with cluster(n_workers, port, root, shared_cache) as running:
         place = running.scheduler_address.partition("://")[2]
-        print(f"{n_workers} workers; their shared cache: {shared_cache}")
-        print("build there, in another terminal, until Ctrl-C here:")
-        print(
-            f"  INGOT_SHARED_CACHE={shared_cache} doit build executor=dask://{place}",
-            flush=True,
-        )
+        print(welcome(n_workers, place, shared_cache), flush=True)
         threading.Event().wait()
+
+
+def welcome(n_workers: int, place: str, shared_cache: str) -> str:
+    """Return how to build there, without the shared cache's password.
+
+    Raises: IngotError where the shared cache's address is none.
+    """
+    shown = without_password(shared_cache)
+    words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{place}"
+    if has_password(shared_cache):
+        words += (
+            "\n  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"
+        )
+    return (
+        f"{n_workers} workers; their shared cache: {shown}\n"
+        f"build there, in another terminal, until Ctrl-C here:\n  {words}"
+    )

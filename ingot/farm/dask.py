@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +18,8 @@ from typing import Any
 from ingot.errors import IngotError
 from ingot.farm.order import Answer, Order, decode_answer, encode
 from ingot.farm.worker import perform
+
+ADDRESS = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 
 # How long a scheduler that went away is waited for.
 RETURN_S = 60.0
@@ -44,6 +47,7 @@ class DaskFarm:
         self.address = address
         self._warn = warn
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._said: set[str] = set()
         # Its own complaints are told here, in words for who builds.
         logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
@@ -58,9 +62,7 @@ class DaskFarm:
 
         Raises: IngotError where workers die of it, or the scheduler stays away.
         """
-        from distributed import CancelledError, KilledWorker
-        from distributed.client import FutureCancelledError
-        from distributed.comm.core import CommClosedError
+        from distributed import KilledWorker
 
         text = encode(order)
         while True:
@@ -82,16 +84,18 @@ class DaskFarm:
                     f" the last was {error.last_worker.address}",
                     "run it here: the same command without executor=",
                 ) from error
-            except (
-                CancelledError,
-                FutureCancelledError,
-                CommClosedError,
-                OSError,
-                TimeoutError,
-                RuntimeError,
-            ):
+            except IngotError:
+                raise
+            except Exception as error:
                 if future is not None and future.status == "error":
                     # The worker's own defect, not the connection's.
+                    raise IngotError(
+                        f"{order.task}: its worker failed:"
+                        f" {type(error).__name__}: {error}",
+                        "start workers from the same checkout, or run it here: the same"
+                        " command without executor=",
+                    ) from error
+                if not isinstance(error, _losses()):
                     raise
                 self._reconnect(client)
 
@@ -130,14 +134,16 @@ class DaskFarm:
 
         Raises: OSError where the scheduler is lost.
         """
-        asked, offered = self._known
-        if time.monotonic() - asked > KNOWN_S:
-            known = self._client.scheduler_info(n_workers=-1)
-            if "workers" not in known:
-                raise ConnectionError("the scheduler is lost")
-            offered = [worker["resources"] for worker in known["workers"].values()]
-            self._known = (time.monotonic(), offered)
-        return offered
+        # One asks for all: hundreds of threads find the answer old at once.
+        with self._asking:
+            asked, offered = self._known
+            if time.monotonic() - asked > KNOWN_S:
+                known = self._client.scheduler_info(n_workers=-1)
+                if "workers" not in known:
+                    raise ConnectionError("the scheduler is lost")
+                offered = [worker["resources"] for worker in known["workers"].values()]
+                self._known = (time.monotonic(), offered)
+            return offered
 
     def _connect(self, timeout_s: float) -> Any:
         import dask
@@ -145,6 +151,11 @@ class DaskFarm:
 
         scheme = "tls" if self.address.startswith("dask+tls") else "tcp"
         place = self.address.partition("://")[2]
+        if ADDRESS.fullmatch(place) is None or int(place.rpartition(":")[2]) > 65535:
+            raise IngotError(
+                f"executor={self.address}: no address of a scheduler",
+                "expected dask://HOST:PORT, such as dask://127.0.0.1:8786",
+            )
         dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"})
         try:
             return Client(  # type: ignore[no-untyped-call]
@@ -154,6 +165,13 @@ class DaskFarm:
             raise IngotError(
                 f"executor={self.address}: no scheduler answers there",
                 "start one: doit cluster",
+            ) from error
+        except (TypeError, ValueError) as error:
+            # What Dask says of TLS without certificates is of its own insides.
+            raise IngotError(
+                f"executor={self.address}: cannot connect: {error}",
+                "certificates and their keys are set as Dask's documentation says:"
+                " distributed.comm.tls",
             ) from error
 
     def _reconnect(self, lost: Any) -> None:
@@ -184,6 +202,22 @@ class DaskFarm:
         if text.partition(";")[0] not in self._said:
             self._said.add(text.partition(";")[0])
             self._warn(f"executor {self.address}: {text}")
+
+
+def _losses() -> tuple[type[BaseException], ...]:
+    """Return what is raised where the scheduler is lost."""
+    from distributed import CancelledError
+    from distributed.client import FutureCancelledError
+    from distributed.comm.core import CommClosedError
+
+    return (
+        CancelledError,
+        FutureCancelledError,
+        CommClosedError,
+        OSError,
+        TimeoutError,
+        RuntimeError,
+    )
 
 
 def _column(rows: Iterable[dict[str, float]], name: str) -> list[float]:

@@ -6,20 +6,14 @@ Contents never travel this way, only their digests: they are in the shared cache
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
-from ingot.values import (
-    Action,
-    ActionResult,
-    BoundAction,
-    Digest,
-    Output,
-    bound_from_json,
-    digests_from_json,
-)
+from ingot.edges.results import Damaged, told
+from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
-VERSION = 1
+VERSION = 2
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -35,6 +29,9 @@ class Order:
     tools: tuple[str, ...]
     network: bool
     exclusive: bool
+    store: str = ""  # identity of the store that waits for the answer
+    # What it made before did not arrive: all of it is to be sent anew.
+    again: bool = False
 
     def action(self) -> Action:
         """Return the action; its inputs are contents, wherever they come from."""
@@ -62,12 +59,13 @@ class Answer:
     unwritten: tuple[str, ...] = ()
     missing: tuple[Digest, ...] = ()  # inputs that the shared cache lacks or has wrong
     refusal: str = ""  # this worker cannot run it
+    remedy: str = ""  # what to do about the refusal
 
 
-def order(action: Action, bound: BoundAction) -> Order:
-    """Return the order of an action."""
+def order(action: Action, bound: BoundAction, store: str = "") -> Order:
+    """Return the order of an action; `store` is the identity of who waits for it."""
     network = ("network", "yes") in action.platform
-    return Order(action.task, bound, action.tools, network, action.exclusive)
+    return Order(action.task, bound, action.tools, network, action.exclusive, store)
 
 
 def labels(action: Action) -> tuple[str, ...]:
@@ -87,7 +85,7 @@ def memory_bytes(bound: BoundAction) -> int:
 
 def encode(value: Order | Answer) -> str:
     """Return the value as text."""
-    return json.dumps({"version": VERSION, **asdict(value)})
+    return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
 
 
 def decode_order(text: str) -> Order | None:
@@ -95,18 +93,36 @@ def decode_order(text: str) -> Order | None:
     value = json.loads(text)
     if value["version"] != VERSION:
         return None
+    bound = value["bound"]
     return Order(
         task=value["task"],
-        bound=bound_from_json(value["bound"]),
+        bound=BoundAction(
+            argv=tuple(bound["argv"]),
+            env=_pairs(bound["env"]),
+            inputs=_digests(bound["inputs"]),
+            outputs=tuple(bound["outputs"]),
+            platform=_pairs(bound["platform"]),
+        ),
         tools=tuple(value["tools"]),
         network=value["network"],
         exclusive=value["exclusive"],
+        store=value["store"],
+        again=value["again"],
     )
 
 
 def decode_answer(text: str) -> Answer:
-    """Return the answer."""
-    value = json.loads(text)
+    """Return the answer.
+
+    Raises: Damaged where it is none, or of another version.
+    """
+    try:
+        return _answer(json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"no answer of this version of ingot: {error}") from error
+
+
+def _answer(value: Any) -> Answer:
     result = value["result"]
     return Answer(
         worker=value["worker"],
@@ -114,13 +130,27 @@ def decode_answer(text: str) -> Answer:
         and ActionResult(
             **{
                 **result,
-                "outputs": digests_from_json(result["outputs"]),
-                "log": result["log"] and Digest(**result["log"]),
+                "outputs": _digests(result["outputs"]),
+                "log": result["log"] and told(**result["log"]),
             }
         ),
         exit_code=value["exit_code"],
-        log=value["log"] and Digest(**value["log"]),
+        log=value["log"] and told(**value["log"]),
         unwritten=tuple(value["unwritten"]),
-        missing=tuple(Digest(**item) for item in value["missing"]),
+        missing=tuple(told(**item) for item in value["missing"]),
         refusal=value["refusal"],
+        remedy=value["remedy"],
     )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a value with slots, one level of it: `asdict` copies all."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((name, item) for name, item in value)
+
+
+def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
+    return tuple((path, told(**item)) for path, item in value)

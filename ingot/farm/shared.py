@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ingot.edges.process import Completed
+from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.farm.order import Answer, labels, memory_bytes, order
+from ingot.farm.order import Answer, Order, labels, memory_bytes, order
 from ingot.farm.protocol import Failed, Workers
 from ingot.values import Action, ActionResult, BoundAction, Digest
 
@@ -39,34 +41,48 @@ class SharedFarm:
         """
         try:
             self._shared.send(files)
-            answer = self._ask(action, bound, key, files)
-            result = answer.result
+            first = order(action, bound, self._store.identity())
+            for what in (first, replace(first, again=True)):
+                answer = self._ask(action, what, key, files)
+                result = answer.result
+                needed = (answer.log,) if result is None else result.blobs()
+                lost = [d for d in needed if d and not self._shared.bring(d)]
+                if not lost:
+                    break
+            else:
+                raise IngotError(
+                    f"{action.task}: {lost[0]} is not in shared cache"
+                    f" {self._shared.name}, where its worker has put it",
+                    "run the same command again",
+                )
             if result is not None:
-                for digest in result.blobs():
-                    self._bring(action, digest)
                 return result
             assert answer.log is not None
-            self._bring(action, answer.log)
         except CacheFailure as error:
             raise IngotError(
                 f"{action.task}: shared cache {self._shared.name}: {error}",
                 "workers get inputs from it: mend it, or run here, without executor=",
             ) from error
+        except Damaged as error:
+            raise IngotError(
+                f"{action.task}: its worker's answer cannot be used: {error}",
+                "start workers from the same checkout, or run here, without executor=",
+            ) from error
         output = self._store.blob(answer.log).read_bytes()
         return Failed(Completed(answer.exit_code, output), list(answer.unwritten))
 
     def _ask(
-        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
+        self, action: Action, order: Order, key: Digest, files: dict[Digest, Path]
     ) -> Answer:
         for _ in range(N_TRIES):
             answer = self._workers.run(
-                order(action, bound), key.hash, labels(action), memory_bytes(bound)
+                order, key.hash, labels(action), memory_bytes(order.bound)
             )
             if answer.refusal:
                 raise IngotError(
                     f"{action.task}: worker {answer.worker} refuses it:"
                     f" {answer.refusal}",
-                    "start workers from the same checkout, on machines of one kind",
+                    answer.remedy,
                 )
             if not answer.missing:
                 return answer
@@ -78,11 +94,3 @@ class SharedFarm:
             " cache",
             self._workers.remedy(self._shared.name),
         )
-
-    def _bring(self, action: Action, digest: Digest) -> None:
-        if not self._shared.bring(digest):
-            raise IngotError(
-                f"{action.task}: {digest} is not in shared cache {self._shared.name},"
-                " where its worker has put it",
-                "run the same command again",
-            )

@@ -16,15 +16,29 @@ from pathlib import Path
 
 from ingot import command
 from ingot.edges import process, toolchain
+from ingot.edges.collect import collect
 from ingot.edges.digests import Digests
 from ingot.edges.machine import machine
+from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.farm.order import Answer, Order, decode_order, encode
+from ingot.sizes import parse_size
 from ingot.values import Action, ActionResult, Digest, Output
 
+SAME = "start workers from the same checkout, on machines of one kind"
+ROOM = "mend the disk of that worker, or make room or permission there"
+REACH = "mend the cache, or run here, without executor="
+
+LIMIT = "INGOT_CACHE_LIMIT"
+
+# Between two looks at the size of the store, which reads all results in it.
+COLLECT_S = 60.0
+
+_collecting = threading.Lock()
+_collected = {"at_s": -COLLECT_S}
 _opening = threading.Lock()
 _opened: list[tuple[Store, SharedCache]] = []
 
@@ -32,19 +46,32 @@ _opened: list[tuple[Store, SharedCache]] = []
 def perform(text: str) -> str:
     """Return the answer to an order; this is what the scheduler calls."""
     worker = f"{socket.gethostname()}, process {os.getpid()}"
-    order = decode_order(text)
-    if order is None:
-        return encode(Answer(worker, refusal="it is of another version of ingot"))
     try:
+        order = decode_order(text)
+        if order is None:
+            raise IngotError("it is of another version of ingot", SAME)
         store, shared = _places()
         refusal = other_tools(order, store.digests)
         if refusal:
-            return encode(Answer(worker, refusal=refusal))
-        return encode(replace(_perform(order, store, shared), worker=worker))
-    except (IngotError, OSError) as error:
-        return encode(Answer(worker, refusal=str(error)))
+            raise IngotError(refusal, SAME)
+        if order.store == store.identity():
+            # Who waits for the answer holds the lock that running it needs.
+            raise IngotError(
+                f"its store, {store.root}, is that of the build",
+                "set INGOT_CACHE of the workers to another folder",
+            )
+        _keep_to_limit(store)
+        with store.using_meanwhile():
+            answer = _perform(order, store, shared)
+        return encode(replace(answer, worker=worker))
+    except IngotError as error:
+        return encode(Answer(worker, refusal=error.message, remedy=error.hint))
+    except OSError as error:
+        return encode(Answer(worker, refusal=str(error), remedy=ROOM))
+    except Damaged as error:
+        return encode(Answer(worker, refusal=str(error), remedy=SAME))
     except CacheFailure as error:
-        return encode(Answer(worker, refusal=f"shared cache: {error}"))
+        return encode(Answer(worker, refusal=f"shared cache: {error}", remedy=REACH))
 
 
 def _places() -> tuple[Store, SharedCache]:
@@ -92,17 +119,16 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
             )
             if missing:
                 return Answer("", missing=missing)
-            for _, content in encoded.blobs:
-                store.put_bytes(content)
+            store.put_blobs(encoded.blobs)
             answer = _run(order, store)
             if answer.result is None:
                 assert answer.log is not None
-                shared.send({answer.log: store.blob(answer.log)})
+                shared.send({answer.log: store.blob(answer.log)}, again=True)
                 return answer
             result = answer.result
             store.put_action(encoded.key, result)
         messages = tuple(digest for digest, _ in encoded.blobs)
-        shared.publish(encoded.key, messages + result.blobs())
+        shared.publish(encoded.key, messages + result.blobs(), order.again)
         return Answer("", result=result)
 
 
@@ -119,7 +145,7 @@ def _run(order: Order, store: Store) -> Answer:
         done = command.start(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(done.output)
-        unwritten = tuple(p for p in action.outputs if not (folder / p).is_file())
+        unwritten = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
         if done.exit_code != 0 or unwritten:
             return Answer("", exit_code=done.exit_code, log=log, unwritten=unwritten)
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
@@ -129,6 +155,25 @@ def _run(order: Order, store: Store) -> Answer:
                 outputs=outputs, log=log, task=action.task, wall_ms=wall_ms
             ),
         )
+
+
+def _keep_to_limit(store: Store) -> None:
+    """Remove from the store what exceeds INGOT_CACHE_LIMIT, now and then.
+
+    Raises: IngotError where the limit is no size.
+    """
+    limit = parse_size(os.environ.get("INGOT_CACHE_LIMIT") or "none", LIMIT)
+    if limit is None or not _collecting.acquire(blocking=False):
+        return
+    try:
+        if time.monotonic() - _collected["at_s"] > COLLECT_S:
+            _collected["at_s"] = time.monotonic()
+            # Nothing here is for people: what is used again is fetched again.
+            collect(store.root, limit, grace_s=0.0)
+    except OSError as error:
+        _warn(f"store {store.root}: cannot be kept to its limit: {error}")
+    finally:
+        _collecting.release()
 
 
 def _warn(message: str) -> None:

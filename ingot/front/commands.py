@@ -16,7 +16,7 @@ from doit.cmd_base import Command
 from doit.cmd_run import Run as DoitRun
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import STAGES, read, select
+from ingot.catalogue import STAGES, asked, read, select
 from ingot.errors import IngotError, did_you_mean
 from ingot.variables import VARIABLES, refuse_unknown
 
@@ -55,16 +55,24 @@ class Run(DoitRun):  # type: ignore[misc]
         """Run the tasks; return the exit code."""
         from ingot.edges import process
         from ingot.front import sharing
+        from ingot.front.ending import DEFECT, FAILED
+        from ingot.front.reporter import Reporter
+        from ingot.front.tasks import Front
 
+        Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))
+            if code == DEFECT and Reporter.current and not Reporter.current.defective:
+                # Going on after a failure, doit takes what needed it for defects.
+                code = FAILED
             sharing.finish()
             return code
         except InvalidCommand as error:
             if not error.not_found:
                 raise
-            known = [task.name for task in self.task_list]
-            raise InvalidCommand(str(unknown_task(error.not_found, known))) from None
+            known = [action.task for action in read(Path.cwd()).plan.actions]
+            error = unknown_task(error.not_found, [*STAGES, "build", *known])
+            raise InvalidCommand(str(error)) from None
         except KeyboardInterrupt:
             process.stop_all()
             sharing.abandon()
@@ -173,17 +181,20 @@ def print_catalogue() -> int:
     """Print models, targets, stages and variables."""
     found = read(Path.cwd())
     print("models")
-    for name, text in found.models.items():
-        print(_row("*" if name == found.default_model else " ", name, text))
-    for name in found.broken:
-        print(_row("!", name, f"cannot be read; `doit build model={name}` says why"))
+    settings = found.settings
+    for name, model in found.models.items():
+        mark = "*" if name == settings.default_model else " "
+        text = model.summary
+        if model.broken:
+            mark, text = "!", f"cannot be read; `doit build model={name}` says why"
+        print(_row(mark, name, text))
     print("targets")
-    for name, text in found.targets.items():
-        if name in found.unrunnable:
-            text = f"compiles here, cannot run here: {found.unrunnable[name]}"
-        print(_row("*" if name == found.default_target else " ", name, text))
-    for name, meant in found.aliases.items():
-        mark = "*" if name == found.default_target else " "
+    for name, text in settings.targets.items():
+        if name in settings.unrunnable:
+            text = f"compiles here, cannot run here: {settings.unrunnable[name]}"
+        print(_row("*" if name == settings.default_target else " ", name, text))
+    for name, meant in settings.aliases.items():
+        mark = "*" if name == settings.default_target else " "
         print(_row(mark, name, f"this machine: {meant}"))
     print("stages")
     for name, text in STAGES.items():
@@ -203,7 +214,7 @@ def run_bundle() -> int:
     """Run the built bundles of the selected model on the input."""
     from ingot.encode import run
 
-    selection = select(read(Path.cwd()), variables())
+    selection = select(read(Path.cwd(), asked(variables())), variables())
     for model in selection.models:
         for target in selection.targets:
             run(Path.cwd(), model, target, variables()["input"])

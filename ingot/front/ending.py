@@ -15,8 +15,8 @@ from doit.exceptions import InvalidCommand
 from ingot.errors import IngotError
 from ingot.journal import Journal
 
-# A defect, unless the build ends in another way; a wrong command line.
-DEFECT, REFUSED = 2, 3
+# An action; a defect, unless the build ends in another way; a wrong command line.
+FAILED, DEFECT, REFUSED = 1, 2, 3
 
 
 @dataclass

@@ -18,7 +18,7 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import read, select
+from ingot.catalogue import asked, read, select
 from ingot.front.commands import guarded, variables
 from ingot.front.needed import Building
 
@@ -41,7 +41,7 @@ class Generate(Building):
             if args:
                 raise InvalidCommand(f"generate takes no task, found '{args[0]}'")
             request = read_request(variables())
-            catalogue = read(Path.cwd())
+            catalogue = read(Path.cwd(), asked(variables()))
             names = choose(catalogue, select(catalogue, variables()))
             chosen.extend(("@".join(names), request))
             return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import read, select
+from ingot.catalogue import asked, read, select
 from ingot.front.commands import guarded, variables
 from ingot.front.needed import Building
 
@@ -30,7 +30,7 @@ class Inspect(Building):
             if args:
                 raise InvalidCommand(f"inspect takes no task, found '{args[0]}'")
             root = Path.cwd()
-            selection = select(read(root), variables())
+            selection = select(read(root, asked(variables())), variables())
             requests.append(read_request(root, selection, variables()))
             return 0
 

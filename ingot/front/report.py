@@ -42,12 +42,12 @@ class Report(Command):  # type: ignore[misc]
 
 
 def _draw(root: Path, patterns: list[str]) -> int:
-    from ingot.catalogue import read, select
+    from ingot.catalogue import asked, read, select
     from ingot.edges.records import Records
     from ingot.front.why import chosen
     from ingot.report.actions import Ended, picture
 
-    catalogue = read(root)
+    catalogue = read(root, asked(variables(), patterns))
     selection = select(catalogue, variables())
     tasks = chosen(catalogue.plan, patterns)
     if not tasks:
@@ -71,15 +71,21 @@ def _draw(root: Path, patterns: list[str]) -> int:
 
 
 def _write_report(root: Path) -> int:
-    from ingot.catalogue import read
+    from ingot.catalogue import Selection, read
     from ingot.report import runs
     from ingot.report.page import page
 
     catalogue = read(root)
-    models, targets = list(catalogue.models), list(catalogue.targets)
+    settings, plan = catalogue.settings, catalogue.plan
+    models, targets = list(settings.models), list(settings.targets)
     found = runs.read(root)
     cells = {
-        (model, target): runs.cell(root, found, model, target)
+        (model, target): runs.cell(
+            root,
+            found,
+            f"{model}@{target}",
+            plan.needed(plan.ends(Selection((model,), (target,)))),
+        )
         for model in models
         for target in targets
     }

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import IO, Any, ClassVar
 
-from doit.exceptions import BaseFail
+from doit.exceptions import BaseFail, TaskFailed
 
 from ingot.journal import Journal
 
@@ -39,6 +39,8 @@ class Reporter:
         self._progress: Any = None
         self._bars: dict[str, Any] = {}
         self._unmet: list[str] = []
+        # Whether anything ended in a way that no action's failure explains.
+        self.defective = False
         self._journal = Journal.current
 
     def initialize(self, tasks: dict[str, Any], selected: list[str]) -> None:
@@ -93,6 +95,7 @@ class Reporter:
         if type(fail).__name__ == "UnmetDependency":
             self._unmet.append(task.name)
             return
+        self.defective |= not isinstance(fail, TaskFailed)
         self._counts["failed"] += 1
         text = fail.get_msg() if hasattr(fail, "get_msg") else str(fail)
         self._failures.append((task.name, text.strip()))
@@ -109,6 +112,7 @@ class Reporter:
 
     def runtime_error(self, message: str) -> None:
         """Show doit's own complaint about the task graph."""
+        self.defective = True
         print(message, file=sys.stderr)
 
     def teardown_task(self, task: Any) -> None:

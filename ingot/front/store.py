@@ -151,10 +151,12 @@ def _verify() -> int:
     found = verify_store(store().root)
     for path in found.damaged:
         print(f"damaged, removed: {path}")
+    for text in found.unreadable:
+        print(f"cannot be read: {text}")
     print(
         f"{found.blobs} blobs and {found.results} results,"
         f" {say_size(found.size_bytes)}, were read: {len(found.damaged)} damaged"
     )
     if found.incomplete:
         print(f"{found.incomplete} results lack a blob; they are made again when asked")
-    return int(bool(found.damaged))
+    return int(bool(found.damaged or found.unreadable))

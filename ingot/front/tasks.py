@@ -1,7 +1,7 @@
 """The plan's actions in, doit's task dictionaries out.
 
-Every action of the catalogue is a task, so that any of them can be named; the variables
-choose only what the group tasks (`build`, `check`, ...) stand for.
+Every action of the models that the command is about is a task, so that any of them can
+be named; the variables choose what the group tasks (`build`, `check`, ...) stand for.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
-from ingot.catalogue import STAGES, read, select, stage_of
+from ingot.catalogue import STAGES, asked, read, select, stage_of
 from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
+from ingot.front.steps import Current, Step
 from ingot.journal import Journal
 from ingot.values import Action, Output
 from ingot.variables import refuse_unknown
@@ -37,15 +38,17 @@ IN_FLIGHT = 200
 class Front:
     """One command's view: what is selected, the plan, the executor."""
 
+    named: ClassVar[tuple[str, ...]] = ()  # tasks on the command line
+
     def __init__(self, root: Path) -> None:
         """Load, select and plan; every error of the user's is doit's kind of error."""
         try:
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
-            catalogue = read(root)
+            catalogue = read(root, asked(variables, Front.named))
             self.selection = select(catalogue, variables)
             self.plan = catalogue.plan
-            self.unrunnable = catalogue.unrunnable
+            self.unrunnable = catalogue.settings.unrunnable
             for name, reason in self.selection.skipped:
                 print(f"target {name} is left out: {reason}", file=sys.stderr)
             if models := self.plan.compiled_only(self.selection):
@@ -56,7 +59,7 @@ class Front:
             kept = store()
             kept.sweep()
             where = variables.get("executor", "local")
-            shared = sharing.open_cache(catalogue.shared_cache, kept, where)
+            shared = sharing.open_cache(catalogue.settings.shared_cache, kept, where)
             farm = sharing.open_farm(where, shared, kept)
             ending.begin(root)
             self.executor = Executor(root, kept, self._ended, shared, farm)
@@ -90,8 +93,8 @@ class Front:
         needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
         return {
             "basename": action.task,
-            "actions": [(self._perform, [action])],
-            "uptodate": [(self._is_current, [action])],
+            "actions": [Step(self._perform, action)],
+            "uptodate": [Current(self._is_current, action)],
             "task_dep": sorted(needed),
         }
 

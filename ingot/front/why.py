@@ -11,10 +11,11 @@ import time
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ingot.catalogue import Plan, read, select
+from ingot.catalogue import Plan, asked, read, select
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.edges.survey import blob_path, last_results
+from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front.tasks import store
 from ingot.values import Action, BoundAction, Output
@@ -22,33 +23,43 @@ from ingot.values import Action, BoundAction, Output
 
 def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
     """Print the reasons of every stale action that is selected; return 0."""
-    catalogue = read(root)
+    catalogue = read(root, asked(variables, patterns))
     everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
     names = chosen(everything, patterns) or everything.needed(
         everything.selected("bundle", select(catalogue, variables))
     )
+    print_reasons(everything, names, executor)
+    return 0
+
+
+def print_reasons(everything: Plan, names: set[str], executor: Executor) -> None:
+    """Print why the actions of these names would run, or that none would."""
     elsewhere = Elsewhere(executor)
     stale: set[str] = set()
     restored = 0
+    # What is above a named one is the reason why it would run, though not asked for.
+    needed = everything.needed(names)
     for action in everything.actions:
-        if action.task not in names:
+        task = action.task
+        if task not in needed:
             continue
-        if executor.records.get(action.task) is None and elsewhere.restores(action):
-            print(f"{action.task} would be restored: the store has its result")
-            restored += 1
+        if executor.records.get(task) is None and elsewhere.restores(action):
+            if task in names:
+                print(f"{task} would be restored: the store has its result")
+                restored += 1
             continue
         reasons = explain(action, executor, stale, elsewhere)
         if reasons:
-            stale.add(action.task)
-            print(f"{action.task} would run:")
+            stale.add(task)
+        if reasons and task in names:
+            print(f"{task} would run:")
             for reason in reasons:
                 print(f"  {reason}")
-    if not stale:
+    if not stale & names:
         current = f"{len(names) - restored} actions are up to date"
         others = f", {restored} would be restored" if restored else ""
         print(f"nothing would run: {current}{others}")
-    return 0
 
 
 class Elsewhere:
@@ -65,7 +76,7 @@ class Elsewhere:
 
         try:
             key = encode(self._executor.bound(action)).key
-        except (OSError, KeyError):
+        except (OSError, IngotError):
             return False
         result = self._executor.store.action(key)
         if result is not None:
@@ -123,6 +134,8 @@ def explain(
         bound = executor.bound(action)
     except OSError as error:
         return [f"input {error.filename}: {error.strerror}"]
+    except IngotError as error:
+        return [error.message]
     if record is None:
         return [never, *(elsewhere.differences(action, bound) if elsewhere else [])]
     reasons = differences(record.bound, bound) + _shown(record, executor.root)

@@ -68,6 +68,7 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
     errors += check_rules(survey, survey.family)
     facts = read_numbers(survey, errors)
     _add_context(facts, words.get("n_ctx"), errors)
+    _fit_blocks(facts)
     node = _architecture(survey.family.architecture, root)
     dims = [item.text for item in node["dims"].items]
     compared = Comparison((), (), (), ())
@@ -177,6 +178,13 @@ def _add_context(
         )
     else:
         facts["n_ctx"] = Fact(int(given), "n_ctx=")
+
+
+def _fit_blocks(facts: dict[str, Fact]) -> None:
+    """Make blocks of the caches no longer than the context."""
+    block, context = facts.get("block_size"), facts.get("n_ctx")
+    if block and context and block.value > context.value:
+        facts["block_size"] = Fact(context.value, "as n_ctx")
 
 
 def _architecture(name: str, root: Path) -> Node:

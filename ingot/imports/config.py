@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ingot.errors import IngotError, did_you_mean
-from ingot.imports.families import FAMILIES, OTHERS, Family
+from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf import TOKENIZER
+from ingot.imports.mixtures import HF_FAMILIES
 from ingot.imports.numbers import spelled
 from ingot.imports.values import Said, Survey
 from ingot.readers.safetensors import StoredTensor, read_header
@@ -65,8 +66,8 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
 
 def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
     """Return the architecture of the checkpoint, by its class or by its model type."""
-    classes = {family.hf_class: family for family in FAMILIES}
-    types = {family.model_type: family for family in FAMILIES}
+    classes = {family.hf_class: family for family in HF_FAMILIES}
+    types = {family.model_type: family for family in HF_FAMILIES}
     given = config.get("architectures")
     key, known, found = "model_type", types, config.get("model_type")
     if given:
@@ -107,6 +108,12 @@ def _refuse_family(
 
 def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
     said = {key: Said(value, f"{CONFIG}: {key}") for key, value in config.items()}
+    for group in ("attn_config", "ffn_config"):
+        inner = config.get(group)
+        for key, value in inner.items() if isinstance(inner, dict) else ():
+            said[f"{group}.{key}"] = Said(value, f"{CONFIG}: {group}.{key}")
+            if key == "rope_theta":  # newer files have it elsewhere too
+                said.setdefault(key, said[f"{group}.{key}"])
     for key in ("rope_scaling", "rope_parameters"):
         _read_rope(key, config.get(key), said, errors)
     return said

@@ -138,21 +138,21 @@ _PLAIN_SCALE = Number(
 )
 
 
-def _plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...]:
+def plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...]:
     """Return the numbers of Llama and its kin; the arguments are their defaults."""
     heads = (_heads_kv(heads_kv), _head_dim(head_dim))
     return (*_SIZES, *heads, _rope_base(10000.0), _PLAIN_SCALE)
 
 
-_QUANTISED = Rule(
+QUANTISED = Rule(
     "quantization_config",
     (None,),
     "take the checkpoint that it was quantised from, or a GGUF file",
 )
 _ROTATED = Rule("partial_rotary_factor", (None, 1), "all of a head's dims are rotated")
-_BIAS = Rule("attention_bias", (None, False), "the architecture has no such biases")
-_SILU = (_QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
-_NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
+BIAS = Rule("attention_bias", (None, False), "the architecture has no such biases")
+SILU = (QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
+NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
 _GGUF = (
     Rule("rope.scaling.type", ("none",), "positions are rotated as they are"),
     Rule("rope.scaling.factor", (0, 1), "positions are rotated as they are"),
@@ -172,11 +172,11 @@ LLAMA = Family(
     architecture="llama",
     hf_class="LlamaForCausalLM",
     model_type="llama",
-    numbers=_plain(QUOTIENT, heads_kv="n_head"),
+    numbers=plain(QUOTIENT, heads_kv="n_head"),
     layer_types=("full_attention",),
     hf_rules=(
-        *_SILU,
-        _BIAS,
+        *SILU,
+        BIAS,
         Rule("mlp_bias", (None, False), "the architecture has no such biases"),
         Rule("rope_interleaved", (None, False), "heads are rotated by halves"),
     ),
@@ -186,18 +186,18 @@ QWEN2 = Family(
     architecture="qwen2",
     hf_class="Qwen2ForCausalLM",
     model_type="qwen2",
-    numbers=_plain(QUOTIENT),
+    numbers=plain(QUOTIENT),
     layer_types=("full_attention",),
-    hf_rules=(*_SILU, _NO_WINDOW),
+    hf_rules=(*SILU, NO_WINDOW),
     gguf_rules=_GGUF_NO_WINDOW,
 )
 QWEN3 = Family(
     architecture="qwen3",
     hf_class="Qwen3ForCausalLM",
     model_type="qwen3",
-    numbers=_plain(128),
+    numbers=plain(128),
     layer_types=("full_attention",),
-    hf_rules=(*_SILU, _BIAS, _NO_WINDOW),
+    hf_rules=(*SILU, BIAS, NO_WINDOW),
     gguf_rules=_GGUF_NO_WINDOW,
 )
 GEMMA3 = Family(
@@ -229,10 +229,10 @@ GEMMA3 = Family(
     ),
     layer_types=(*("sliding_attention",) * 5, "full_attention"),
     hf_rules=(
-        _QUANTISED,
+        QUANTISED,
         _ROTATED,
         Rule("hidden_activation", ("gelu_pytorch_tanh",), "its MLP is GeGLU, by tanh"),
-        _BIAS,
+        BIAS,
         Rule("attn_logit_softcapping", (None,), ANY),
         Rule("final_logit_softcapping", (None,), ANY),
         Rule(

@@ -78,6 +78,8 @@ def _number(
         place = f"{survey.file}: {_full(key, survey)}"
         errors.append(IngotError(f"{place}: missing; expected a number"))
         return None
+    if not key and not isinstance(default, str):
+        return Fact(default, "the same for all its checkpoints")
     if not isinstance(default, str):
         return Fact(default, f"not in {survey.file}; {_whose_default(survey)}")
     return _made_of(default, found, survey, key, errors)
@@ -156,6 +158,8 @@ def _derive(found: dict[str, Fact]) -> None:
         value = scaled.value**-0.5
         origin = scaled.origin.removeprefix("as ")
         found["attention_scale"] = Fact(float(value), f"1 / sqrt({origin})")
+    if clamp := found.get("attn_clamp_high"):
+        found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
     if width := found.get("n_embd"):
         found["embedding_scale"] = Fact(math.sqrt(width.value), "sqrt(n_embd)")
 

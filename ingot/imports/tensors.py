@@ -6,7 +6,7 @@ Only headers were read; values are the bake's to check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
@@ -15,6 +15,7 @@ from ingot.errors import IngotError
 from ingot.imports.numbers import spelled
 from ingot.imports.values import Fact, Survey
 from ingot.readers.safetensors import StoredTensor
+from ingot.readers.source_forms import EXPERT
 from ingot.readers.yaml import Node
 from ingot.weights.completeness import OUTPUT
 from ingot.weights.elements import BLOCKS, SAFETENSORS
@@ -53,10 +54,15 @@ class _Wanted:
     dims: tuple[str, ...]  # "n_head*head_dim", "n_embd"
     tied: bool  # whether another serves where it is missing
 
-    def tensors(self, layers: int) -> list[str]:
+    def tensors(self, layers: int, experts: int) -> list[str]:
         """Return the names of its tensors."""
         count = layers if LAYER in self.tensor else 1
-        return [self.tensor.replace(LAYER, str(layer)) for layer in range(count)]
+        each = experts if EXPERT in self.tensor else 1
+        return [
+            self.tensor.replace(LAYER, str(layer)).replace(EXPERT, str(expert))
+            for layer in range(count)
+            for expert in range(each)
+        ]
 
 
 def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Comparison:
@@ -68,11 +74,13 @@ def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Compa
     found = {tensor.name: tensor for tensor in survey.tensors}
     # A number of layers beyond the tensors that there are is not counted up to.
     layers = min(int(facts["n_layer"].value), len(found) + 1)
+    experts = int(facts["n_expert"].value) if "n_expert" in facts else 1
+    experts = min(experts, len(found) // layers + 1)
     tied = tuple(item.name for item in wanted if item.tied and item.tensor not in found)
     errors: list[IngotError] = []
     read: dict[str, StoredTensor] = {}
     for item in wanted:
-        names = item.tensors(layers)
+        names = item.tensors(layers, experts)
         here = {name: found[name] for name in names if name in found}
         missing = [name for name in names if name not in found]
         if missing and item.name not in tied:
@@ -86,7 +94,10 @@ def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Compa
     ignored = tuple(
         pattern for pattern in patterns if any(_matches(t, (pattern,)) for t in left)
     )
+    heads = [item for item in wanted if item.tensor == HEADS[survey.names]]
     ties, notes = _ties(survey, any(item.tied for item in wanted), found)
+    if heads and not heads[0].tied:
+        ties, notes = (), ()  # it always has a head of its own
     return Comparison(tied, ignored, notes, (*errors, *ties))
 
 
@@ -96,16 +107,31 @@ def _matches(tensor: StoredTensor, patterns: tuple[str, ...]) -> bool:
 
 def _wanted(architecture: Node, names: str) -> list[_Wanted]:
     """Return what checkpoints have of the architecture's parameters: not its tables."""
+    entries = architecture["parameters"].entries
     return [
         _Wanted(
             name=name,
             tensor=name if names == "gguf" else entry["hf"].text,
-            dims=tuple(str(item.value) for item in entry["shape"].items),
+            dims=_dims(entry) if names == "gguf" else _hf_dims(entry, entries),
             tied="tied_to" in entry.entries,
         )
-        for name, entry in architecture["parameters"].entries.items()
+        for name, entry in entries.items()
         if "rope_base" not in entry.entries
     ]
+
+
+def _dims(entry: Node) -> tuple[str, ...]:
+    return tuple(str(item.value) for item in entry["shape"].items)
+
+
+def _hf_dims(entry: Node, entries: Mapping[str, Node]) -> tuple[str, ...]:
+    """Return the dims of the tensor, or of each expert's."""
+    if shape := entry.get("hf_shape"):
+        return tuple(item.text for item in shape.items)
+    if joined := entry.get("hf_joined"):
+        rows = [_dims(entries[item.text])[0] for item in joined.items]
+        return ("+".join(rows), *_dims(entry)[1:])
+    return _dims(entry)[1:] if EXPERT in entry["hf"].text else _dims(entry)
 
 
 def _missing(
@@ -137,7 +163,10 @@ def _shapes(
         return
     more = f", and {len(wrong) - 1} more like it" if len(wrong) > 1 else ""
     used = dict.fromkeys(
-        name for dim in item.dims for name in dim.split("*") if name in facts
+        name
+        for dim in item.dims
+        for name in dim.replace("+", "*").split("*")
+        if name in facts
     )
     origins = (f"{name} = {facts[name].value}: {facts[name].origin}" for name in used)
     yield IngotError(
@@ -148,9 +177,12 @@ def _shapes(
 
 
 def _size(dim: str, facts: dict[str, Fact]) -> int:
-    return prod(
-        int(facts[word].value) if word in facts else int(word)
-        for word in dim.split("*")
+    return sum(
+        prod(
+            int(facts[word].value) if word in facts else int(word)
+            for word in part.split("*")
+        )
+        for part in dim.split("+")
     )
 
 

@@ -48,7 +48,7 @@ class Decision:
 
 def manifest(decision: Decision, folder: Path) -> str:
     """Return the manifest's text; its paths are relative to the folder."""
-    n_ctx = int(decision.dims["n_ctx"].value)
+    caches = _Caches(decision)
     dims = ", ".join(f"{name}: {fact.value}" for name, fact in decision.dims.items())
     lines = [
         f"# Imported by `doit import` of {quoted(decision.survey.path.name)}.",
@@ -62,16 +62,46 @@ def manifest(decision: Decision, folder: Path) -> str:
             for name, fact in decision.hyperparameters.items()
         ),
         "dynamic:",
-        f"  batch: {{min: 1, max: {_BATCH_MAX}}}",
-        f"  seq: {{min: 1, max: {n_ctx}}}",
-        f"  ctx: {{min: 1, max: {n_ctx}}}",
+        *caches.dynamic(),
         "",
         *_weights(decision, folder),
         *_tokenizer(decision, folder),
         "",
-        *_bench(n_ctx),
+        *_bench(caches),
     ]
     return "\n".join(lines) + "\n"
+
+
+class _Caches:
+    """How long the caches of a model may be: of a sequence each, or pools of blocks."""
+
+    def __init__(self, decision: Decision) -> None:
+        n_ctx = int(decision.dims["n_ctx"].value)
+        block = decision.dims.get("block_size")
+        self.block_size = int(block.value) if block else None
+        # Whole blocks of them.
+        self.n_ctx = n_ctx - n_ctx % self.block_size if self.block_size else n_ctx
+
+    def dynamic(self) -> list[str]:
+        """Return the ranges of the dynamic dims."""
+        ends = {"batch": _BATCH_MAX, "seq": self.n_ctx}
+        lines = [f"  {name}: {{min: 1, max: {end}}}" for name, end in ends.items()]
+        if self.block_size is None:
+            return [*lines, f"  ctx: {{min: 1, max: {self.n_ctx}}}"]
+        blocks = self.n_ctx // self.block_size
+        return [
+            *lines,
+            # Block 0 is no sequence's.
+            f"  n_block: {{min: 2, max: {_BATCH_MAX * blocks + 1}}}",
+            f"  n_block_seq: {{min: 1, max: {blocks}}}",
+        ]
+
+    def sizes(self, ctx: int) -> str:
+        """Return the sizes of a cache of so many positions, for one sequence."""
+        if self.block_size is None:
+            return f"ctx: {ctx}"
+        blocks = -(-ctx // self.block_size)
+        return f"n_block: {blocks + 1}, n_block_seq: {blocks}"
 
 
 def number(value: int | float) -> str:
@@ -118,16 +148,20 @@ def _tokenizer(decision: Decision, folder: Path) -> list[str]:
     return ["", f"tokenizer: {{kind: file, path: {place}}}"]
 
 
-def _bench(n_ctx: int) -> list[str]:
+def _bench(caches: _Caches) -> list[str]:
     """Return the timed cases, none beyond the context and none twice."""
+    n_ctx = caches.n_ctx
     prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
     decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
     return [
         "bench:",
         "  prefill:",
-        *(f"    - {{batch: 1, seq: {seq}, ctx: {ctx}}}" for seq, ctx in prefill),
+        *(
+            f"    - {{batch: 1, seq: {seq}, {caches.sizes(ctx)}}}"
+            for seq, ctx in prefill
+        ),
         "  decode:",
-        *(f"    - {{batch: 1, ctx: {ctx}}}" for ctx in decode),
+        *(f"    - {{batch: 1, {caches.sizes(ctx)}}}" for ctx in decode),
     ]
 
 

@@ -15,7 +15,6 @@ class Buffer:
 
     event: str  # "alloca transient", "dealloca transient", "import", "export"
     size_bytes: int | None  # None: it depends on the sizes of a call
-    name: str = ""  # of what is loaded: a parameter's
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,13 @@ def filtered(content: Content, wanted: Callable[..., bool]) -> Content:
         if wanted(item.name):
             functions.append(item)
             continue
+        buffers = tuple(b for b in item.buffers if wanted(b.event))
         left = replace(
             item,
             operations=tuple(count for count in item.operations if wanted(count[0])),
             dispatches=tuple(count for count in item.dispatches if wanted(count[0])),
-            buffers=tuple(b for b in item.buffers if wanted(b.event, b.name)),
+            buffers=buffers,
+            peak_bytes=peak_bytes(buffers),
         )
         if left.operations or left.dispatches or left.buffers:
             functions.append(left)

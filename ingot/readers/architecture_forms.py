@@ -36,7 +36,26 @@ from ingot.readers.manifest_forms import (
 _PARAMETER = Record(
     (
         Key("shape", Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"),
-        Key("hf", Text(), "its name in a Hugging Face checkpoint", optional=True),
+        Key(
+            "hf",
+            Text(),
+            "its name in a Hugging Face checkpoint; with {expert}, there is a tensor of"
+            " each expert",
+            optional=True,
+        ),
+        Key(
+            "hf_shape",
+            Sequence(DIM, min=1),
+            "dims of that tensor: the parameter's in another order, or joined",
+            optional=True,
+        ),
+        Key(
+            "hf_joined",
+            Sequence(PARAMETER, min=2),
+            "parameters, this among them, whose rows that tensor has one behind the"
+            " other",
+            optional=True,
+        ),
         Key(
             "hf_offset",
             Number(),

@@ -98,6 +98,9 @@ def bind(
             binding.tensor(formal, tensors[formal.name])
     if len(errors) > before:
         return None
+    binding.check_sums(node)
+    if len(errors) > before:
+        return None
     instance = binding.instance()
     results = tuple(item.type.substitute(binding.dims) for item in signature.results)
     return Bound(instance, tuple(scalars), tuple(layered), results)
@@ -177,6 +180,18 @@ class Binding:
                 f"but '{dynamic[0]}' stays dynamic"
             )
             self.errors.append(node.error(message))
+
+    def check_sums(self, node: Node) -> None:
+        """Add an error for each dim that is not as large as its parts together."""
+        for item in self.signature.sums:
+            names = (item.dim, *item.terms)
+            whole, *parts = (self.dims[n].resolve(self.scope.sizes) for n in names)
+            if whole == sum(part for part in parts if isinstance(part, int)):
+                continue
+            shown = f"expected {' + '.join(map(str, parts))}, found {whole}"
+            message = f"'{item.dim}' of '{self.signature.component}' is a sum; {shown}"
+            hint = f"{item.position}: {item.dim} = {' + '.join(item.terms)}"
+            self.errors.append(node["uses"].error(message, hint))
 
     def sizes(self, wanted: SymbolicType) -> str:
         """Return what a formal type's dims stand for here: `, with n_in = n_embd`."""

@@ -55,6 +55,15 @@ class IndexFormal:
     position: Position
 
 
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A dim that is as large as others together."""
+
+    dim: str
+    terms: tuple[str, ...]
+    position: Position
+
+
 Formal = TensorFormal | ScalarFormal | IndexFormal
 
 
@@ -67,6 +76,7 @@ class ComponentSignature:
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     arguments: tuple[Formal, ...]  # in order
     results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
+    sums: tuple[Sum, ...] = ()
 
 
 def read_component(component: str, root: Path) -> ComponentSignature:
@@ -114,6 +124,10 @@ def parse_component(text: str, component: str) -> ComponentSignature:
         oracle=header.oracle,
         arguments=arguments,
         results=results,
+        sums=tuple(
+            Sum(dim, terms, source.position(header.dims_line))
+            for dim, terms in header.sums.items()
+        ),
     )
 
 

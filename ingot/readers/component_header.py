@@ -10,7 +10,7 @@ from ingot.errors import ManifestError, Position
 LABELS = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 _LABEL = re.compile(r"// ([A-Z][a-z]+): +(.*)")
-_DIMS = re.compile(r"([a-z0-9_, ]+) \((dynamic|fixed by specialize)\)(?:, |$)")
+_DIMS = re.compile(r"([a-z0-9_, =+]+) \((dynamic|fixed by specialize)\)(?:, |$)")
 _ORACLE = re.compile(r"(oracles/[a-z0-9_/]+\.py) ([a-z][a-z0-9_]*)")
 
 
@@ -38,6 +38,7 @@ class Header:
 
     exports: str  # "@linear_bias.forward"
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
+    sums: dict[str, tuple[str, ...]]  # a dim that is the sum of others
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int
     summary: str  # the first line, behind the name
@@ -68,23 +69,35 @@ def read_header(source: Source, stem: str) -> Header:
     if text and _DIMS.sub("", text):
         hint = "Dims: batch, seq (dynamic), n_embd (fixed by specialize)"
         source.error(line, f"Dims: cannot read '{text}'", hint)
-    dims = {
-        name.strip(): kind
-        for names, kind in _DIMS.findall(text)
-        for name in names.split(",")
-    }
+    dims, sums = _dims(text)
+    for name in {item for terms in sums.values() for item in terms} - set(dims):
+        source.error(line, f"Dims: no dim named '{name}'")
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
     first = min((number for number, _ in labels.values()), default=0)
     summary, *formula = _plain(source.lines[:first]) or [""]
     return Header(
         exports=exports,
         dims=dims,
+        sums=sums,
         oracle=function,
         dims_line=line,
         summary=summary.removeprefix(f"{stem}: "),
         formula=tuple(formula),
         texts={label: text for label, (_, text) in labels.items()},
     )
+
+
+def _dims(text: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return every dim's kind, and the terms of those that are sums."""
+    dims: dict[str, str] = {}
+    sums: dict[str, tuple[str, ...]] = {}
+    for names, kind in _DIMS.findall(text):
+        for word in names.split(","):
+            name, _, terms = (part.strip() for part in word.partition("="))
+            dims[name] = kind
+            if terms:
+                sums[name] = tuple(term.strip() for term in terms.split("+"))
+    return dims, sums
 
 
 def _plain(lines: tuple[str, ...]) -> list[str]:

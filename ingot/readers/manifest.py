@@ -202,7 +202,7 @@ def _graph(
             DynamicDim(name, entry["min"].integer, entry["max"].integer)
             for name, entry in node["dynamic"].entries.items()
         ),
-        names=node["weights"]["names"].text,
+        weights=node["weights"],
         tied=rules.tied(node, architecture, errors),
         root=root,
         errors=errors,

@@ -144,6 +144,13 @@ WEIGHTS = Record(
             "how the source names tensors: as the parameters' hf, or as GGUF",
         ),
         Key(
+            "experts",
+            Choice(("last",)),
+            "where the dim of experts is in the source's tensors, if not first: [n_out,"
+            " n_in, n_expert]",
+            optional=True,
+        ),
+        Key(
             "ignore",
             Sequence(Text("a pattern")),
             "tensors of the source that no parameter needs; * matches anything",

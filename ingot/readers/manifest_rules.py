@@ -39,6 +39,10 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
     if kind in ("gguf", "irpa") and names.text != "gguf":
         message = f"kind: {kind} has the names that the parameters have"
         yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
+    experts = node["weights"].get("experts")
+    if experts and names.text == "hf":
+        message = "the architecture says how Hugging Face checkpoints hold experts"
+        yield experts.error(message, "leave it out, or write 'names: gguf'")
     if names.text == "hf":
         for name, parameter in architecture["parameters"].entries.items():
             if not {"hf", "rope_base"} & parameter.entries.keys():
@@ -46,6 +50,7 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
                 hint = f"give it 'hf' at {parameter.position}"
                 yield node["weights"]["names"].error(message, hint)
     yield from _check_ranges(node)
+    yield from _check_experts(node)
     yield from _check_tolerances(architecture, node)
 
 
@@ -146,12 +151,35 @@ def _check_ranges(node: Node) -> Iterator[ManifestError]:
         if held > dims["n_ctx"].integer:
             message = f"longer than the context, n_ctx = {dims['n_ctx'].integer}"
             yield listed.error(f"{message}, found blocks for {held}")
+    if {"n_block", "n_block_seq"} <= ranges.keys():
+        yield from _check_pool(ranges["n_block"], ranges["n_block_seq"])
     if "ctx" in ranges and "seq" in ranges:
         cache, longest = ranges["ctx"]["max"], ranges["seq"]["max"].integer
         if cache.integer < longest:
             message = "no cache holds the longest sequence"
             found = f"expected at least {longest}, found {cache.integer}"
             yield cache.error(f"{message}; {found}")
+
+
+def _check_pool(pool: Node, table: Node) -> Iterator[ManifestError]:
+    """Yield where a pool cannot be as large, or as small, as one sequence needs."""
+    # Block 0 is nobody's.
+    longest, shortest = (1 + table[end].integer for end in ("max", "min"))
+    if pool["max"].integer < longest:
+        message = f"no pool holds the longest sequence; expected at least {longest}"
+        yield pool["max"].error(f"{message}, found {pool['max'].integer}")
+    if pool["min"].integer > shortest:
+        message = f"a short sequence has no pool; expected at most {shortest}"
+        yield pool["min"].error(f"{message}, found {pool['min'].integer}")
+
+
+def _check_experts(node: Node) -> Iterator[ManifestError]:
+    dims = node["dims"].entries
+    if {"n_expert", "n_expert_used"} <= dims.keys():
+        used, most = dims["n_expert_used"], dims["n_expert"].integer
+        if used.integer > most:
+            message = f"more than there are; expected at most n_expert = {most}"
+            yield used.error(f"{message}, found {used.integer}")
 
 
 def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 
 from ingot.errors import ManifestError, did_you_mean
@@ -10,6 +11,7 @@ from ingot.graph import Parameter
 from ingot.readers.bind import LAYER, Scope
 from ingot.readers.blocks import known_dim
 from ingot.readers.shapes import Product, SymbolicType, parse_dim
+from ingot.readers.source_forms import check_form, source_form
 from ingot.readers.yaml import Node
 
 
@@ -32,6 +34,7 @@ def parameter_types(
             _fixed(heads, scope, errors)
         if base := node.get("rope_base"):
             _check_table(base, node["shape"], scope, errors)
+        check_form(name, node, architecture["parameters"].entries, errors)
         types[name] = SymbolicType(shape, "f32") if len(errors) == before else None
         if (hf := node.get("hf")) and LAYER in hf.text and LAYER not in name:
             message = f"{LAYER} in 'hf', and not in the parameter's name"
@@ -43,15 +46,17 @@ def written_parameters(
     architecture: Node,
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
-    names: str,
+    weights: Node,
     errors: list[ManifestError],
 ) -> tuple[Parameter, ...]:
     """Return the parameters that are taken; each is (name with {layer}, layer).
 
+    `weights` is the manifest's node: how the source names and holds them.
+
     `blk.0.x` and layer 0 of `blk.{layer}.x` are an error.
     """
     found: dict[str, Parameter] = {}
-    for item in _parameters(architecture, scope, taken, names):
+    for item in _parameters(architecture, scope, taken, weights):
         if item.name in found:
             message = f"'{item.name}' is declared twice, with and without {LAYER}"
             parameters_node = architecture["parameters"]
@@ -86,7 +91,7 @@ def _parameters(
     architecture: Node,
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
-    names: str,
+    weights: Node,
 ) -> Iterator[Parameter]:
     """Yield the parameters in the architecture's order, a run with {layer} by layer."""
     layers: dict[str, dict[int | None, None]] = {}
@@ -102,13 +107,16 @@ def _parameters(
         for number in numbers:
             for name, node in group:
                 if number in layers.get(name, ()) and scope.parameters[name]:
-                    yield _parameter(name, node, number, scope, names)
+                    made = _parameter(name, node, number, scope, weights)
+                    form = source_form(name, node, architecture, scope.sizes, weights)
+                    yield replace(made, form=form)
 
 
 def _parameter(
-    name: str, node: Node, layer: int | None, scope: Scope, names: str
+    name: str, node: Node, layer: int | None, scope: Scope, weights: Node
 ) -> Parameter:
     number = "" if layer is None else str(layer)
+    names = weights["names"].text
     found = node.get("hf") if names == "hf" else None
     source = found.text if found else name
     declared = scope.parameters[name]

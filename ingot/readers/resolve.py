@@ -31,15 +31,15 @@ def resolve(
     sizes: Mapping[str, int | None],
     numbers: Mapping[str, float | int],
     dynamic: tuple[DynamicDim, ...],
-    names: str,
+    weights: Node,
     tied: Mapping[str, str],
     root: Path,
     errors: list[ManifestError],
 ) -> Graph:
     """Return the graph of a checked architecture; it is of use only without errors.
 
-    `sizes` has every dim, None for the dynamic ones; `names` is the naming scheme of
-    the weight source, "hf" or "gguf"; `tied` has the parameters that others serve for.
+    `sizes` has every dim, None for the dynamic ones; `weights` is the manifest's
+    node of that name; `tied` has the parameters that others serve for.
     """
     parameters = parameter_types(architecture, sizes, numbers, errors)
     scope = Scope(sizes, numbers, parameters, tied)
@@ -62,7 +62,7 @@ def resolve(
         layout=PLAIN,
         dynamic=dynamic,
         instances=_instances(instances, architecture, errors),
-        parameters=written_parameters(architecture, scope, taken, names, errors),
+        parameters=written_parameters(architecture, scope, taken, weights, errors),
         entry_points=tuple(item.entry_point for item in expanded),
     )
 

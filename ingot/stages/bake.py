@@ -18,7 +18,7 @@ from ingot.errors import IngotError
 from ingot.weights.archive import write
 from ingot.weights.collect import Collected, from_files, synthetic
 from ingot.weights.splat import splat
-from ingot.weights.wanted import Part, Wanted, container
+from ingot.weights.wanted import Form, Part, Wanted, container
 
 if TYPE_CHECKING:
     from ingot.graph import Parameter
@@ -47,6 +47,7 @@ PROGRAM = (
     "ingot/weights/completeness.py",
     "ingot/weights/convert.py",
     "ingot/weights/elements.py",
+    "ingot/weights/forms.py",
     "ingot/weights/packing.py",
     "ingot/weights/splat.py",
     "ingot/weights/synthetic.py",
@@ -114,6 +115,7 @@ def _specification(manifest: Manifest) -> dict[str, Any]:
                 "offset": parameter.offset,
                 "interleaved_heads": parameter.interleaved_heads,
                 "table": parameter.table,
+                **_form(parameter),
             }
             for parameter in manifest.graph.parameters
             if parameter.packing is None
@@ -142,6 +144,7 @@ def _matrices(manifest: Manifest) -> list[dict[str, Any]]:
                 "offset": stored[0].offset,
                 "interleaved_heads": stored[0].interleaved_heads,
                 "table": None,
+                **_form(stored[0]),
                 "lane": packing.lane,
                 "parts": [
                     {
@@ -155,6 +158,14 @@ def _matrices(manifest: Manifest) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _form(parameter: Parameter) -> dict[str, Any]:
+    """Return what says how tensors of other dims hold the parameter, if they do."""
+    form = parameter.form
+    if form is None:
+        return {}
+    return {"form": {"shape": form.shape, "row": form.row, "axes": form.axes}}
 
 
 def main() -> None:
@@ -204,7 +215,7 @@ def bake(specification: dict[str, Any]) -> None:
 
 
 def _wanted(item: dict[str, Any]) -> Wanted:
-    table = item["table"]
+    table, form = item["table"], item.get("form")
     return Wanted(
         name=item["name"],
         shape=tuple(item["shape"]),
@@ -214,6 +225,9 @@ def _wanted(item: dict[str, Any]) -> Wanted:
         offset=item["offset"],
         interleaved_heads=item["interleaved_heads"],
         table=(table[0], table[1]) if table else None,
+        form=Form(tuple(form["shape"]), form["row"], tuple(form["axes"]))
+        if form
+        else None,
         lane=item.get("lane", 1),
         parts=tuple(
             Part(part["name"], part["argument"], part["element"], tuple(part["shape"]))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingot.readers.manifest import Manifest
     from ingot.readers.target import Target
     from ingot.values import Action, Source
@@ -45,11 +47,11 @@ FOLDER = "bundle"
 
 
 def plan_bundle(
-    manifest: Manifest, target: Target, compiled: Action, root: Path
+    manifest: Manifest, target: Target, compiled: Sequence[Action], root: Path
 ) -> Action:
     """Return the action that makes the folder, the tar and the times beside it.
 
-    `compiled` is the action that makes `model.vmfb`: its command is in `bundle.json`.
+    `compiled` are the actions that make `model.vmfb`: `bundle.json` has their commands.
     """
     from ingot.bundles.declaration import declaration
     from ingot.values import Action, SourceFile, Text
@@ -57,13 +59,14 @@ def plan_bundle(
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
     sources = _sources(manifest, target, root)
+    commands = [action.argv for action in compiled]
     specification = {
         "task": f"bundle {model}@{name}",
         "bundle": bundle,
         "files": _files(manifest),
         "sources": tuple(sources),
         "weights_origin": manifest.weights.source.origin,
-        "contract": declaration(manifest, target, compiled.argv),
+        "contract": declaration(manifest, target, commands),
     }
     outputs = (
         *(f"{FOLDER}/{file}" for file in _files(manifest)),

@@ -19,22 +19,28 @@ REPRODUCIBLE = (
 
 # IREE 3.13 hangs now and then without it: the thread that loads a target's kernels
 # holds their lock while it checks them in parallel, and may take on another function
-# that wants the lock. Actions run side by side, so the processors have work.
+# that wants the lock. What comes behind CONFIGURED reads no kernels.
 SERIAL = "--mlir-disable-threading"
+
+# The phase in which every kernel has its strategy, and no code yet. The rest is most of
+# the work, and is done by all processors.
+CONFIGURED = "executable-configurations"
 
 # Where the compiler can stop and go on, in order: linalg on tensors, buffers and the
 # times of their lives, the program of the virtual machine.
 PHASES = ("input", "stream", "vm")
 
 
-def plan_compile(graph: Graph, target: Target) -> Action:
-    """Return the action that makes `model.vmfb`."""
-    return _plan(graph, target, "compile", "link", "model.vmfb")
+def plan_compile(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that make `model.vmfb`."""
+    yield from _plan(graph, target, "compile", "link", "", "model.vmfb")
 
 
-def plan_compile_probe(graph: Graph, target: Target) -> Action:
-    """Return the action that makes `probe.vmfb`, with the flags of `model.vmfb`."""
-    return _plan(graph, target, "compile-probe", "link-probe", "probe.vmfb")
+def plan_compile_probe(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that make `probe.vmfb`, with the flags of `model.vmfb`."""
+    yield from _plan(
+        graph, target, "compile-probe", "link-probe", "probe.", "probe.vmfb"
+    )
 
 
 def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
@@ -46,17 +52,33 @@ def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
     source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
     before: tuple[str, ...] = ()
     for phase in PHASES:
-        steps, output = (*before, f"--compile-to={phase}"), f"{phase}.mlir"
-        action = _action(graph, target, f"phase-{phase}", source, output, steps)
+        steps = (SERIAL, *before, f"--compile-to={phase}")
+        action = _action(
+            graph, target, f"phase-{phase}", source, f"{phase}.mlir", steps
+        )
         yield action
-        source = (output, action.task)
+        source = (f"{phase}.mlir", action.task)
         before = (f"--compile-from={phase}",)
 
 
-def _plan(graph: Graph, target: Target, stage: str, link: str, output: str) -> Action:
-    linked = "probe.linked.mlir" if stage == "compile-probe" else "linked.mlir"
-    source = (linked, f"{link}:{graph.model}@{graph.layout}")
-    return _action(graph, target, stage, source, output)
+def command(
+    target: Target, source: str, output: str, steps: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the command that compiles a file, as far as the steps say."""
+    flags = (*steps, *REPRODUCIBLE, *target.compile_flags)
+    return ("iree-compile", source, *flags, "-o", output)
+
+
+def _plan(
+    graph: Graph, target: Target, stage: str, link: str, prefix: str, output: str
+) -> Iterator[Action]:
+    source = (f"{prefix}linked.mlir", f"{link}:{graph.model}@{graph.layout}")
+    steps = (SERIAL, f"--compile-to={CONFIGURED}")
+    configured = f"{prefix}configured.mlir"
+    first = _action(graph, target, f"{stage}-configured", source, configured, steps)
+    yield first
+    rest = (f"--compile-from={CONFIGURED}",)
+    yield _action(graph, target, stage, (configured, first.task), output, rest)
 
 
 def _action(
@@ -65,22 +87,13 @@ def _action(
     stage: str,
     source: tuple[str, str],
     output: str,
-    steps: tuple[str, ...] = (),
+    steps: tuple[str, ...],
 ) -> Action:
     """Return the action that compiles a source, of this name and made by this task."""
     name, task = source
     return Action(
         task=f"{stage}:{graph.model}@{target.resolved}",
-        argv=(
-            "iree-compile",
-            name,
-            *steps,
-            *REPRODUCIBLE,
-            SERIAL,
-            *target.compile_flags,
-            "-o",
-            output,
-        ),
+        argv=command(target, name, output, steps),
         inputs=(
             (name, Output(task, name)),
             *((path, SourceFile(place)) for path, place in target.compile_inputs),

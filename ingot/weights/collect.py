@@ -27,10 +27,10 @@ from ingot.weights.convert import (
     Content,
     from_seed,
     from_table,
-    from_tensor,
+    from_tensors,
     hash_tensor,
     packed_from_seed,
-    packed_from_tensor,
+    packed_from_tensors,
 )
 from ingot.weights.elements import PROJECT
 from ingot.weights.wanted import Wanted, container
@@ -68,9 +68,9 @@ def from_files(
     matched = match(read, _tensors(paths), ignore, origin)
     errors = list(matched.errors)
     baked = {item.name: [_computed(item, scratch)] for item in wanted if item.table}
-    for item, tensor in matched.pairs:
+    for item, tensors in matched.pairs:
         try:
-            baked[item.name] = _read(item, tensor, paths[tensor.file], scratch)
+            baked[item.name] = _read(item, tensors, paths, scratch)
         except IngotError as error:
             errors.append(error)
     tied = _tied(wanted, matched)
@@ -102,18 +102,22 @@ def synthetic(
 
 
 def _read(
-    item: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
+    item: Wanted,
+    tensors: tuple[StoredTensor, ...],
+    paths: dict[str, Path],
+    scratch: IO[bytes],
 ) -> list[Baked]:
-    """Return what is stored of a tensor.
+    """Return what is stored of a parameter's tensors.
 
     Raises: IngotError for a value that cannot be stored.
     """
-    element = PROJECT.get(tensor.element, tensor.element)
+    first = tensors[0]
+    element = PROJECT.get(first.element, first.element)
     if item.parts:
-        contents = packed_from_tensor(item, tensor, path, scratch)
-        return _parts(item, contents, tensor.file, tensor.name, element)
-    content = from_tensor(item, tensor, path, scratch)
-    return [Baked(item, content, tensor.file, tensor.name, element)]
+        contents = packed_from_tensors(item, tensors, paths, scratch)
+        return _parts(item, contents, first.file, item.tensor, element)
+    content = from_tensors(item, tensors, paths, scratch)
+    return [Baked(item, content, first.file, item.tensor, element)]
 
 
 def _parts(
@@ -147,7 +151,7 @@ def _tied(wanted: tuple[Wanted, ...], matched: Matched) -> StoredTensor | None:
     """Return the embedding's tensor, where the model has no head of its own."""
     if any(item.name == OUTPUT for item in wanted):
         return None
-    return next((t for item, t in matched.pairs if item.name == EMBEDDING), None)
+    return next((t[0] for item, t in matched.pairs if item.name == EMBEDDING), None)
 
 
 def _leftovers(
@@ -182,7 +186,7 @@ class _Twins:
     """Which tensors have the same bytes; each is hashed once, and only if need be."""
 
     def __init__(self, matched: Matched, paths: dict[str, Path]) -> None:
-        self.tensors = [tensor for _, tensor in matched.pairs]
+        self.tensors = [tensor for _, found in matched.pairs for tensor in found]
         self.paths = paths
         self.digests: dict[str, str] = {}
 

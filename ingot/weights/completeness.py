@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingot.errors import IngotError
 from ingot.readers.safetensors import StoredTensor
-from ingot.weights.elements import BLOCKS, SAFETENSORS
+from ingot.weights.elements import BLOCKS, PROJECT, SAFETENSORS
 from ingot.weights.wanted import Wanted, container
 
 OUTPUT = "output.weight"
@@ -25,7 +25,7 @@ EMBEDDING = "token_embd.weight"
 class Matched:
     """What the comparison found: pairs that fit, what is left over, and errors."""
 
-    pairs: tuple[tuple[Wanted, StoredTensor], ...]
+    pairs: tuple[tuple[Wanted, tuple[StoredTensor, ...]], ...]
     ignored: tuple[str, ...]
     unused: tuple[StoredTensor, ...]
     errors: tuple[IngotError, ...]
@@ -42,23 +42,25 @@ def match(
     `label` names the source where no file can be named.
     """
     tensors = {tensor.name: tensor for tensor in found}
-    readers: dict[str, str] = {}
-    pairs: list[tuple[Wanted, StoredTensor]] = []
+    readers: dict[str, Wanted] = {}
+    pairs: list[tuple[Wanted, tuple[StoredTensor, ...]]] = []
     errors: list[IngotError] = []
-    unread = set(tensors) - {item.tensor for item in wanted}
+    unread = set(tensors) - {name for item in wanted for name in item.tensors}
     for item in wanted:
-        tensor = tensors.get(item.tensor)
-        if tensor is None:
+        here = tuple(tensors[name] for name in item.tensors if name in tensors)
+        if len(here) < len(item.tensors):
             left = {name: tensors[name] for name in unread}
-            errors.append(_missing(item, left, len(tensors), label))
+            missing = [name for name in item.tensors if name not in tensors]
+            errors.append(_missing(item, missing, left, len(tensors), label))
             continue
-        differences = list(_differences(item, tensor))
+        differences = [error for tensor in here for error in _differences(item, tensor)]
         if not differences:
-            pairs.append((item, tensor))
+            pairs.append((item, here))
         errors += differences
-        if item.tensor in readers:
-            errors.append(_tied(item, readers[item.tensor], tensor))
-        readers[item.tensor] = item.name
+        for tensor in here:
+            other = readers.setdefault(tensor.name, item)
+            if other is not item and not _apart(item, other):
+                errors.append(_tied(item, other.name, tensor))
     ignored = {name for name in unread if _matches(name, ignore)}
     errors += _greedy(readers, ignore, label)
     return Matched(
@@ -103,15 +105,24 @@ def other_table(tensor: StoredTensor, item: Wanted) -> IngotError:
     )
 
 
+def _apart(one: Wanted, other: Wanted) -> bool:
+    """Return whether two parameters have other rows of one tensor."""
+    return bool(one.form and other.form and one.form.row != other.form.row)
+
+
 def _missing(
-    item: Wanted, unread: dict[str, StoredTensor], count: int, label: str
+    item: Wanted,
+    missing: list[str],
+    unread: dict[str, StoredTensor],
+    count: int,
+    label: str,
 ) -> IngotError:
     names = [
         name
         for name, tensor in unread.items()
         if item.name != OUTPUT or tensor.shape == item.shape
     ]
-    close = difflib.get_close_matches(item.tensor, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(missing[0], names, n=1, cutoff=0.6)
     if close:
         hint = f"did you mean '{close[0]}'? No parameter reads it"
     elif item.name == OUTPUT:
@@ -121,23 +132,22 @@ def _missing(
         )
     else:
         hint = f"the source has {count} tensors, and none unread has such a name"
+    more = f", and {len(missing) - 1} more like it," if len(missing) > 1 else ""
     return IngotError(
-        f"{label}: tensor '{item.tensor}' is missing; expected {item} for parameter"
-        f" '{item.name}', found none",
+        f"{label}: tensor '{missing[0]}'{more} is missing; expected {item} for"
+        f" parameter '{item.name}', found none",
         hint,
     )
 
 
 def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
     place = f"{tensor.file}: tensor '{tensor.name}' for parameter '{item.name}'"
-    if tensor.shape != item.shape:
-        hint = "the manifest's dims are those of another model"
-        if sorted(tensor.shape) == sorted(item.shape):
-            hint = "the tensor is transposed: the architecture is of another framework"
+    expected = item.tensor_shape
+    if tensor.shape != expected:
         yield IngotError(
-            f"{place}: wrong shape; expected {list(item.shape)},"
+            f"{place}: wrong shape; expected {list(expected)},"
             f" found {list(tensor.shape)}",
-            hint,
+            _shape_hint(item, tensor),
         )
     elif item.interleaved_heads and item.shape[0] % (2 * item.interleaved_heads):
         yield IngotError(
@@ -148,6 +158,12 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
         )
     if tensor.element not in BLOCKS:
         yield _unsupported(place, tensor)
+    elif item.form and tensor.element not in PROJECT:
+        yield IngotError(
+            f"{place}: a type whose dims cannot be put in another order; expected one"
+            f" of {', '.join(PROJECT)}, found {tensor.element}",
+            "its values are stored in blocks: convert the file to F16",
+        )
     elif item.source and tensor.element != SAFETENSORS[item.source]:
         found = tensor.element.lower()
         hint = "leave 'source' out of the rule of weights.policy: it is converted"
@@ -158,6 +174,17 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
             f" found {tensor.element}",
             hint,
         )
+
+
+def _shape_hint(item: Wanted, tensor: StoredTensor) -> str:
+    expected = item.tensor_shape
+    if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
+        return "its last dim is the expert's: write 'experts: last' in weights"
+    if len(expected) == 3 and tensor.shape == item.shape:
+        return "its first dim is the expert's: take 'experts: last' out of weights"
+    if sorted(tensor.shape) == sorted(expected):
+        return "the tensor is transposed: the architecture is of another framework"
+    return "the manifest's dims are those of another model"
 
 
 def _unsupported(place: str, tensor: StoredTensor) -> IngotError:
@@ -182,14 +209,14 @@ def _tied(item: Wanted, other: str, tensor: StoredTensor) -> IngotError:
 
 
 def _greedy(
-    readers: dict[str, str], ignore: tuple[str, ...], label: str
+    readers: dict[str, Wanted], ignore: tuple[str, ...], label: str
 ) -> Iterator[IngotError]:
     for pattern in ignore:
         hit = next((name for name in readers if fnmatchcase(name, pattern)), None)
         if hit is not None:
             yield IngotError(
                 f"{label}: weights.ignore '{pattern}' also matches tensor '{hit}',"
-                f" which parameter '{readers[hit]}' reads",
+                f" which parameter '{readers[hit].name}' reads",
                 "name what is to be ignored more closely",
             )
 

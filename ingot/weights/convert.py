@@ -25,12 +25,15 @@ from ingot.weights.elements import (
     first_not_finite,
     rows_of_blocks,
 )
+from ingot.weights.forms import is_turned, turned_bytes, view
 from ingot.weights.packing import grouped, quantised
 from ingot.weights.synthetic import synthetic_chunks
 from ingot.weights.tables import rope_blocks
-from ingot.weights.wanted import Wanted
+from ingot.weights.wanted import Form, Wanted
 
 Array: TypeAlias = Any
+Found: TypeAlias = tuple[StoredTensor, ...]
+Paths: TypeAlias = dict[str, Path]
 
 # Values at a time, 4 MiB as float32; larger blocks were not faster.
 BLOCK_VALUES = 1 << 20
@@ -47,31 +50,42 @@ class Content:
     sha256: str
 
 
-def from_tensor(
-    wanted: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
+def from_tensors(
+    wanted: Wanted, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> Content:
-    """Return the tensor's content, appended to `scratch` where it changes.
+    """Return the tensors' content, appended to `scratch` where it changes.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
-    if wanted.convention(path).changes_nothing and (
-        tensor.element == SAFETENSORS[wanted.stored]
+    tensor, path = view(wanted, found[0]), paths[found[0].file]
+    is_one = len(found) == 1 and not is_turned(wanted)
+    if (
+        is_one
+        and wanted.convention(path).changes_nothing
+        and tensor.element == SAFETENSORS[wanted.stored]
     ):
         hasher = hashlib.sha256()
         for chunk, _ in _checked_chunks(tensor, path, 1):
             hasher.update(chunk)
         return Content(path, tensor.offset, tensor.size_bytes, hasher.hexdigest())
-    return _append(row_blocks(wanted, tensor, path), wanted, tensor.file, scratch)
+    blocks = _all_rows(wanted, found, paths)
+    return _append(blocks, wanted, tensor.file, scratch)
 
 
-def packed_from_tensor(
-    wanted: Wanted, tensor: StoredTensor, path: Path, scratch: IO[bytes]
+def packed_from_tensors(
+    wanted: Wanted, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> list[Content]:
     """Return the content of each part of a packed matrix, appended to `scratch`.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
-    return _pack(row_blocks(wanted, tensor, path), wanted, tensor.file, scratch)
+    blocks = _all_rows(wanted, found, paths)
+    return _pack(blocks, wanted, found[0].file, scratch)
+
+
+def _all_rows(wanted: Wanted, found: Found, paths: Paths) -> Iterator[Array]:
+    for tensor in found:
+        yield from row_blocks(wanted, tensor, paths[tensor.file])
 
 
 def from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> Content:
@@ -98,17 +112,18 @@ def from_table(wanted: Wanted, scratch: IO[bytes]) -> Content:
 
 
 def row_blocks(wanted: Wanted, tensor: StoredTensor, path: Path) -> Iterator[Array]:
-    """Yield the rows of a tensor in order, as the archive's conventions have them.
+    """Yield the parameter's rows of a tensor, as the archive's conventions have them.
 
     Shapes: -> [rows, width], float32; width is the last dim, 1 of a vector.
 
     Raises: IngotError for a value that is NaN or infinite.
     """
     convention = wanted.convention(path)
-    rows, width = _rows(tensor.shape)
+    rows, width = _rows(wanted.piece)
     head_rows = rows // convention.heads if convention.heads else 1
     multiple = math.lcm(head_rows, wanted.lane)
-    for _, values in _checked_chunks(tensor, path, multiple):
+    turned = wanted.form if is_turned(wanted) else None
+    for _, values in _checked_chunks(view(wanted, tensor), path, multiple, turned):
         block = values.reshape(-1, width)
         if convention.offset:
             block = block + block.dtype.type(convention.offset)
@@ -128,9 +143,12 @@ def hash_tensor(tensor: StoredTensor, path: Path) -> str:
 
 
 def _checked_chunks(
-    tensor: StoredTensor, path: Path, multiple: int
+    tensor: StoredTensor, path: Path, multiple: int, turned: Form | None = None
 ) -> Iterator[tuple[memoryview, Array]]:
     """Yield the source's bytes and finite values, a multiple of rows at a time.
+
+    A matrix's last rows, where `turned` is the form of a tensor to be put in order, may
+    be fewer: its rows are a multiple themselves.
 
     Shapes: -> [rows * width], float32.
     """
@@ -139,8 +157,13 @@ def _checked_chunks(
     step *= max(1, BLOCK_VALUES // (step * width))
     block_values, block_bytes = BLOCKS[tensor.element]
     chunk_bytes = step * width // block_values * block_bytes
+    chunks = (
+        turned_bytes(turned, tensor, path, step)
+        if turned
+        else read_chunks(path, tensor, chunk_bytes)
+    )
     start = 0
-    for chunk in read_chunks(path, tensor, chunk_bytes):
+    for chunk in chunks:
         values = decode(chunk, tensor.element)
         _refuse_not_finite(values, start, tensor)
         start += len(values)

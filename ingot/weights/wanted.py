@@ -12,6 +12,9 @@ from pathlib import Path
 
 from ingot.weights.elements import SAFETENSORS
 
+# In a tensor's name: the number of the expert whose matrix it is.
+EXPERT = "{expert}"
+
 
 @dataclass(frozen=True, slots=True)
 class Convention:
@@ -24,6 +27,17 @@ class Convention:
     def changes_nothing(self) -> bool:
         """Return whether the values are as the archive has them."""
         return self == Convention()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How tensors hold a parameter's values, where they have other dims than it."""
+
+    shape: tuple[int, ...]  # of a tensor
+    row: int  # of it, the first that is the parameter's
+    # The tensor's dims, split as the parameter has them, in the parameter's order; none
+    # where that is their own.
+    axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +56,38 @@ class Wanted:
 
     name: str  # "blk.0.attn_q.weight"
     shape: tuple[int, ...]
-    tensor: str  # "encoder.layer.0.attention.self.query.weight"
+    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    tensor: str
     source: str | None  # element type in the source: "f32"; None: any that is read
     stored: str  # element type in the archive, or how a packed matrix is quantised
     offset: float = 0.0  # that Hugging Face leaves out
     interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
     table: tuple[str, float] | None = None  # computed: ("rope", base)
+    form: Form | None = None  # of a tensor that differs by more than its name
     lane: int = 1  # rows that are stored together
     parts: tuple[Part, ...] = ()  # none where it is stored as it is
 
     def __str__(self) -> str:
         """Return the parameter as messages name it, with the type its tensor has."""
         element = SAFETENSORS[self.source] if self.source else ""
-        return f"{element}[{', '.join(map(str, self.shape))}]"
+        return f"{element}[{', '.join(map(str, self.tensor_shape))}]"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Return the names of the tensors whose values, in this order, it has."""
+        if EXPERT not in self.tensor:
+            return (self.tensor,)
+        return tuple(self.tensor.replace(EXPERT, str(n)) for n in range(self.shape[0]))
+
+    @property
+    def piece(self) -> tuple[int, ...]:
+        """Return the shape of what is made of one tensor."""
+        return self.shape[1:] if EXPERT in self.tensor else self.shape
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Return the shape that a tensor must have."""
+        return self.form.shape if self.form else self.piece
 
     def part(self, part: Part) -> Wanted:
         """Return what is stored as one part of this."""

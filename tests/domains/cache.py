@@ -30,16 +30,33 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
 
 
 def block_table(draw: Draw) -> np.ndarray:
-    """Return blocks anywhere in the pool, none of them two sequences'."""
+    """Return blocks anywhere in the pool, none of them two sequences'.
+
+    In variant 1 the last sequence has no block yet where its table ends.
+    """
     blocks = 1 + draw.rng.permutation(draw.sizes["n_block"] - 1)
-    return blocks[: int(np.prod(draw.shape))].reshape(draw.shape)
+    found = blocks[: int(np.prod(draw.shape))].reshape(draw.shape)
+    if draw.variant == 1:
+        found[-1:, -1:] = 0
+    return found
 
 
 def paged_start(draw: Draw) -> np.ndarray:
-    """Return first positions with room behind them in the sequence's blocks."""
-    room = draw.sizes["n_block_seq"] * draw.sizes["block_size"]
-    return draw.rng.integers(0, room - draw.sizes["seq"] + 1, draw.shape)
+    """Return first positions with room behind them in the sequence's blocks.
+
+    In variant 1 the last sequence reaches the end of its table; in 2 the first runs
+    past it, by no more than a block: of several rows for one place any may be found.
+    """
+    seq, block_size = draw.sizes["seq"], draw.sizes["block_size"]
+    last = draw.sizes["n_block_seq"] * block_size - seq
+    found = draw.rng.integers(0, last + 1, draw.shape)
+    if draw.variant == 1:
+        found[-1:] = last
+    if draw.variant == 2:
+        found[:1] = last + min(seq, block_size)
+    return found
 
 
 VALUES = {"block_table": block_table, "paged_cache_update.start": paged_start}
 SCALARS = {"layer": layer}
+VARIANTS = {"paged_cache_gather": 2, "paged_cache_update": 3}

@@ -16,8 +16,14 @@ AXES = {
 
 
 def padding(axis: str) -> Callable[[Mapping[str, int]], int]:
-    """Return what pads an axis by less than its kernel is long."""
-    return lambda sizes: sizes[f"k_{axis}"] // 2
+    """Return what pads an axis by less than its kernel is long; patches by nothing."""
+    stride = "stride" if axis == "step" else f"stride_{axis}"
+
+    def padded(sizes: Mapping[str, int]) -> int:
+        length = sizes[f"k_{axis}"]
+        return 0 if length == sizes[stride] > 4 else length // 2
+
+    return padded
 
 
 def weight(draw: Draw) -> np.ndarray:

@@ -38,7 +38,22 @@ def integers(draw: Draw) -> np.ndarray:
     return draw.rng.integers(-(2**30), 2**30, draw.shape)
 
 
+def halves(draw: Draw) -> np.ndarray:
+    """Return numbers of which a third lie in the middle of two of bfloat16."""
+    bits = draw.rng.standard_normal(draw.shape, dtype=np.float32).view(np.uint32)
+    middle = bits & 0xFFFF0000 | 0x8000
+    return np.where(draw.rng.random(draw.shape) < 1 / 3, middle, bits).view(np.float32)
+
+
+def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Return sizes with even rows where numbers take half a word."""
+    if component.endswith(("_bf16", "bf16_to_f32")):
+        sizes["n_embd"] += sizes["n_embd"] % 2
+    return sizes
+
+
 VALUES = {
+    "cast_f32_to_bf16.x": halves,
     "cast_f32_to_i32.x": fractions,
     "cast_i32_to_f32.x": integers,
     "div.b": apart_from_zero,
@@ -50,3 +65,5 @@ VALUES = {
 }
 SCALARS = {"low": (-0.5, 0.25), "high": (0.75, 0.5), "factor": (0.625, -1.5)}
 VARIANTS = {"sin": 2, "cos": 2}
+# A term of their series is less than the sums of other components may be wrong.
+DIGITS = {"sin": 5e-7, "cos": 5e-7}

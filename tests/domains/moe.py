@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.component_cases import Draw
 from tests.domains.linear import fit as fit_lanes
+from tests.domains.linear import weight_i8, weight_scale
 
 
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
@@ -26,8 +27,13 @@ def ids(draw: Draw) -> np.ndarray:
 
 
 def logits(draw: Draw) -> np.ndarray:
-    """Return normal numbers; in variant 1 many of them are equal."""
+    """Return normal numbers; in variant 1 many are equal, in 2 rows are far from zero.
+
+    So far that exponentials of them all are zero, or infinite, in f32.
+    """
     numbers = draw.rng.standard_normal(draw.shape)
+    if draw.variant == 2:
+        return numbers + draw.rng.choice([-128.0, 128.0], (*draw.shape[:-1], 1))
     return np.round(numbers) if draw.variant == 1 else numbers
 
 
@@ -41,5 +47,13 @@ def weight(draw: Draw) -> np.ndarray:
     return draw.rng.standard_normal(draw.shape) / np.sqrt(draw.sizes["n_in"])
 
 
-VALUES = {"ids": ids, "logits": logits, "share": share, "weight": weight}
-VARIANTS = {"expert_router": 2}
+VALUES = {
+    "ids": ids,
+    "logits": logits,
+    "share": share,
+    "weight": weight,
+    "weight_scale": weight_scale,
+    "mul_mat_id_packed_i8.weight": weight_i8,
+    "mul_mat_id_each_packed_i8.weight": weight_i8,
+}
+VARIANTS = {"expert_router": 3}

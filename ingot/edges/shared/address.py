@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import netrc
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,9 @@ from ingot.edges.shared.remote import Patience, Remote
 from ingot.errors import IngotError, did_you_mean
 
 SCHEMES = ("http", "https", "grpc", "grpcs", "s3", "gs", "az", "file")
+
+# What an HTTP header and gRPC's metadata both take.
+TOKEN = re.compile(r"[!-~]+")
 
 # Extras that bring what a scheme needs.
 EXTRAS = {"grpc": "reapi", "grpcs": "reapi", "s3": "s3", "gs": "s3", "az": "s3"}
@@ -84,9 +88,18 @@ def connect(address: str, environment: Mapping[str, str], patience: Patience) ->
 
 
 def authorization(address: str, environment: Mapping[str, str]) -> str | None:
-    """Return the header's value: a token, the URL's user, or netrc's, in this order."""
-    token = environment.get("INGOT_SHARED_CACHE_TOKEN")
+    """Return the header's value: a token, the URL's user, or netrc's, in this order.
+
+    Raises: IngotError for a token that no header can hold, without quoting it.
+    """
+    # From a file it often comes with the file's last newline.
+    token = environment.get("INGOT_SHARED_CACHE_TOKEN", "").strip()
     if token:
+        if TOKEN.fullmatch(token) is None:
+            raise IngotError(
+                "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
+                " characters without spaces"
+            )
         return f"Bearer {token}"
     parts = urlsplit(address)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -94,7 +107,7 @@ def authorization(address: str, environment: Mapping[str, str]) -> str | None:
         user, password = _netrc(parts.hostname or "", environment)
     if not user:
         return None
-    pair = f"{user}:{password}".encode()
+    pair = os.fsencode(f"{user}:{password}")
     return f"Basic {base64.b64encode(pair).decode()}"
 
 

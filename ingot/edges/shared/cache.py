@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.files import SMALL_BYTES
 from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
@@ -43,10 +44,14 @@ class SharedCache:
         self._store = store
         self._warn = warn
         self._patience = patience
+        self._may_write = writes
+        # Whether the build still looks there, and sends there beside its work; who
+        # needs the cache is told of each failure instead.
         self._reads = True
         self._writes = writes
         self._lock = threading.Lock()
         self._said: set[str] = set()
+        self._n_damaged = 0
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = Uploads()
@@ -57,7 +62,7 @@ class SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
         patience = self._patience
         remote = PatientRemote(self._remote, lost, wait, patience.return_s)
-        return SharedCache(remote, self._store, self._warn, self._writes, patience)
+        return SharedCache(remote, self._store, self._warn, self._may_write, patience)
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
@@ -91,6 +96,7 @@ class SharedCache:
 
         Raises: CacheFailure where the cache fails.
         """
+        self._store.pin(digest)
         return self._bring(digest)
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
@@ -98,22 +104,29 @@ class SharedCache:
 
         Raises: CacheFailure where the cache fails, or takes nothing from here.
         """
-        if not self._writes:
+        if not self._may_write:
             raise CacheFailure("nothing is sent there")
         known = set() if again else self._present
         asked = [digest for digest in files if digest not in known]
-        wanted = self._remote.missing(asked) | self._damaged.intersection(asked)
-        for digest in asked if again else wanted:
+        wanted = (
+            set(asked)
+            if again
+            else self._remote.missing(asked) | self._damaged.intersection(asked)
+        )
+        for digest in wanted:
             self._remote.put("cas", digest, files[digest])
             self._damaged.discard(digest)
         self._present.update(asked)
 
-    def publish(self, key: Digest, blobs: Iterable[Digest]) -> None:
+    def publish(self, key: Digest, blobs: Iterable[Digest], again: bool) -> None:
         """Send a result that the store has, now: its blobs, then the result itself.
 
         Raises: CacheFailure where the cache fails, or takes nothing from here.
         """
-        self.send({digest: self._store.blob(digest) for digest in blobs})
+        files = {digest: self._store.blob(digest) for digest in blobs}
+        # A worker lives for weeks: what was there once may be there no more.
+        self._present.difference_update(files)
+        self.send(files, again)
         self._remote.put("ac", key, self._entry(key))
 
     def finish(self, silent_s: float = 1.0) -> None:
@@ -160,7 +173,8 @@ class SharedCache:
             result = results.from_bytes(content)
         except results.Damaged:
             result = ActionResult(())
-        if {path for path, _ in result.outputs} == set(outputs):
+        names = {path for path, _ in result.outputs}
+        if result.exit_code == 0 and names == set(outputs):
             return result
         self._damage(f"the result of action {key}")
         return None
@@ -182,33 +196,59 @@ class SharedCache:
         if digest.size_bytes == 0:
             # Everybody knows it, so Bazel never sends it.
             return self._store.put_bytes(b"") == digest
-        pieces = self._remote.get("cas", digest)
+        try:
+            pieces = self._remote.get("cas", digest)
+        except BlobRefused:
+            # Its first piece cannot be unpacked already.
+            pieces = iter(())
         if pieces is None:
             return False
-        hasher, size_bytes = hashlib.sha256(), 0
-        with self._store.scratch() as folder:
-            path = folder / digest.hash
-            # What cannot be unpacked is as damaged as what is another content.
-            with open(path, "wb") as file, contextlib.suppress(BlobRefused):
-                deadline = self._patience.deadline(digest.size_bytes)
-                for piece in paced(pieces, deadline):
-                    size_bytes += len(piece)
-                    if size_bytes > digest.size_bytes:
-                        break
-                    hasher.update(piece)
-                    file.write(piece)
-            if Digest(hasher.hexdigest(), size_bytes) == digest:
-                self._store.take_file(path)
-                self._present.add(digest)
-                return True
+        if self._keep(digest, pieces):
+            self._present.add(digest)
+            return True
         self._damaged.add(digest)
         self._present.discard(digest)
         self._damage(f"blob {digest}")
         return False
 
+    def _keep(self, digest: Digest, pieces: Iterator[bytes]) -> bool:
+        """Return whether the pieces were the blob, which the store has then."""
+        if digest.size_bytes <= SMALL_BYTES:
+            content = bytearray()
+            for piece in self._limited(digest, pieces):
+                content += piece
+            if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
+                return False
+            self._store.put_blobs(((digest, bytes(content)),))
+            return True
+        hasher, size_bytes = hashlib.sha256(), 0
+        with self._store.scratch() as folder:
+            path = folder / digest.hash
+            with open(path, "wb") as file:
+                for piece in self._limited(digest, pieces):
+                    size_bytes += len(piece)
+                    hasher.update(piece)
+                    file.write(piece)
+            if Digest(hasher.hexdigest(), size_bytes) != digest:
+                return False
+            self._store.take_file(path)
+        return True
+
+    def _limited(self, digest: Digest, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the pieces until they are too many."""
+        left = digest.size_bytes
+        # What cannot be unpacked is as damaged as what is another content.
+        with contextlib.suppress(BlobRefused):
+            for piece in paced(pieces, self._patience.deadline(digest.size_bytes)):
+                yield piece
+                left -= len(piece)
+                if left < 0:
+                    return
+
     def _damage(self, what: str) -> None:
         self._say(f"{what} is damaged there; dropped, it is made again")
-        if len(self._said) > N_DAMAGED:
+        self._n_damaged += 1
+        if self._n_damaged > N_DAMAGED:
             self._stop("read", "too much of it is damaged")
 
     def _stop(self, how: str, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ class Uploads:
         self._threads: list[threading.Thread] = []
 
     def add(self, work: Callable[[], None]) -> None:
-        """Do the work soon; it must not raise."""
+        """Do the work soon; what it raises is shown, and costs nothing else."""
         with self._changed:
             self._waiting.append(work)
             if len(self._threads) < N_THREADS:
@@ -53,6 +54,8 @@ class Uploads:
                 self._running += 1
             try:
                 work()
+            except Exception:
+                traceback.print_exc()
             finally:
                 with self._changed:
                     self._running -= 1

@@ -1,0 +1,71 @@
+"""Files of the store as they are finished, named, copied and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from ingot.errors import IngotError
+
+# A sync costs as much as reading so much; what is no larger is read, not synced.
+SMALL_BYTES = 1 << 16
+
+
+def finish(handle: int, size_bytes: int) -> None:
+    """Make sure of a large file's content; forbid writing."""
+    if size_bytes > SMALL_BYTES:
+        os.fsync(handle)
+    os.fchmod(handle, 0o444)
+
+
+def rename(temporary: str | Path, path: str) -> None:
+    """Give a file another name; make its folder."""
+    try:
+        os.replace(temporary, path)
+    except FileNotFoundError:
+        # The first of its folder.
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.replace(temporary, path)
+
+
+def unlink(path: str | Path) -> None:
+    """Remove a file that another process may have removed."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def copy(source: str, target: str | Path) -> None:
+    """Copy content, sharing blocks where the file system can."""
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        remaining = os.fstat(reader.fileno()).st_size
+        try:
+            while remaining:
+                done = os.copy_file_range(reader.fileno(), writer.fileno(), remaining)
+                if done == 0:
+                    break
+                remaining -= done
+        except OSError as error:
+            if error.errno not in _CANNOT_COPY_RANGE:
+                raise
+        # Some file systems copy nothing, and say no more than that.
+        if remaining:
+            reader.seek(0)
+            writer.seek(0)
+            shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+# EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: this pair of files cannot be copied inside the
+# kernel.
+_CANNOT_COPY_RANGE = (18, 22, 38, 95)
+
+
+def refusal(place: Path | str, error: OSError) -> IngotError:
+    """Return what is said where the disk of a store is full or read-only."""
+    reason = error.strerror or str(error)
+    return IngotError(
+        f"store {place}: cannot write: {reason}",
+        "make room or permission there, or set INGOT_CACHE to another folder;"
+        " finished actions are kept",
+    )

@@ -1,0 +1,58 @@
+"""What doit calls for each task: is it current, and perform it.
+
+doit's own ways look at a function's arguments by `inspect` at every call, and put
+writers in place of the process's streams, which threads share: half of what a task with
+nothing to do costs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from doit.action import BaseAction
+from doit.exceptions import TaskError, TaskFailed
+
+from ingot.values import Action
+
+
+class Current:
+    """Whether an action has nothing to do."""
+
+    # Seen by `inspect` before it looks any further.
+    __signature__ = inspect.Signature()
+
+    def __init__(self, is_current: Callable[[Action], bool], action: Action) -> None:
+        """Keep whom to ask, and for what."""
+        self._is_current = is_current
+        self._action = action
+
+    def __call__(self) -> bool:
+        """Return the answer."""
+        return self._is_current(self._action)
+
+
+class Step(BaseAction):  # type: ignore[misc]
+    """The performing of an action."""
+
+    out = err = result = None
+    values: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self, perform: Callable[[Action], TaskFailed | None], action: Action
+    ) -> None:
+        """Keep who performs, and what."""
+        self._perform = perform
+        self._action = action
+
+    def __repr__(self) -> str:
+        """Return the task's name: what doit says of an action that fails."""
+        return self._action.task
+
+    def execute(self, out: Any = None, err: Any = None) -> TaskFailed | None:
+        """Perform it; a defect is doit's kind of error, with its traceback."""
+        try:
+            return self._perform(self._action)
+        except Exception as error:
+            return TaskError(f"{self._action.task}: a defect of ingot", error)

@@ -1,0 +1,122 @@
+"""Mixtures of experts, as Hugging Face checkpoints have them.
+
+Source: transformers, models/{mixtral,qwen2_moe,dbrx}/configuration_*.py, and
+modeling_dbrx.py for DBRX's norms, which have PyTorch's own epsilon.
+"""
+
+from __future__ import annotations
+
+from ingot.imports.families import (
+    ATTENTION_DIM,
+    BIAS,
+    FAMILIES,
+    NO_WINDOW,
+    POSITIONS,
+    QUANTISED,
+    QUOTIENT,
+    SILU,
+    Family,
+    Number,
+    Rule,
+    plain,
+)
+
+BLOCK_SIZE = 16
+"""Positions of a block of the caches, which no checkpoint says."""
+
+
+def _number(name: str, hf: str, default: int | float | str | None = None) -> Number:
+    whole = not isinstance(default, float)
+    return Number(name=name, hf=hf, gguf="", whole=whole, hf_default=default)
+
+
+_BLOCK_SIZE = _number("block_size", "", BLOCK_SIZE)
+
+
+def _changed(*numbers: Number) -> tuple[Number, ...]:
+    """Return the numbers of Llama and its kin, with these added or in their place."""
+    found = (*plain(QUOTIENT), *numbers, _BLOCK_SIZE)
+    return tuple({item.name: item for item in found}.values())
+
+
+_DENSE_LAYERS = (
+    Rule("decoder_sparse_step", (1,), "every layer has its experts"),
+    Rule("mlp_only_layers", ([], None), "every layer has its experts"),
+)
+
+MIXTRAL = Family(
+    architecture="mixtral",
+    hf_class="MixtralForCausalLM",
+    model_type="mixtral",
+    numbers=_changed(
+        _number("rope_freq_base", "rope_theta", 1e6),
+        _number("rms_norm_eps", "rms_norm_eps", 1e-5),
+        _number("n_expert", "num_local_experts"),
+        _number("n_expert_used", "num_experts_per_tok"),
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(
+        *SILU,
+        BIAS,
+        Rule("sliding_window", (None,), "every layer sees all positions"),
+    ),
+    gguf_rules=(),
+)
+QWEN2_MOE = Family(
+    architecture="qwen2moe",
+    hf_class="Qwen2MoeForCausalLM",
+    model_type="qwen2_moe",
+    numbers=_changed(
+        # Its intermediate_size is that of layers without experts.
+        _number("n_ff", "moe_intermediate_size"),
+        _number("n_ff_shexp", "shared_expert_intermediate_size"),
+        _number("n_expert", "num_experts"),
+        _number("n_expert_used", "num_experts_per_tok"),
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(
+        *SILU,
+        NO_WINDOW,
+        *_DENSE_LAYERS,
+        Rule("norm_topk_prob", (False,), "shares of experts are the softmax's own"),
+        Rule("qkv_bias", (True,), "queries, keys and values have biases"),
+    ),
+    gguf_rules=(),
+)
+DBRX = Family(
+    architecture="dbrx",
+    hf_class="DbrxForCausalLM",
+    model_type="dbrx",
+    numbers=(
+        _number("n_vocab", "vocab_size"),
+        _number("n_embd", "d_model"),
+        _number("n_head", "n_heads"),
+        _number("n_head_kv", "attn_config.kv_n_heads"),
+        _number("head_dim", "", QUOTIENT),
+        _number("n_ff", "ffn_config.ffn_hidden_size"),
+        _number("n_layer", "n_layers"),
+        _number("n_expert", "ffn_config.moe_num_experts"),
+        _number("n_expert_used", "ffn_config.moe_top_k"),
+        _number(POSITIONS, "max_seq_len"),
+        _number("layer_norm_eps", "", 1e-5),
+        _number("rope_freq_base", "rope_theta", 10000.0),
+        Number(name="attn_clamp_high", hf="attn_config.clip_qkv", gguf="", whole=False),
+        _number(ATTENTION_DIM, "", "head_dim"),
+        _BLOCK_SIZE,
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(
+        QUANTISED,
+        Rule(
+            "ffn_config.moe_normalize_expert_weights",
+            (1,),
+            "shares of the chosen experts add up to 1",
+        ),
+        Rule("ffn_config.ffn_act_fn", ({"name": "silu"},), "its MLP is SwiGLU"),
+        Rule("tie_word_embeddings", (False,), "it has a head of its own"),
+    ),
+    gguf_rules=(),
+)
+
+HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX)
+"""What is read from config.json; GGUF files are read of FAMILIES alone."""

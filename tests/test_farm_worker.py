@@ -1,0 +1,291 @@
+"""A worker in this process: what it does with a cache, a store and a disk that fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ingot.edges.collect import collect
+from ingot.edges.shared import cache
+from ingot.edges.store import Store
+from ingot.errors import IngotError
+from ingot.farm import dask, worker
+from ingot.farm.order import Answer, Order, decode_answer, encode
+from ingot.farm.shared import SharedFarm
+from ingot.values import Action, BoundAction, Digest
+from tests.cache_server import CacheServer, Machine, serving
+from tests.small_actions import OUT, UPPER
+
+BIG = Action(
+    task="big:x",
+    argv=("sh", "-c", "head -c 200000 /dev/zero > out.bin"),
+    inputs=(),
+    outputs=("out.bin",),
+)
+
+
+class Here:
+    """A scheduler whose only worker is this process."""
+
+    def run(
+        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> Answer:
+        return decode_answer(worker.perform(encode(order)))
+
+
+@dataclass
+class Site:
+    """A cache server, and where machines and the worker have their folders."""
+
+    server: CacheServer
+    root: Path
+
+    def machine(self, name: str) -> Machine:
+        """Return a machine that has its actions run by the worker."""
+        machine = Machine(self.root / name, self.server.url)
+        assert machine.shared is not None
+        machine.executor._farm = SharedFarm(
+            Here(),  # type: ignore[arg-type]
+            machine.shared,
+            machine.store,
+        )
+        return machine
+
+    def forget(self, kind: str) -> None:
+        """Let the server lose all results, or all blobs."""
+        for name in [name for name in self.server.files if f"/{kind}/" in name]:
+            del self.server.files[name]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    with serving() as server:
+        monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "worker"))
+        monkeypatch.setenv("INGOT_SHARED_CACHE", server.url)
+        monkeypatch.delenv("INGOT_CACHE_LIMIT", raising=False)
+        monkeypatch.setattr(worker, "_opened", [])
+        yield Site(server, tmp_path)
+
+
+def test_a_worker_with_the_builds_own_store_refuses(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site.root / "alias").symlink_to(site.root / "a/store")
+    monkeypatch.setenv("INGOT_CACHE", str(site.root / "alias"))
+    machine, ends = site.machine("a"), []
+
+    def build() -> None:
+        try:
+            machine.build(UPPER)
+        except IngotError as error:
+            ends.append(str(error))
+
+    thread = threading.Thread(target=build, daemon=True)
+    thread.start()
+    thread.join(20)
+    (text,) = ends
+    who, _, rest = text.partition(" refuses it: ")
+    assert who.startswith("upper:x: worker ")
+    assert rest == (
+        f"its store, {site.root}/alias, is that of the build\n"
+        "  set INGOT_CACHE of the workers to another folder"
+    )
+
+
+def test_a_copied_store_is_another(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a", print)
+    assert store.identity() == store.identity() == Store(store.root, print).identity()
+    shutil.copytree(store.root, tmp_path / "b")
+    assert Store(tmp_path / "b", print).identity() != store.identity()
+
+
+@pytest.mark.parametrize("action", [UPPER, BIG], ids=["small", "large"])
+def test_what_the_cache_has_lost_is_sent_again(site: Site, action: Action) -> None:
+    assert site.machine("a").build(action) == ["ran"]
+    site.forget("ac")
+    site.forget("cas")
+    assert site.machine("b").build(action) == ["ran"]
+
+
+def test_what_is_damaged_in_the_cache_is_sent_again(site: Site) -> None:
+    first = site.machine("a")
+    assert first.build(BIG) == ["ran"]
+    (name,) = (n for n, content in site.server.files.items() if len(content) == 200_000)
+    site.forget("ac")
+    site.server.files[name] = b"1" * 200_000
+    assert site.machine("b").build(BIG) == ["ran"]
+    assert site.server.files[name] == bytes(200_000)
+
+
+def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
+    machine = site.machine("a")
+    assert machine.shared is not None
+    site.server.fault = "500"
+    assert machine.shared.fetch(machine.key(UPPER), UPPER.outputs) is None
+    site.server.fault = ""
+    assert machine.build(UPPER) == ["ran"]
+    assert len(machine.said) == 1
+
+
+def test_a_worker_that_has_seen_much_damage_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "N_DAMAGED", 0)
+    machine = site.machine("a")
+    machine.build(BIG)
+    _, shared = worker._places()
+    site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
+    assert not shared.bring(Digest(OUT, 3))
+    assert machine.build(UPPER) == ["ran"]
+
+
+def test_what_was_said_is_no_damage(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "N_DAMAGED", 1)
+    machine = site.machine("a")
+    machine.build(UPPER)
+    shared = Machine(site.root / "b", site.server.url).shared
+    assert shared is not None
+    for number in range(5):
+        shared._say(f"message {number}")
+    site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
+    assert shared.fetch(machine.key(UPPER), UPPER.outputs) is None
+    assert shared._reads
+
+
+def test_a_worker_keeps_its_store_to_the_limit_between_orders(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "COLLECT_S", 0.0)
+    monkeypatch.setenv("INGOT_CACHE_LIMIT", "100 kB")
+    machine = site.machine("a")
+    assert machine.build(BIG, UPPER) == ["ran", "ran"]
+    kept = Store(site.root / "worker", print)
+    assert kept.holds(Digest(OUT, 3))
+    sizes = [path.stat().st_size for path in (kept.root / "cas").rglob("*")]
+    assert 200_000 not in sizes
+    monkeypatch.setenv("INGOT_CACHE_LIMIT", "much")
+    site.forget("ac")
+    with pytest.raises(IngotError, match="INGOT_CACHE_LIMIT: expected a size, found"):
+        site.machine("b").build(UPPER)
+
+
+def test_what_an_order_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
+    store, lasting = Store(tmp_path, print), []
+    lasting.append(store.put_bytes(b"lasting"))
+
+    def left() -> list[bool]:
+        collect(tmp_path, 0, grace_s=0.0)
+        return [store.holds(digest) for digest in lasting]
+
+    with store.using_meanwhile():
+        lasting.append(store.put_bytes(b"meanwhile"))
+        assert left() == [True, True]
+        thread = threading.Thread(target=use_a_moment, args=(store, lasting[1]))
+        thread.start()
+        thread.join()
+        # Another thread has let go of it: this one has not.
+        assert left() == [True, True]
+    assert left() == [True, False]
+
+
+def use_a_moment(store: Store, digest: Digest) -> None:
+    with store.using_meanwhile():
+        store.pin(digest)
+
+
+def test_a_full_disk_of_a_worker_is_said_with_what_helps(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Answer:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(worker, "_perform", full)
+    with pytest.raises(IngotError) as caught:
+        site.machine("a").build(UPPER)
+    assert str(caught.value).partition(" refuses it: ")[2] == (
+        "[Errno 28] No space left on device\n"
+        "  mend the disk of that worker, or make room or permission there"
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["dask://", "dask://host", "dask://h:x", "dask://h:99999", "dask://a:1/b"],
+)
+def test_a_wrong_address_is_refused(address: str) -> None:
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm(address, print)
+    assert str(caught.value) == (
+        f"executor={address}: no address of a scheduler\n"
+        "  expected dask://HOST:PORT, such as dask://127.0.0.1:8786"
+    )
+
+
+def test_tls_without_certificates_says_where_they_are_set() -> None:
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm("dask+tls://127.0.0.1:9", print)
+    assert str(caught.value).startswith(
+        "executor=dask+tls://127.0.0.1:9: cannot connect: TLS expects"
+    )
+    assert caught.value.hint.endswith("distributed.comm.tls")
+
+
+class Future:
+    """What a scheduler gives; it is over, in this way."""
+
+    status = "error"
+
+    def __init__(self, ends: Exception) -> None:
+        self._ends = ends
+
+    def result(self) -> str:
+        raise self._ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (KeyError("tools"), "x:y: its worker failed: KeyError: 'tools'"),
+        (OSError("no disk"), "x:y: its worker failed: OSError: no disk"),
+    ],
+)
+def test_whatever_a_worker_ends_with_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
+) -> None:
+    monkeypatch.setattr(dask.DaskFarm, "_connect", lambda *_: Client(ends))
+    order = Order("x:y", BoundAction((), (), (), (), ()), (), False, False)
+    with pytest.raises(IngotError) as caught:
+        dask.DaskFarm("dask://h:1", print).run(order, "key", (), 0)
+    assert caught.value.message == told
+
+
+@pytest.mark.parametrize("text", ["{}", "<html>", "[]", '{"result": 1}'])
+def test_what_is_no_answer_is_said(
+    site: Site, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(worker, "perform", lambda _: text)
+    with pytest.raises(IngotError) as caught:
+        site.machine("a").build(UPPER)
+    reason = "upper:x: its worker's answer cannot be used: no answer of this version"
+    assert caught.value.message.startswith(reason)
+
+
+@dataclass
+class Client:
+    """A connection to a scheduler that has no workers."""
+
+    ends: Exception
+
+    def scheduler_info(self, n_workers: int) -> dict[str, dict[str, object]]:
+        return {"workers": {}}
+
+    def submit(self, *_: object, **__: object) -> Future:
+        return Future(self.ends)

@@ -1,0 +1,127 @@
+"""Checkpoints and architectures of mixtures that are refused, and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingot.errors import IngotError
+from ingot.imports.checkpoint import import_checkpoint
+from ingot.readers.manifest import read_manifest
+from ingot.readers.yaml import format_errors
+from tests.import_cases import write_config
+from tests.moe_checkpoints import CONFIGS, checkout, checkpoint, hf_names, sized
+from tests.weights_cases import save
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout without models."""
+    return checkout(tmp_path)
+
+
+def refusal(root: Path, source: Path) -> str:
+    """All that the import of a checkpoint says, but its last line."""
+    with pytest.raises(IngotError) as caught:
+        import_checkpoint(root, {"source": str(source)})
+    return str(caught.value).rpartition("\n")[0]
+
+
+def test_experts_that_are_missing_are_one_error(root: Path) -> None:
+    source, values = checkpoint(root, "mixtral")
+    tensors = hf_names("mixtral", values)
+    for layer in range(2):
+        del tensors[f"model.layers.{layer}.block_sparse_moe.experts.3.w1.weight"]
+    save(source / "model.safetensors", {k: ("F32", v) for k, v in tensors.items()})
+    assert refusal(root, source) == (
+        "tiny: tensor 'model.layers.0.block_sparse_moe.experts.3.w1.weight', and 1 more"
+        " like it: missing; expected [n_ff, n_embd] for parameter"
+        " 'blk.{layer}.ffn_gate_exps.weight', found none\n"
+        "  config.json: num_hidden_layers says 2 layers"
+    )
+
+
+def test_joined_rows_must_be_as_many_as_the_config_says(root: Path) -> None:
+    source, _ = checkpoint(root, "dbrx")
+    config = json.loads((source / "config.json").read_text())
+    config["attn_config"]["kv_n_heads"] = 1
+    write_config(source, config)
+    assert refusal(root, source).splitlines()[0] == (
+        "model.safetensors: tensor 'transformer.blocks.0.norm_attn_norm.attn.Wqkv"
+        ".weight', and 1 more like it: wrong shape; expected [48, 32]"
+        " (n_head*head_dim+n_head_kv*head_dim+n_head_kv*head_dim, n_embd),"
+        " found [64, 32]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "value", "message"),
+    [
+        ("mixtral", "sliding_window", 4096, "every layer sees all positions"),
+        ("qwen2moe", "norm_topk_prob", True, "shares of experts are the softmax's own"),
+        ("qwen2moe", "mlp_only_layers", [1], "every layer has its experts"),
+        ("dbrx", "tie_word_embeddings", True, "it has a head of its own"),
+    ],
+)
+def test_what_a_mixture_here_does_not_compute_is_refused(
+    root: Path, architecture: str, key: str, value: Any, message: str
+) -> None:
+    source, _ = checkpoint(root, architecture)
+    write_config(source, {**CONFIGS[architecture], key: value})
+    told = refusal(root, source)
+    assert told.startswith(f"config.json: {key}: not supported; expected")
+    assert message in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "hf_shape: [n_expert*n_ff, n_embd]}",
+            "hf_shape: [n_expert*n_ff, n_ff]}",
+            "hf_shape: not the parameter's dims in another order, or joined; expected"
+            " n_expert, n_embd, n_ff, found n_expert, n_ff, n_ff",
+        ),
+        (
+            '"blk.{layer}.attn_v.weight"]}',
+            "output.weight]}",
+            "hf_joined: 'blk.{layer}.attn_v.weight' is not among them",
+        ),
+        (
+            '"blk.{layer}.attn_v.weight"]}',
+            '"blk.{layer}.attn_w.weight"]}',
+            "hf_joined[2]: no parameter named 'blk.{layer}.attn_w.weight'",
+        ),
+        (
+            '"blk.{layer}.attn_v.weight"]}',
+            '"blk.{layer}.ffn_gate_exps.weight"]}',
+            "hf_joined[2]: the rows of 'blk.{layer}.ffn_gate_exps.weight' have other"
+            " dims than those of 'blk.{layer}.attn_q.weight'",
+        ),
+        (
+            "hf: transformer.wte.weight",
+            'hf: "transformer.{expert}.weight"',
+            "hf: {expert} in 'hf', and the parameter's first dim is not n_expert",
+        ),
+        (
+            "ffn.experts.mlp.v1",
+            "ffn.experts.{expert}.v1",
+            "hf_shape: goes with an 'hf' without {expert}",
+        ),
+    ],
+)
+def test_forms_that_do_not_fit_a_parameter_are_errors_of_the_architecture(
+    root: Path, old: str, new: str, message: str
+) -> None:
+    path, architecture = sized(root, "dbrx"), root / "models/architectures/dbrx.yaml"
+    text = architecture.read_text()
+    assert old in text
+    # The last: of attn_v where it is about joined rows.
+    before, _, after = text.rpartition(old)
+    architecture.write_text(before + new + after)
+    with pytest.raises(ExceptionGroup) as caught:
+        read_manifest(path, root)
+    assert message.replace("attn_q", "attn_v") in format_errors(caught.value)

@@ -1,0 +1,175 @@
+"""Shared caches that lie, and those that hiccup: what they cannot do to who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot import reapi_pb2 as reapi
+from ingot.edges import results
+from ingot.edges.shared import address
+from ingot.edges.shared.address import connect
+from ingot.edges.shared.remote import Patience
+from ingot.errors import IngotError
+from ingot.farm import cluster, worker
+from ingot.farm.order import Order, decode_answer, encode
+from ingot.farm.wire import wired
+from ingot.values import ActionResult, BoundAction, Digest
+from tests.cache_server import CacheServer, Machine, serving
+from tests.execution_server import running_actions
+from tests.small_actions import UPPER
+from tests.test_farm_reapi import machine
+
+
+@pytest.fixture
+def server() -> Iterator[CacheServer]:
+    with serving() as running:
+        yield running
+
+
+def tell(server: CacheServer, result: ActionResult) -> None:
+    """Let the server have this for the only result that it has."""
+    (key,) = (path for path in server.files if "/ac/" in path)
+    server.files[key] = results.to_bytes(result)
+
+
+@pytest.mark.parametrize(("of", "size"), [("output", 4), ("output", 5), ("log", 5)])
+def test_a_result_cannot_name_a_file_outside_of_the_store(
+    server: CacheServer, tmp_path: Path, of: str, size: int
+) -> None:
+    first = Machine(tmp_path / "a", server.url)
+    first.build(UPPER)
+    victim = tmp_path / "diary.txt"
+    victim.write_text("mine")
+    evil = Digest(str(victim), size)
+    server.files[f"/cache/cas/{victim}"] = b"EVIL!"[:size]
+    made = first.store.action(first.key(UPPER))
+    assert made is not None
+    if of == "log":
+        tell(server, replace(made, log=evil))
+    else:
+        tell(server, replace(made, outputs=(("out.txt", evil),)))
+    second = Machine(tmp_path / "b", server.url)
+    assert second.build(UPPER) == ["ran"]
+    assert (second.root / "build/out.txt").read_text() == "ABC"
+    assert victim.read_text() == "mine"
+    assert [text.partition(": ")[2][:10] for text in second.said] == ["the result"]
+
+
+@pytest.mark.parametrize(
+    "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
+)
+def test_what_is_no_digest_is_damage(hash: str) -> None:
+    with pytest.raises(results.Damaged, match="no digest"):
+        results.told(hash, 1)
+
+
+def test_an_action_cannot_be_read_from_outside_of_the_store() -> None:
+    asked = []
+
+    def read(name: str) -> bytes:
+        asked.append(name)
+        message = reapi.Action(command_digest=reapi.Digest(hash="/dev/zero"))
+        return bytes(message.SerializeToString())
+
+    with pytest.raises(results.Damaged):
+        results.spelt_out("0" * 64, read)
+    assert asked == ["0" * 64]
+
+
+def test_a_server_that_runs_actions_names_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "diary.txt"
+    victim.write_text("mine")
+    evil = reapi.Digest(hash=str(victim), size_bytes=5)
+    with running_actions() as running:
+        monkeypatch.setattr(running, "keep", lambda _: evil)
+        build = machine(tmp_path / "a", running)
+        with pytest.raises(IngotError) as caught:
+            build.build(UPPER)
+    assert victim.read_text() == "mine"
+    assert caught.value.message == (
+        "upper:x: its worker's answer cannot be used: no digest:"
+        f" '{str(victim)[:80]}', 5 bytes"
+    )
+
+
+def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
+    bound = BoundAction(("true",), (), (), ("out",), ())
+    orders = [Order("t:x", bound, (), False, False, store=name) for name in "ab"]
+    again = replace(orders[0], again=True)
+    assert len({wired(order, (), ()) for order in (*orders, again)}) == 1
+
+
+def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:
+    first = Machine(tmp_path / "a", server.url)
+    first.build(UPPER)
+    key = first.key(UPPER)
+    made = first.store.action(key)
+    assert made is not None
+    failed = replace(made, exit_code=1)
+    tell(server, failed)
+    assert Machine(tmp_path / "b", server.url).build(UPPER) == ["ran"]
+    first.store.put_action(key, failed)
+    assert first.store.action(key) is None
+
+
+def test_a_worker_refuses_an_order_of_what_is_no_digest() -> None:
+    bound = BoundAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
+    order = Order("evil:x", bound, (), network=False, exclusive=False)
+    answer = decode_answer(worker.perform(encode(order)))
+    assert answer.refusal == "no digest: '/etc/passwd', 1 bytes"
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])
+def test_a_token_may_end_with_its_files_newline(
+    server: CacheServer, tmp_path: Path, token: str
+) -> None:
+    server.password = "Bearer s3cret"
+    known = {"INGOT_SHARED_CACHE_TOKEN": token}
+    machine = Machine(tmp_path / "a", server.url, environment=known)
+    assert machine.build(UPPER) == ["ran"]
+    assert machine.said == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+@pytest.mark.parametrize("token", ["s3\ncret", "s3cr\u20act", "s3cr\u00e9t", "s3 cret"])
+def test_a_token_that_is_none_is_refused_and_not_quoted(
+    scheme: str, token: str
+) -> None:
+    known = {"INGOT_SHARED_CACHE_TOKEN": token}
+    with pytest.raises(IngotError) as caught:
+        connect(f"{scheme}://127.0.0.1:9", known, Patience())
+    assert str(caught.value) == (
+        "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
+        " characters without spaces"
+    )
+    assert caught.value.__context__ is None
+
+
+def test_a_password_of_any_bytes_can_be_sent(tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_text("machine h login me password s3cr\u00e9t\n")
+    known = {"NETRC": str(tmp_path / "netrc")}
+    assert address.authorization("http://h", known) == "Basic bWU6czNjcsOpdA=="
+    odd = "http://me:s3\udcff@h"
+    assert address.authorization(odd, {}) == "Basic bWU6czP/"
+
+
+def test_a_cluster_shows_no_password() -> None:
+    text = cluster.welcome(2, "127.0.0.1:1", "http://me:s3cret@cache:80/x")
+    assert text == (
+        "2 workers; their shared cache: http://cache:80/x\n"
+        "build there, in another terminal, until Ctrl-C here:\n"
+        "  INGOT_SHARED_CACHE=http://cache:80/x doit build executor=dask://127.0.0.1:1\n"
+        "  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"
+    )
+    assert "password" not in cluster.welcome(2, "127.0.0.1:1", "file:///cache")
+
+
+def test_workers_of_one_machine_share_its_memory() -> None:
+    alone, shared = (cluster.here(False, number)["memory"] for number in (1, 4))
+    assert shared == alone // 4

@@ -1,0 +1,115 @@
+"""What is shown of a build: its own files, whole, and nothing that was left over."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot import shown
+from ingot.edges.store import Store
+from ingot.values import Action, Digest
+from tests.checkout import Checkout
+from tests.project import ROOT
+
+PAIR = Action(
+    task="bundle:x",
+    argv=("sh", "-c", "echo a > a; echo b > b"),
+    inputs=(),
+    outputs=("a", "b"),
+    shown=("build/x/bundle/a", "build/x/bundle/b"),
+)
+# Copies the first file that is shown, but for its name, and dies.
+KILLED = """
+import os, sys
+from pathlib import Path
+from tests.checkout import Checkout
+from tests.test_shown import PAIR
+
+replace = os.replace
+def die(source, target):
+    if str(target).endswith("/bundle/a"):
+        os.kill(os.getpid(), 9)
+    replace(source, target)
+os.replace = die
+Checkout(Path(sys.argv[1]), Path(sys.argv[2])).build(PAIR)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "a", tmp_path / "cache")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_build_killed_while_it_shows_leaves_nothing_there(tmp_path: Path) -> None:
+    root, cache = tmp_path / "a", tmp_path / "cache"
+    words = [sys.executable, "-c", KILLED, str(root), str(cache)]
+    assert subprocess.run(words, cwd=ROOT).returncode == -9
+    assert names(root / "build/x/bundle") == []
+    assert len(names(root / "build/.ingot/tmp")) == 1
+    checkout = Checkout(root, cache)
+    assert names(root / "build/.ingot/tmp") == []
+    assert checkout.build(PAIR) == [("bundle:x", "restored")]
+    assert names(root / "build/x/bundle") == ["a", "b"]
+
+
+def test_what_is_no_longer_shown_is_removed(checkout: Checkout) -> None:
+    checkout.build(PAIR)
+    one = replace(
+        PAIR, argv=("sh", "-c", "echo a > a"), outputs=("a",), shown=PAIR.shown[:1]
+    )
+    (checkout.root / "build/x/bundle/own.txt").write_text("the user's")
+    checkout.build(one)
+    assert names(checkout.root / "build/x/bundle") == ["a", "own.txt"]
+
+
+def test_a_sweep_leaves_what_another_build_is_making(checkout: Checkout) -> None:
+    folder = checkout.root / "build/.ingot/tmp"
+    folder.mkdir(parents=True)
+    for name in ("running", "killed"):
+        (folder / name).touch()
+    with (folder / "running").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        shown.sweep(checkout.root)
+        assert names(folder) == ["running"]
+
+
+def test_two_that_show_one_file_at_once_leave_one_of_them_whole(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, inside = Store.copy_to, threading.Barrier(2)
+
+    def slow(store: Store, digest: Digest, path: Path, temporary: Path) -> None:
+        # The second waits for the first, so they never meet here.
+        with pytest.raises(threading.BrokenBarrierError):
+            inside.wait(0.1)
+        inside.reset()
+        copy(store, digest, path, temporary)
+
+    monkeypatch.setattr(Store, "copy_to", slow)
+    contents = [bytes([number]) * 100_000 for number in range(2)]
+    target = checkout.root / "build/out"
+
+    def show(content: bytes) -> None:
+        digest = checkout.store.put_bytes(content)
+        with shown._temporary(checkout.root, target) as temporary:
+            checkout.store.copy_to(digest, target, temporary)
+
+    threads = [threading.Thread(target=show, args=(item,)) for item in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert target.read_bytes() in contents
+    assert names(checkout.root / "build/.ingot/tmp") == []
+    assert os.stat(target).st_nlink == 1
