@@ -25,6 +25,9 @@ http {{
   client_body_temp_path {root}/body;
   proxy_temp_path {root}/1; fastcgi_temp_path {root}/2;
   uwsgi_temp_path {root}/3; scgi_temp_path {root}/4;
+  gzip on;
+  gzip_types application/octet-stream text/plain;
+  gzip_http_version 1.0;
   server {{
     listen 127.0.0.1:{port};
     location / {{
@@ -45,8 +48,9 @@ def nginx(root: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     (root / "files").mkdir(parents=True)
     # Started by root, its workers are another user.
-    for path in (root, root.parent, root.parent.parent):
-        path.chmod(0o755)
+    for path in (root, *root.parents):
+        if path.is_relative_to("/tmp") and path != Path("/tmp"):
+            path.chmod(0o755)
     (root / "files").chmod(0o777)
     file = root / "nginx.conf"
     file.write_text(CONFIGURATION.format(root=root, port=port), encoding="utf-8")

@@ -20,10 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from ingot import reapi_pb2 as reapi
 from ingot.edges.shared import services_pb2 as api
+from ingot.edges.shared.remote import Patience
+from ingot.errors import IngotError
+from ingot.farm.reapi import open_server
+from ingot.values import Action
+from tests.cache_server import Machine
 from tests.reapi_server import V2, Method, ReapiServer, listening
+from tests.small_actions import UPPER
 
 QUEUED, EXECUTING, COMPLETED = 2, 3, 4
 
@@ -240,3 +247,23 @@ def running_actions() -> Iterator[ExecutionServer]:
     server = ExecutionServer()
     with listening(server):
         yield server
+
+
+def machine(
+    root: Path, server: ExecutionServer, query: str = "", return_s: float = 60.0
+) -> Machine:
+    """A machine that has its actions run by the server."""
+    patience = Patience(return_s=return_s)
+    made = Machine(root, server.address, patience=patience)
+    assert made.shared is not None
+    place, told = f"{server.address}{query}", made.said.append
+    farm = open_server(place, made.shared, made.store, {}, told, patience)[1]
+    made.executor._farm = farm
+    return made
+
+
+def refused(made: Machine, action: Action = UPPER) -> str:
+    """What a build that fails says."""
+    with pytest.raises(IngotError) as caught:
+        made.build(action)
+    return str(caught.value)

@@ -14,13 +14,15 @@ import pytest
 from ingot import reapi_pb2 as reapi
 from ingot.command import ActionFailed
 from ingot.edges.shared import execution
-from ingot.edges.shared.remote import Patience
-from ingot.errors import IngotError
 from ingot.farm import wire
-from ingot.farm.reapi import open_server
-from ingot.values import Action, Text
+from ingot.values import Text
 from tests.cache_server import Machine
-from tests.execution_server import ExecutionServer, running_actions
+from tests.execution_server import (
+    ExecutionServer,
+    machine,
+    refused,
+    running_actions,
+)
 from tests.farm import processes, shell, until
 from tests.reapi_server import listening
 from tests.small_actions import COUNT, OUT, UPPER
@@ -32,26 +34,6 @@ HERE = "\n  run it here: the same command without executor="
 def server() -> Iterator[ExecutionServer]:
     with running_actions() as running:
         yield running
-
-
-def machine(
-    root: Path, server: ExecutionServer, query: str = "", return_s: float = 60.0
-) -> Machine:
-    """A machine that has its actions run by the server."""
-    made = Machine(root, server.address, patience=Patience(return_s=return_s))
-    assert made.shared is not None
-    farm = open_server(
-        f"{server.address}{query}", made.shared, made.store, {}, made.said.append
-    )[1]
-    made.executor._farm = farm
-    return made
-
-
-def refused(made: Machine, action: Action = UPPER) -> str:
-    """What a build that fails says."""
-    with pytest.raises(IngotError) as caught:
-        made.build(action)
-    return str(caught.value)
 
 
 def test_a_server_makes_what_this_machine_would_under_the_same_key(
@@ -217,6 +199,22 @@ def test_a_server_that_comes_back_with_nothing_ends_the_build(tmp_path: Path) ->
     assert (made.root / "build/count.txt").read_text().strip() == "3"
     lost = f"executor {first.address}: the server is lost; waiting for it to be back"
     assert made.said.count(lost) == 1
+
+
+def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
+    server = ExecutionServer()
+    server.fault = "takes none"
+    ends: list[str] = []
+    with listening(server):
+        made = machine(tmp_path / "a", server, return_s=0.3)
+        thread = threading.Thread(target=lambda: ends.append(refused(made)))
+        thread.start()
+        until(lambda: server.properties)
+    thread.join(20)
+    assert ends == [
+        f"upper:x: {server.address}: no server answers there any more\n"
+        "  run the same command again once it does: what is done is kept"
+    ]
 
 
 def test_a_server_that_stays_away_is_said(tmp_path: Path) -> None:

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.nginx import nginx
 from tests.cache_server import Machine
 from tests.project import ROOT
 from tests.small_actions import COUNT, UPPER
-
-# It lies where not everybody has programs.
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"
-
-# As docs/sharing.md has it, on a port of the test's own.
-CONFIGURATION = """\
-daemon off;
-pid {root}/pid;
-error_log stderr;
-events {{}}
-http {{
-  access_log off;
-  client_max_body_size 0;
-  client_body_temp_path {root}/body;
-  proxy_temp_path {root}/1; fastcgi_temp_path {root}/2;
-  uwsgi_temp_path {root}/3; scgi_temp_path {root}/4;
-  gzip on;
-  gzip_types application/octet-stream text/plain;
-  gzip_http_version 1.0;
-  server {{
-    listen 127.0.0.1:{port};
-    location / {{
-      root {root}/files;
-      dav_methods PUT;
-      create_full_put_path on;
-    }}
-  }}
-}}
-"""
 
 # Sends or fetches one blob; prints by how much that raised the peak of the memory.
 PASSING = """
@@ -66,30 +35,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(name="nginx")
+def running_nginx(tmp_path: Path) -> Iterator[str]:
     """The URL of an nginx of the test's own."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    root = tmp_path / "nginx"
-    (root / "files").mkdir(parents=True)
-    # Started by root, its workers are another user.
-    for path in (root, *root.parents):
-        if path.is_relative_to("/tmp") and path != Path("/tmp"):
-            path.chmod(0o755)
-    (root / "files").chmod(0o777)
-    file = root / "nginx.conf"
-    file.write_text(CONFIGURATION.format(root=root, port=port))
-    with subprocess.Popen(
-        [NGINX, "-p", str(root), "-c", str(file)], stderr=subprocess.PIPE
-    ) as process:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
+    with nginx(tmp_path / "nginx") as url:
+        yield url
 
 
 @pytest.mark.nginx

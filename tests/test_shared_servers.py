@@ -1,19 +1,28 @@
-"""A server that runs already, named by INGOT_TEST_CACHE: see docs/sharing.md.
+"""A server that runs already, named by a variable: see docs/sharing.md.
 
-Not in CI: moto and BuildGrid pin what this project pins otherwise.
+Not in CI: moto and BuildGrid pin what this project pins otherwise, and buildbox comes
+inside another project's package.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ingot.command import ActionFailed
+from ingot.edges.shared.address import without_password
+from ingot.edges.shared.remote import Patience
+from ingot.farm.reapi import open_server
 from ingot.values import Action
 from tests.cache_server import Machine
+from tests.farm import shell
+from tests.small_actions import COUNT, UPPER
 
 ADDRESS = os.environ.get("INGOT_TEST_CACHE", "")
+EXECUTOR = os.environ.get("INGOT_TEST_EXECUTOR", "")
 
 
 @pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
@@ -32,3 +41,33 @@ def test_two_machines_share_a_server(tmp_path: Path) -> None:
     assert second.build(action) == ["fetched"]
     made = [(each.root / "build/a").read_bytes() for each in (first, second)]
     assert made[0] == made[1]
+
+
+@pytest.mark.skipif(not EXECUTOR, reason="INGOT_TEST_EXECUTOR names no server")
+def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
+    far = Machine(tmp_path / "far", EXECUTOR, environment=dict(os.environ))
+    assert far.shared is not None
+    far.executor._farm = open_server(
+        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Patience()
+    )[1]
+    # Words that no earlier run has used: nothing of it is there.
+    salt = f": {os.urandom(8).hex()};"
+    upper, count = (
+        replace(action, argv=("sh", "-c", f"{salt} {action.argv[2]}"))
+        for action in (UPPER, COUNT)
+    )
+    near = Machine(tmp_path / "near")
+    assert far.build(upper, count) == near.build(upper, count) == ["ran", "ran"]
+    for task in ("upper:x", "count:x"):
+        records = [each.executor.records.get(task) for each in (far, near)]
+        assert records[0] is not None
+        assert records[1] is not None
+        assert records[0].key == records[1].key
+        assert records[0].outputs == records[1].outputs
+    second = Machine(tmp_path / "b", without_password(EXECUTOR))
+    assert second.build(upper, count) == ["fetched", "fetched"]
+    with pytest.raises(ActionFailed) as caught:
+        far.build(shell("fail:x", f"{salt} echo the reason; exit 7"))
+    text = str(caught.value)
+    assert text.startswith("fail:x: sh failed with exit code 7\nthe reason\n")
+    assert far.said == []

@@ -175,9 +175,9 @@ def test_ctrl_c_leaves_nothing_waiting_at_a_server(tmp_path: Path) -> None:
     with running_actions() as remote:
         remote.fault = "takes none"
         process = project.start("specialize", f"executor={remote.address}")
-        until(lambda: len(remote.properties) > 3)
+        until(lambda: len(remote.properties) > 3, 120)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
         assert process.returncode == 130, out + err
         assert "stopped; finished actions are kept" in err
         assert "Traceback" not in err

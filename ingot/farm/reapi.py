@@ -39,6 +39,7 @@ def open_server(
     store: Store,
     environment: Mapping[str, str],
     warn: Callable[[str], None],
+    patience: Patience | None = None,
 ) -> tuple[ReapiFarm, SharedFarm]:
     """Return the workers of a server; what follows `?` is what they want of an action.
 
@@ -55,7 +56,9 @@ def open_server(
             "a password comes from ~/.netrc or INGOT_SHARED_CACHE_TOKEN",
         )
     shown = parts._replace(query="", fragment="").geturl()
-    execution = Execution(shown, authorization(shown, environment), Patience())
+    execution = Execution(
+        shown, authorization(shown, environment), patience or Patience()
+    )
     refusal = execution.refusal()
     if refusal:
         raise IngotError(
