@@ -10,6 +10,7 @@ import pytest
 
 from ingot.errors import IngotError
 from ingot.graph import Graph
+from ingot.oracle import token_limit
 from ingot.readers.layout import Layout, read_layout
 from ingot.readers.lower import lower
 from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
@@ -23,6 +24,7 @@ from tests import toy_decoder
 from tests.project import ROOT
 
 LANES = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
+WORDS = read_layout(ROOT / "targets/layouts/words8.yaml", ROOT)
 PLAIN = read_layout(ROOT / "targets/layouts/plain.yaml", ROOT)
 RNG = np.random.default_rng(3)
 
@@ -81,6 +83,15 @@ def test_every_use_of_a_matrix_calls_the_kernel_of_its_stored_type(
         if "lookup" in made.instance(call.instance).component
     }
     assert lookup == (1.0,)
+
+
+@pytest.mark.parametrize("layout", [LANES, WORDS], ids=["lanes8", "words8"])
+def test_a_packed_table_has_the_rows_of_its_matrix(
+    graph: Graph, layout: Layout
+) -> None:
+    made = lowered(graph, "i8", layout)
+    for entry in made.entry_points:
+        assert token_limit(made, entry, "tokens") == 48
 
 
 def calls(graph: Graph) -> list:  # type: ignore[type-arg]
