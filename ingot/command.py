@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ingot import undeclared
 from ingot.edges import process, sandbox, toolchain
 from ingot.errors import IngotError
 from ingot.values import Action, BoundAction, Digest, Output, Text
@@ -140,6 +139,9 @@ def failure(
     `folder` is where it ran; files of the checkout `root` and of this machine that it
     looked for and that are not its own are named.
     """
+    # Late: its patterns cost every build's start, and only failures need them.
+    from ingot import undeclared
+
     what = f"failed with exit code {done.exit_code}"
     if done.exit_code < 0:
         what = f"was killed by signal {-done.exit_code}"

@@ -6,6 +6,7 @@ interpreter and the bake. Frozen, so that a plan can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, lru_cache
 from itertools import repeat
@@ -121,13 +122,46 @@ class EntryPoint:
                     return size
         return 0
 
-    def traced(self, block: Block) -> tuple[str, ...]:
-        """Return the values of a block that say how far an error has grown.
+    def traced(self) -> dict[str, tuple[str, ...]]:
+        """Return, by block, the values that say how far an error has grown.
 
-        All but those that replace an input: a cache is seen in what is read from it.
+        All but those in the memory of an input: a cache is seen in what is read from
+        it.
         """
-        kept = {port.value for port in self.outputs if port.updates}
-        return tuple(value for value, _ in block.outputs if value not in kept)
+        held = {port.updates for port in self.outputs if port.updates}
+        found = {}
+        for block in self.blocks:
+            taken = {formal: value for formal, value in block.inputs if value in held}
+            owners, _ = held_values(block, taken)
+            made = {value: inner in owners for value, inner in block.outputs}
+            held -= made.keys()
+            held |= {value for value, is_held in made.items() if is_held}
+            found[block.name] = tuple(v for v, is_held in made.items() if not is_held)
+        return found
+
+
+def held_values(
+    block: Block, held: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return in whose memory each value of a block is; and which value each replaces.
+
+    `held` has the block's inputs that are held. A result is held where an operand of
+    the same type is: the component updates it.
+    """
+    types, owners, replaced = dict(block.types), dict(held), dict[str, str]()
+    for use in block.calls:
+        for result in use.results:
+            old = next(
+                (
+                    operand
+                    for operand in use.operands
+                    if operand in owners and types[operand] == types[result]
+                ),
+                None,
+            )
+            if old is not None:
+                owners[result], replaced[result] = owners[old], old
+    return owners, replaced
 
 
 @dataclass(frozen=True, slots=True)

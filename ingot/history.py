@@ -49,11 +49,19 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
             | _failure(journal.messages.get(task, ""), journal.root)
             for task, how in changed.items()
         },
-        "results": {pair: figures(journal.root, *pair.split("@")) for pair in pairs},
+        "results": {pair: _figures(journal, pair) for pair in pairs},
     }
     path = journal.root / FILE
     builds.append(path, line)
     builds.trim(path)
+
+
+def _figures(journal: Journal, pair: str) -> dict[str, Any]:
+    """Return the figures of a pair; a check of an artifact before it is not of it."""
+    found = figures(journal.root, *pair.split("@"))
+    if journal.ends.get(f"check:{pair}", "failed") == "failed":
+        found = {key: x for key, x in found.items() if key not in ("passed", "check")}
+    return found
 
 
 def _failure(message: str, root: Path) -> dict[str, str]:

@@ -136,21 +136,22 @@ def token_limit(graph: Graph, entry: EntryPoint, port: str) -> int | None:
         for block, name in _uses(entry, port)
         for call in block.calls
         if name in call.operands
-        if (rows := _table_rows(graph.instance(call.instance)))
+        if (rows := _table_rows(graph, call))
     ]
     return min(limits, default=None)
 
 
-def _table_rows(instance: Instance) -> int | None:
+def _table_rows(graph: Graph, call: Call) -> int | None:
     """Return the rows of the table that a component looks up in."""
-    dims = dict(instance.dims)
+    instance = graph.instance(call.instance)
     if not instance.component.startswith("embedding/"):
         return None
-    if rows := dims.get("n_vocab"):
+    if rows := dict(instance.dims).get("n_vocab"):
         return rows
-    # Stored in groups of rows.
-    tiles, lane = dims.get("n_tile"), dims.get("lane")
-    return tiles * lane if tiles and lane else None
+    # Stored in groups of rows: the kernel's dims may not tell how many they are.
+    taken = {operand.removeprefix(PARAMETER) for operand in call.operands}
+    packings = (item.packing for item in graph.parameters if item.name in taken)
+    return next((item.shape[0] for item in packings if item), None)
 
 
 def _uses(entry: EntryPoint, value: str) -> Iterator[tuple[Block, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,6 +98,74 @@ def mul_mat_id_each_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.fl
     return mul_mat_id_each(_unpacked(weight), ids, x)
 
 
+def mul_mat_id_packed_bf16(
+    weight: NDArray[Any], ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_packed` does, with bfloat16 weights.
+
+    Shapes: as `mul_mat_id_packed`.
+    Raises: ValueError if there is no such expert.
+    """
+    return mul_mat_id(_unpacked(weight), ids, x)
+
+
+def mul_mat_id_packed_f16(
+    weight: NDArray[np.float16], ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_packed` does, with float16 weights.
+
+    Shapes: as `mul_mat_id_packed`.
+    Raises: ValueError if there is no such expert.
+    """
+    return mul_mat_id(_unpacked(weight), ids, x)
+
+
+def mul_mat_id_packed_i8(
+    weight: NDArray[np.int8], weight_scale: Floats, ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_packed` does, with integers and a scale a row.
+
+    Shapes: weight_scale [n_expert, n_tile, lane], the others as `mul_mat_id_packed`.
+    Raises: ValueError if there is no such expert.
+    Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1.
+    """
+    return mul_mat_id(_unpacked(weight), ids, x) * _row_scales(weight_scale, ids)
+
+
+def mul_mat_id_each_packed_bf16(
+    weight: NDArray[Any], ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_each_packed` does, with bfloat16 weights.
+
+    Shapes: as `mul_mat_id_each_packed`.
+    Raises: ValueError if there is no such expert.
+    """
+    return mul_mat_id_each(_unpacked(weight), ids, x)
+
+
+def mul_mat_id_each_packed_f16(
+    weight: NDArray[np.float16], ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_each_packed` does, with float16 weights.
+
+    Shapes: as `mul_mat_id_each_packed`.
+    Raises: ValueError if there is no such expert.
+    """
+    return mul_mat_id_each(_unpacked(weight), ids, x)
+
+
+def mul_mat_id_each_packed_i8(
+    weight: NDArray[np.int8], weight_scale: Floats, ids: Ids, x: Floats
+) -> NDArray[np.float64]:
+    """Do what `mul_mat_id_each_packed` does, with integers and a scale a row.
+
+    Shapes: weight_scale [n_expert, n_tile, lane]; others as `mul_mat_id_each_packed`.
+    Raises: ValueError if there is no such expert.
+    Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1.
+    """
+    return mul_mat_id_each(_unpacked(weight), ids, x) * _row_scales(weight_scale, ids)
+
+
 def expert_sum(share: Floats, x: Floats) -> NDArray[np.float64]:
     """Add up what the chosen experts made of each row, by their shares.
 
@@ -119,7 +189,18 @@ def sigmoid_gate(x: Floats, gate: Floats) -> NDArray[np.float64]:
     return y
 
 
-def _unpacked(weight: Floats) -> Floats:
+def _row_scales(weight_scale: Floats, ids: Ids) -> NDArray[np.float64]:
+    """Return the scale of each row of each chosen expert.
+
+    Shapes: weight_scale [n_expert, n_tile, lane], ids [batch, seq, n_expert_used]
+        -> [batch, seq, n_expert_used*n_tile*lane].
+    """
+    chosen = weight_scale.astype(np.float64)[ids]
+    width = ids.shape[2] * weight_scale[0].size
+    return chosen.reshape(*ids.shape[:2], width)
+
+
+def _unpacked(weight: NDArray[Any]) -> NDArray[Any]:
     """Return matrices as they were before they were stored in tiles.
 
     Shapes: [n_expert, n_tile, n_in, lane] -> [n_expert, n_tile*lane, n_in].

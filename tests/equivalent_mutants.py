@@ -12,6 +12,18 @@ _OWN = "the sizes of what a copy fills: the compiler takes those of what it copi
 _WIDER = "half as far again from the middle of a quarter, where the series holds too"
 _AGAIN = "one level more, which merges what is one run"
 _UNREAD = "stands where nothing is read: behind the k first of a run"
+_MASKED = "the bits above are masked, or shifted away"
+_SAME = "2^-14, the least normal float16, is the same either way"
+_DROPPED = "what is computed of rows that are not there is dropped"
+_HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
+_LOWERED = "%lowered arith.shrui -> arith.shrsi"
+_WORDS = {
+    "bf16": (_LOWERED,),
+    "f16": _HALVES,
+    "i8": (),
+    "i8_block32": _HALVES,
+    "i4_block32": (*_HALVES, _LOWERED),
+}
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
@@ -58,6 +70,17 @@ EQUIVALENT: dict[str, str] = {
             "%n_embd tensor.dim %x, %c2 -> tensor.dim %x, %c1",
             "%y_init (%batch, %seq, %n_embd) -> (%batch, %n_embd, %seq)",
         )
+    },
+    **{
+        f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
+        for component in ("embedding/embedding_lookup_words", "linear/linear_words")
+        for stored, names in _WORDS.items()
+        for name in names
+    },
+    **{
+        f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
+        for stored in _WORDS
+        for change in ("-> arith.addi", "with operands swapped")
     },
     "elementwise/cos: %half 0.5 -> 0.75": _WIDER,
     "elementwise/sin: %half 0.5 -> 0.75": _WIDER,

@@ -80,6 +80,12 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "moe/mul_mat_id_each_packed": (
         {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
     ),
+    **{
+        f"moe/mul_mat_id_each_packed_{stored}": (
+            {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
+        )
+        for stored in ("bf16", "f16", "i8")
+    },
     "moe/mul_mat_id_packed": (
         {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "lane": 8},
     ),

@@ -10,7 +10,10 @@ from typing import Any
 from tests.import_cases import LOCAL
 
 NOT_SCALED = "\n  positions are rotated as they are, not scaled"
-KNOWN = "Gemma3ForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
+KNOWN = (
+    "DbrxForCausalLM, Gemma3ForCausalLM, LlamaForCausalLM, MixtralForCausalLM,"
+    " Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
+)
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown class": (
@@ -30,7 +33,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"architectures": None, "model_type": "mamba"},
         "model_type: not a known architecture; found 'mamba'\n"
-        "  did you mean 'llama'? known: gemma3_text, llama, qwen2, qwen3",
+        "  did you mean 'llama'? known: dbrx, gemma3_text, llama, mixtral, qwen2,"
+        " qwen2_moe, qwen3",
     ),
     "two names": (
         "llama",

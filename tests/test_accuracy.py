@@ -12,11 +12,10 @@ import pytest
 
 from ingot.edges.invoke import Call, Module, call
 from ingot.readers.component import read_component
-from ingot.stages.compile import plan_compile_probe
-from tests import scratch
+from ingot.stages.compile import SERIAL
 from tests.component_cases import ROOT
-from tests.component_runs import merged, oracle_of
-from tests.test_odd_sizes import ODD, of_tree
+from tests.component_runs import merged, oracle_of, run_tool
+from tests.test_odd_sizes import of_tree
 
 COMPONENTS = (
     "activation/geglu_tanh",
@@ -60,9 +59,10 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             item.rpartition("/")[2]: (ROOT / f"components/{item}.mlir").read_text()
             for item in COMPONENTS
         }
-        source = merged(texts, folder / "probe.linked.mlir")
-        plan = plan_compile_probe(ODD, of_tree(target))
-        return scratch.run(plan, folder / "compiled", {source.name: source})
+        source = merged(texts, folder / "all.mlir")
+        vmfb, flags = folder / "all.vmfb", of_tree(target).compile_flags
+        run_tool("iree-compile", source, "-o", vmfb, SERIAL, *flags)
+        return vmfb
 
     return compiled
 

@@ -144,7 +144,8 @@ def test_all_layers_are_one_function(graph: Graph) -> None:
 def test_a_trace_tells_of_hidden_states_and_of_no_cache(graph: Graph) -> None:
     prefill, decode = entries(graph)
     for entry in (prefill, decode):
-        assert {entry.traced(block) for block in layers(entry)} == {("hidden",)}
+        made = entry.traced()
+        assert {made[block.name] for block in layers(entry)} == {("hidden",)}
     text = probe_module(graph)
     assert "util.func public @trace.prefill(" in text
     head = text[text.index("@trace.decode(") :]

@@ -13,6 +13,7 @@ import pytest
 from ingot import command
 from ingot.command import ActionFailed
 from ingot.edges import digests, process
+from ingot.edges.files import SMALL_BYTES
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.values import Action, Digest, Output, SourceFile, Text
@@ -95,6 +96,41 @@ def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
     assert checkout.build(action) == [("upper:x", "ran")]
     assert any("damaged blob" in warning for warning in checkout.warnings)
     assert blob.read_text() == "ABC"
+
+
+def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -> None:
+    """It is not synced: a power cut may leave its name and size, not its content."""
+    digest = checkout.store.put_bytes(b"whole")
+    blob = checkout.store.blob(digest)
+    blob.chmod(0o644)
+    blob.write_bytes(b"\0\0\0\0\0")
+    time.sleep(digests.SETTLED_NS * 2e-9)
+    checkout.store.digests.remember(digests.identify(blob.stat()), digest.hash)
+    assert not checkout.store.holds(digest)
+    assert any("damaged blob" in warning for warning in checkout.warnings)
+
+
+def test_a_result_that_a_power_cut_emptied_runs_again(checkout: Checkout) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    action = upper(checkout.root)
+    checkout.build(action)
+    for path in (checkout.store.root / "ac").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(b"")
+    checkout.executor.records.forget("upper:x")
+    assert checkout.build(action) == [("upper:x", "ran")]
+
+
+def test_a_large_blob_is_synced_before_it_has_its_name(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    checkout.store.put_bytes(b"x" * SMALL_BYTES)
+    assert len(synced) == 0
+    checkout.store.put_bytes(b"x" * (SMALL_BYTES + 1))
+    assert len(synced) == 1
 
 
 def test_a_damaged_action_result_is_dropped(checkout: Checkout) -> None:

@@ -20,7 +20,7 @@ from ingot.farm.order import Answer, Order, decode_answer, encode
 from ingot.farm.shared import SharedFarm
 from ingot.values import Action, BoundAction, Digest
 from tests.cache_server import CacheServer, Machine, serving
-from tests.test_shared_cache import OUT, UPPER
+from tests.small_actions import OUT, UPPER
 
 BIG = Action(
     task="big:x",
@@ -239,16 +239,15 @@ def test_tls_without_certificates_says_where_they_are_set() -> None:
 
 
 class Future:
-    """What a scheduler gives; the result is a text, or is raised."""
+    """What a scheduler gives; it is over, in this way."""
 
-    def __init__(self, ends: str | Exception) -> None:
+    status = "error"
+
+    def __init__(self, ends: Exception) -> None:
         self._ends = ends
-        self.status = "finished" if isinstance(ends, str) else "error"
 
     def result(self) -> str:
-        if isinstance(self._ends, Exception):
-            raise self._ends
-        return self._ends
+        raise self._ends
 
 
 @pytest.mark.parametrize(
@@ -256,12 +255,10 @@ class Future:
     [
         (KeyError("tools"), "x:y: its worker failed: KeyError: 'tools'"),
         (OSError("no disk"), "x:y: its worker failed: OSError: no disk"),
-        ("{}", "x:y: its worker's answer is of another version of ingot"),
-        ("<html>", "x:y: its worker's answer is of another version of ingot"),
     ],
 )
 def test_whatever_a_worker_ends_with_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, ends: str | Exception, told: str
+    monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
     monkeypatch.setattr(dask.DaskFarm, "_connect", lambda *_: Client(ends))
     order = Order("x:y", BoundAction((), (), (), (), ()), (), False, False)
@@ -270,11 +267,22 @@ def test_whatever_a_worker_ends_with_is_no_traceback(
     assert caught.value.message == told
 
 
+@pytest.mark.parametrize("text", ["{}", "<html>", "[]", '{"result": 1}'])
+def test_what_is_no_answer_is_said(
+    site: Site, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(worker, "perform", lambda _: text)
+    with pytest.raises(IngotError) as caught:
+        site.machine("a").build(UPPER)
+    reason = "upper:x: its worker's answer cannot be used: no answer of this version"
+    assert caught.value.message.startswith(reason)
+
+
 @dataclass
 class Client:
     """A connection to a scheduler that has no workers."""
 
-    ends: str | Exception
+    ends: Exception
 
     def scheduler_info(self, n_workers: int) -> dict[str, dict[str, object]]:
         return {"workers": {}}

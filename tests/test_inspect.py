@@ -137,7 +137,7 @@ def test_no_bundle_needs_a_phase_and_each_starts_from_the_one_before(
     needed = plan.needed([f"bundle:{NAMED}"])
     assert not [task for task in needed if stage_of(task) == "phase"]
     tasks = [f"phase-{phase}:{NAMED}" for phase in PHASES]
-    for task, before in zip(tasks, [f"link:{MODEL}@plain", *tasks], strict=False):
+    for task, before in zip(tasks, [f"link:{MODEL}@words8", *tasks], strict=False):
         assert before in plan.needed([task])
     assert plan.by_task[tasks[1]].argv[:4] == (
         "iree-compile",

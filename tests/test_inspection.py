@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from ingot.inspection.content import Buffer, peak_bytes
+from ingot.inspection.content import Buffer, Content, Function, filtered, peak_bytes
 from ingot.inspection.outline import Outline, outline
 from ingot.inspection.phases import read as read_phase
-from ingot.inspection.picture import picture
+from ingot.inspection.picture import _boxes, picture
 from ingot.inspection.show import graph_lines
 from ingot.readers.target import read_target
 from ingot.stages.compile import plan_compile, plan_phases
@@ -19,7 +20,7 @@ from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.project import ROOT
 from tests.toy_decoder import read as read_toy
-from tests.two_norms import GRAPH, NORM
+from tests.two_norms import BLOCK, GRAPH, NORM
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,33 @@ def test_the_picture_has_every_call_and_shape_and_is_the_same_each_time(
     assert words.count("start: i32[batch]") == 4
     assert words.count("hidden: f32[batch, seq, 16]") == 3
     assert words.count("logits: f32[batch, 1, 48]") == 2
+
+
+def test_steps_of_one_kind_are_told_apart() -> None:
+    one = BLOCK
+    other = replace(one, name="other", kind="other", inputs=(("hidden", "y"),))
+    other = replace(other, outputs=(("z", "last"),))
+    again = replace(one, name="again", inputs=(("hidden", "z"),))
+    again = replace(again, outputs=(("end", "last"),))
+    entry = GRAPH.entry_points[0]
+    ends = (replace(entry.outputs[0], value="y"),)
+    entry = replace(entry, blocks=(one, other, again), outputs=ends)
+    found = outline(replace(GRAPH, entry_points=(entry,)), lambda *_: True)
+    titles = [(box.title, box.outputs) for box in _boxes(*found.entries[0])]
+    assert titles == [
+        ("layer.0", ("y: f32[batch, seq, 4]",)),
+        ("other", ()),
+        ("again", ()),
+    ]
+
+
+def test_a_filter_measures_the_buffers_that_it_leaves() -> None:
+    buffers = (Buffer("alloca transient", 8), Buffer("alloca external", 4))
+    function = Function("run", (), (), buffers, peak_bytes(buffers))
+    content = Content((function,), ())
+    for pattern, size in (("alloca external", 4), ("run", 12)):
+        left = filtered(content, lambda *names, wanted=pattern: wanted in names)
+        assert [item.peak_bytes for item in left.functions] == [size]
 
 
 def test_nothing_in_the_picture_lies_outside_it(whole: Outline) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from ingot.emit import main_module
+from ingot.emit import main_module, probe_module
 from ingot.emit.blocks import _form
 from ingot.emit.memory import held_inputs
 from ingot.errors import IngotError
@@ -116,6 +117,30 @@ def test_an_output_updates_what_it_is_made_of() -> None:
     assert error_of(graph(value="cache")) == expected.format("cache")
 
 
+def test_what_lives_in_an_input_is_an_output_that_updates_it() -> None:
+    model = graph()
+    (entry,) = model.entry_points
+    copy = Port("copy", CACHE, "cache", "kept")
+    twice = replace(entry, outputs=(*entry.outputs, copy))
+    assert error_of(replace(model, entry_points=(twice,))) == (
+        "toy: decode: copy is kept, which is in the memory of cache\n"
+        "  say that it updates cache, or leave it out"
+    )
+
+
+def test_a_trace_has_no_cache_under_any_name() -> None:
+    model = graph(layer(1, cache="renamed"))
+    (entry,) = model.entry_points
+    blocks = (layer(0, cache="cache", to="renamed"), entry.blocks[1])
+    entry = replace(entry, blocks=blocks)
+    assert entry.traced() == {"layer.0": ("x",), "layer.1": ("x",)}
+    text = probe_module(replace(model, entry_points=(entry,)))
+    returned = re.findall(r"util\.return (.*)", text[text.index("@trace.decode(") :])
+    assert returned == [
+        "%layer.0.y.sized, %layer.1.y.sized : tensor<?x4xf32>, tensor<?x4xf32>"
+    ]
+
+
 def test_an_update_is_read_where_it_is_made() -> None:
     blind = layer(
         1,
@@ -136,8 +161,8 @@ def test_blocks_of_other_forms_have_functions_of_their_own() -> None:
     text = main_module(replace(model, instances=(*model.instances, other)))
     assert "util.func private @decode.layer(" in text
     assert "util.func private @decode.layer.2(" in text
-    # Called once each, they may be inlined.
-    assert "inlining_policy" not in text
+    # Of several that are inlined the compiler keeps one's writes.
+    assert text.count("inlining_policy = #util.inline.never") == 2
 
 
 def test_a_value_is_not_the_parameter_of_its_name() -> None:
@@ -167,13 +192,20 @@ def test_an_entry_point_with_caches_hands_on_one_value() -> None:
 
 def test_blocks_that_hand_on_several_values_are_inlined() -> None:
     one = two_norms.BLOCK
-    two = replace(one, name="layer.1", inputs=(("hidden", "y"),))
+    blocks = [one]
+    for name in ("layer.1", "layer.2", "layer.3"):
+        blocks.append(replace(one, name=name, inputs=(("hidden", "y"),)))
     entry = two_norms.GRAPH.entry_points[0]
-    chain = replace(two_norms.GRAPH, entry_points=(replace(entry, blocks=(one, two)),))
-    assert "inlining_policy = #util.inline.never" in main_module(chain)
+    points = (replace(entry, blocks=tuple(blocks)),)
+    text = main_module(replace(two_norms.GRAPH, entry_points=points))
+    # The first takes what the caller gives, the last makes what it gets.
+    assert [text.count(f"util.call @run.layer{n}(") for n in ("", ".2", ".3")] == [
+        *(1, 2, 1)
+    ]
+    assert text.count("inlining_policy = #util.inline.never") == 1
     wide = tuple(
         replace(block, outputs=(("y", "last"), (f"first.{block.name}", "first")))
-        for block in (one, two)
+        for block in blocks
     )
     apart = replace(two_norms.GRAPH, entry_points=(replace(entry, blocks=wide),))
     assert "inlining_policy" not in main_module(apart)

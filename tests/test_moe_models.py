@@ -12,6 +12,9 @@ import os
 import pytest
 
 from ingot.catalogue import read
+from ingot.readers.yaml import load
+from tests import source_tree as tree
+from tests.moe_in_motion import compare_in_motion
 from tests.project import ROOT, Project
 
 MARKS = {"x86_64": [], "aarch64": [pytest.mark.aarch64]}
@@ -24,6 +27,7 @@ SAMPLED = {
     ("dbrx-tiny", "x86_64"),
     ("qwen2-moe-tiny", "x86_64"),
     ("grok-tiny", "aarch64"),
+    ("qwen2-moe-tiny", "aarch64"),
     ("toy-moe", "vulkan-llvmpipe"),
 }
 CASES = [
@@ -56,19 +60,78 @@ def test_a_mixture_says_what_its_judges_say(
     assert {row["level"] for row in rows} == levels
     assert all(row["passed"] for row in rows)
     assert {row["entry_point"] for row in rows} == {"prefill", "decode"}
+    # Sequences of different lengths that come and go in one cache.
+    folder = project.root / "build" / model
+    assert compare_in_motion(folder, model, target) < 2e-5
     golden = [row for row in rows if row["level"] == "golden"]
     if golden and target == "x86_64":
         assert max(row["inputs"].get("seq", 0) for row in golden) == 300
         assert {row["inputs"]["batch"] for row in golden} >= {1, 4}
 
 
+def layer_nodes(architecture: str) -> list[str]:
+    """The names of a layer's nodes, in order."""
+    node = load(ROOT / f"models/architectures/{architecture}.yaml", ROOT)
+    return [item["name"].text for item in node["blocks"]["layer"]["nodes"].items]
+
+
+def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:
+    inner = {"attention_block": "attn", "moe_ffn_block": "route"}
+    told: dict[str, dict[str, set[str]]] = {part: {} for part in inner}
+    for row in tree.table("docs/writing-a-manifest.md", "part"):
+        part, ends = tree.code_words(row[0])[0], tree.code_words(row[1])
+        for architecture in tree.code_words(row[3]):
+            nodes = layer_nodes(architecture)
+            first, middle, last = map(nodes.index, (ends[0], inner[part], ends[1]))
+            assert first < middle < last, architecture
+            found = told[part].setdefault(architecture, set())
+            found |= set(tree.code_words(row[2])) - {"prefill", "decode", "seq"}
+    assert told["attention_block"].keys() == told["moe_ffn_block"].keys()
+    for architecture, variants in told["moe_ffn_block"].items():
+        special = {"expert_share", "shared_opening"} & set(layer_nodes(architecture))
+        assert variants == special, architecture
+
+
+I8_POLICY = """\
+  policy:
+    - {match: "*ffn_gate_inp.weight", source: f32, stored: f32, compute: f32}
+    - {match: "*", source: f32, stored: i8, compute: f32}
+"""
+
+
+@pytest.mark.slow
+def test_experts_may_be_stored_as_integers(project: Project) -> None:
+    text = (ROOT / "models/toy-moe.yaml").read_text("utf-8")
+    before, _, after = text.partition("  policy:\n")
+    own = after.partition("\n")[2]
+    path = project.root / "models/toy-moe-i8.yaml"
+    path.write_text(
+        before.replace("model: toy-moe", "model: toy-moe-i8") + I8_POLICY + own
+    )
+    run = project.doit("check", "model=toy-moe-i8", "target=x86_64")
+    assert run.code == 0, run.err
+    folder = project.root / "build/toy-moe-i8"
+    rows = json.loads((folder / "x86_64/check.json").read_text())["rows"]
+    names = {row["name"].partition("__")[0] for row in rows}
+    assert {"mul_mat_id_packed_i8", "mul_mat_id_each_packed_i8"} <= names
+    baked = json.loads(next(folder.rglob("bake.json")).read_text())["parameters"]
+    types = {item["name"]: (item["type"], item["shape"]) for item in baked}
+    name = "blk.0.ffn_down_exps.weight"
+    assert types[name] == ("i8", [4, 8, 128, 8])
+    assert types[f"{name}.scale"] == ("f32", [4, 8, 8])
+
+
 if FULL:
 
+    @pytest.mark.parametrize("target", ["x86_64", "aarch64"])
     @pytest.mark.parametrize("model", HUGE)
-    def test_a_model_of_full_size_is_compiled(project: Project, model: str) -> None:
-        run = project.doit("build", f"model={model}", "target=x86_64")
+    def test_a_model_of_full_size_is_compiled(
+        project: Project, model: str, target: str
+    ) -> None:
+        run = project.doit("build", f"model={model}", f"target={target}")
         assert run.code == 0, run.err
         assert "compiled only, their weights are splats" in run.err
         folder = project.root / "build" / model
-        assert (folder / "x86_64/model.vmfb").stat().st_size > 1_000_000
+        # A layer is one function, however many there are.
+        assert (folder / target / "model.vmfb").stat().st_size > 100_000
         assert next(folder.rglob("model.irpa")).stat().st_size < 1_000_000

@@ -107,6 +107,24 @@ def test_tiles_hold_the_rows_of_each_expert():
     )
 
 
+@pytest.mark.parametrize("name", ["mul_mat_id", "mul_mat_id_each"])
+def test_stored_types_are_the_formulas_of_their_headers(name: str):
+    rng = np.random.default_rng(6)
+    codes = rng.integers(-127, 128, (3, 2, 5, 4)).astype(np.int8)
+    scale, ids = rng.random((3, 2, 4)), np.array([[[0, 2], [1, 2]]], np.int32)
+    x = normal(1, 2, 10 if name == "mul_mat_id_each" else 5)
+    rows = x.reshape(1, 2, -1, 5).astype(np.float64) * np.ones((1, 1, 2, 1))
+    tiles = codes.astype(np.float64)[ids]
+    expected = np.einsum("bski,bsktiv->bsktv", rows, tiles)
+    for suffix, made in (("bf16", codes.astype(np.float32)), ("f16", codes)):
+        found = getattr(moe, f"{name}_packed_{suffix}")(made, ids, x)
+        np.testing.assert_allclose(found, expected.reshape(1, 2, 16), **EXACT)
+    found = getattr(moe, f"{name}_packed_i8")(codes, scale, ids, x)
+    np.testing.assert_allclose(
+        found, (expected * scale[ids]).reshape(1, 2, 16), **EXACT
+    )
+
+
 @pytest.mark.parametrize("expert", [-1, 3])
 def test_an_expert_that_is_not_there_is_refused(expert: int):
     ids = np.array([[[0, expert]]], np.int32)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ingot import history
+from ingot.journal import Journal
 from ingot.report import actions, page, plots, runs
 from ingot.report.actions import Ended
 from ingot.report.runs import Build, Cell
@@ -71,13 +72,55 @@ def test_history_is_read_back_without_its_torn_lines(root: Path) -> None:
     assert [found.at_s for found in runs.read(root)] == [1e9, 2e9, 3e9]
 
 
+def cell(root: Path, target: str, *shared: str) -> Cell:
+    """The toy model's cell; `shared` are tasks that it needs and others need too."""
+    pair = f"toy@{target}"
+    own = {f"{stage}:{pair}" for stage in ("compile", "check", "bench", "bundle")}
+    return runs.cell(root, runs.read(root), pair, own | set(shared))
+
+
+def add(root: Path, **hows: str) -> None:
+    """Add a build that ended so, without results."""
+    with (root / history.FILE).open("a", encoding="utf-8") as file:
+        file.write(f"\n{json.dumps(build(4e9, {}, **hows))}\n")
+
+
+def test_a_failure_is_that_of_all_who_need_the_task(root: Path) -> None:
+    link = "link:toy@plain"
+    add(root, **{"link_toy@plain": "failed", "bake_other@plain": "failed"})
+    found = cell(root, "here", link)
+    assert (found.status, found.failed, found.at_s) == ("failed", (link,), 4e9)
+    assert cell(root, "here").status == "passed"
+    add(root, **{"link_toy@plain": "ran"})
+    assert cell(root, "here", link).status == "passed"
+
+
+def test_an_artifact_that_was_not_checked_has_not_passed(tmp_path: Path) -> None:
+    folder = tmp_path / "build/toy/here"
+    folder.mkdir(parents=True)
+    (folder / "check.json").write_text('{"passed": true}')
+    (folder / "model.vmfb").write_bytes(b"x" * 10)
+    journal = Journal(tmp_path, ["compile"])
+    seen = []
+    for ends in ({}, {"check": "failed"}, {"check": "up to date"}):
+        journal.ends = {f"{stage}:toy@here": how for stage, how in ends.items()}
+        journal.ends["compile:toy@here"] = "ran"
+        history.add(journal, 0, 1.0)
+        seen.append(runs.read(tmp_path)[-1].results["toy@here"])
+    assert [sorted(found) for found in seen] == [
+        ["sizes"],
+        ["sizes"],
+        ["check", "passed", "sizes"],
+    ]
+    assert Cell("toy@here", seen[0]).status == "built"
+
+
 def test_a_cell_is_the_newest_that_is_known(root: Path) -> None:
-    found = runs.read(root)
-    here, there = (runs.cell(root, found, "toy", name) for name in ("here", "there"))
+    here, there = (cell(root, name) for name in ("here", "there"))
     assert (here.status, here.at_s) == ("passed", 2e9)
     assert here.margin == pytest.approx(0.2)
     assert (there.status, there.failed) == ("failed", ("check:toy@there",))
-    assert runs.cell(root, found, "toy", "nowhere").status == "none"
+    assert cell(root, "nowhere").status == "none"
     assert Cell("a@b", {"sizes": {"vmfb": 1}}).status == "built"
     assert Cell("a@b", figures(passed=False)).status == "failed"
 
@@ -94,7 +137,7 @@ def test_a_restored_benchmark_is_no_new_measurement(root: Path) -> None:
 def written(root: Path) -> str:
     found = runs.read(root)
     names = ("here", "there", "nowhere")
-    cells = {("toy", name): runs.cell(root, found, "toy", name) for name in names}
+    cells = {("toy", name): cell(root, name) for name in names}
     return page.page(["toy"], names, cells, found, runs.benchmarks(found))
 
 
@@ -131,7 +174,7 @@ def test_every_picture_is_well_formed_and_within_its_frame(root: Path) -> None:
 
 
 def test_a_page_without_builds_says_so(tmp_path: Path) -> None:
-    cells = {("toy", "here"): runs.cell(tmp_path, (), "toy", "here")}
+    cells = {("toy", "here"): cell(tmp_path, "here")}
     text = page.page(["toy"], ["here"], cells, (), {})
     assert "<h1>nothing was built yet</h1>" in text
     assert "<svg" not in text

@@ -16,9 +16,12 @@ from ingot.edges.shared.remote import Patience
 from ingot.errors import IngotError
 from ingot.farm import cluster, worker
 from ingot.farm.order import Order, decode_answer, encode
+from ingot.farm.wire import wired
 from ingot.values import ActionResult, BoundAction, Digest
 from tests.cache_server import CacheServer, Machine, serving
-from tests.test_shared_cache import UPPER
+from tests.execution_server import running_actions
+from tests.small_actions import UPPER
+from tests.test_farm_reapi import machine
 
 
 @pytest.fixture
@@ -75,6 +78,31 @@ def test_an_action_cannot_be_read_from_outside_of_the_store() -> None:
     with pytest.raises(results.Damaged):
         results.spelt_out("0" * 64, read)
     assert asked == ["0" * 64]
+
+
+def test_a_server_that_runs_actions_names_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "diary.txt"
+    victim.write_text("mine")
+    evil = reapi.Digest(hash=str(victim), size_bytes=5)
+    with running_actions() as running:
+        monkeypatch.setattr(running, "keep", lambda _: evil)
+        build = machine(tmp_path / "a", running)
+        with pytest.raises(IngotError) as caught:
+            build.build(UPPER)
+    assert victim.read_text() == "mine"
+    assert caught.value.message == (
+        "upper:x: its worker's answer cannot be used: no digest:"
+        f" '{str(victim)[:80]}', 5 bytes"
+    )
+
+
+def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
+    bound = BoundAction(("true",), (), (), ("out",), ())
+    orders = [Order("t:x", bound, (), False, False, store=name) for name in "ab"]
+    again = replace(orders[0], again=True)
+    assert len({wired(order, (), ()) for order in (*orders, again)}) == 1
 
 
 def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _run(
 def _rows(
     entry: EntryPoint, block: Block, mode: Mode, exact: Values, got: list[Values]
 ) -> Iterator[Row]:
-    for name in entry.traced(block):
+    for name in entry.traced()[block.name]:
         own = relative_error(exact[name], got[1][name]) if len(got) > 1 else None
         found = error(exact[name], got[0][name])
         yield Row(mode.name, block.name, name, found, own)

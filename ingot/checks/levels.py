@@ -179,16 +179,17 @@ def _isolated(subject: Subject, entry: EntryPoint, case: Case, step: Step) -> It
 def _chain(subject: Subject, entry: EntryPoint, case: Case) -> Item:
     def item() -> list[Row]:
         inputs, steps = _trace(subject, entry, case)
-        traced = [
+        values = entry.traced()
+        wanted = [
             (step.block.name, name, value)
             for step in steps
             for (name, _), value in zip(step.block.outputs, step.outputs, strict=True)
-            if name in entry.traced(step.block)
+            if name in values[step.block.name]
         ]
-        what = Call(f"trace.{entry.name}", inputs, (), len(traced))
+        what = Call(f"trace.{entry.name}", inputs, (), len(wanted))
         got = call(subject.runner, subject.probe, what)
         rows: list[Row] = []
-        for (block, name, expected), value in zip(traced, got, strict=True):
+        for (block, name, expected), value in zip(wanted, got, strict=True):
             compared = ((name, expected, value),)
             rows += _rows(subject, "propagated", block, entry, case, compared)
         return rows

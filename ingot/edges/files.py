@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from ingot.errors import IngotError
+
 # A sync costs as much as reading so much; what is no larger is read, not synced.
 SMALL_BYTES = 1 << 16
 
@@ -57,3 +59,13 @@ def copy(source: str, target: str | Path) -> None:
 # EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: this pair of files cannot be copied inside the
 # kernel.
 _CANNOT_COPY_RANGE = (18, 22, 38, 95)
+
+
+def refusal(place: Path | str, error: OSError) -> IngotError:
+    """Return what is said where the disk of a store is full or read-only."""
+    reason = error.strerror or str(error)
+    return IngotError(
+        f"store {place}: cannot write: {reason}",
+        "make room or permission there, or set INGOT_CACHE to another folder;"
+        " finished actions are kept",
+    )

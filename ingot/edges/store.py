@@ -26,7 +26,6 @@ from pathlib import Path
 from ingot.edges import files, results
 from ingot.edges.digests import Digests, Identity, hash_file, identify, is_settled
 from ingot.edges.uses import Uses
-from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
 # Locks are shared out over this many files, so that the folder stays small.
@@ -51,7 +50,7 @@ class Store:
             # Tried, not asked: only a write tells a read-only disk from permissions.
             tempfile.TemporaryFile(dir=root / "tmp").close()
         except OSError as error:
-            raise _store_error(root, error) from error
+            raise files.refusal(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
         self._uses = Uses(root)
         self._whole: dict[str, Identity] = {}  # small blobs that were read
@@ -94,12 +93,14 @@ class Store:
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
-    def pin(self, digest: Digest) -> None:
-        """Keep the blob, there already or soon, while this process lives.
+    def pin(self, *digests: Digest) -> None:
+        """Keep blobs, there already or soon, while this process lives.
 
         Raises: IngotError where the disk is full.
         """
-        self._pin(digest)
+        # Before one is looked for: what is there and unused may go at any moment.
+        with _disk_errors(self.root):
+            self._uses.pin(*(digest.hash for digest in digests))
 
     def using_meanwhile(self) -> AbstractContextManager[None]:
         """Let go, when the block ends, of what this thread has used in it."""
@@ -149,7 +150,7 @@ class Store:
 
     def put_blobs(self, blobs: Sequence[tuple[Digest, bytes]]) -> None:
         """Keep contents whose digests are known."""
-        self._pin(*(digest for digest, _ in blobs))
+        self.pin(*(digest for digest, _ in blobs))
         for digest, content in blobs:
             if not self.holds(digest):
                 self._put(content, self._path("cas", digest.hash))
@@ -157,7 +158,7 @@ class Store:
     def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
-        self._pin(digest)
+        self.pin(digest)
         if not self.holds(digest):
             self._publish(path, self._path("cas", digest.hash))
         return digest
@@ -250,11 +251,6 @@ class Store:
                     finally:
                         os.close(handle)
 
-    def _pin(self, *digests: Digest) -> None:
-        # Before it is looked for: what is there and unused may go at any moment.
-        with _disk_errors(self.root):
-            self._uses.pin(*(digest.hash for digest in digests))
-
     def _path(self, kind: str, name: str) -> str:
         return f"{self._text}/{kind}/{name[:2]}/{name}"
 
@@ -296,13 +292,4 @@ def _disk_errors(place: Path | str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _store_error(place, error) from error
-
-
-def _store_error(place: Path | str, error: OSError) -> IngotError:
-    reason = error.strerror or str(error)
-    return IngotError(
-        f"store {place}: cannot write: {reason}",
-        "make room or permission there, or set INGOT_CACHE to another folder;"
-        " finished actions are kept",
-    )
+        raise files.refusal(place, error) from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ingot.emit.blocks import Blocks
 from ingot.emit.guards import guard
-from ingot.emit.memory import held_inputs, held_values
+from ingot.emit.memory import held_inputs
 from ingot.emit.run import Run
 from ingot.emit.text import (
     Formals,
@@ -26,7 +26,7 @@ from ingot.emit.text import (
     symbol,
 )
 from ingot.errors import IngotError
-from ingot.graph import Block, EntryPoint, Graph, Instance
+from ingot.graph import Block, EntryPoint, Graph, Instance, held_values
 
 PARAMETER_SCOPE = "model"
 
@@ -135,7 +135,7 @@ def _block(
     values = {value: guarded[formal] for formal, value in block.inputs}
     run = Run(blocks, entry, lines, values)
     run.call(block, held)
-    owners, _ = held_values(blocks.graph, block, owned)
+    owners, _ = held_values(block, owned)
     results: Formals = [
         (value, View(types[inner]) if inner in owners else types[inner])
         for value, inner in block.outputs
@@ -151,10 +151,11 @@ def _trace(blocks: Blocks, entry: EntryPoint, name: str) -> str:
     formals, run = _start(blocks, entry)
     results: Formals = []
     returned: list[str] = []
+    values = entry.traced()
     for block, held in zip(entry.blocks, held_inputs(blocks.graph, entry), strict=True):
         run.call(block, held)
         types, inner = dict(block.types), dict(block.outputs)
-        for value in entry.traced(block):
+        for value in values[block.name]:
             results.append((f"{block.name}.{value}", types[inner[value]]))
             returned.append(run.values[value])
     return function(name, formals, results, run.lines, returned)

@@ -1,7 +1,8 @@
 """Blocks in, the functions that they call out: blocks of one form share one.
 
 The layers of a model differ in their parameters and in whole numbers, such as a
-layer's own. Those are arguments: however many layers there are, one is compiled.
+layer's own. Those are arguments: however many layers there are, one is compiled. A
+layer that is given what the caller gave, or makes what it gets, is one of its own.
 
 A value whose memory the caller owns, a cache, is an argument as a buffer: the function
 reads it there, writes it there, and returns nothing of it.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ingot.emit.memory import held_values, is_chain
+from ingot.emit.memory import is_chain, own_values
 from ingot.emit.text import (
     BUFFER,
     call,
@@ -25,7 +26,15 @@ from ingot.emit.text import (
     tied,
 )
 from ingot.errors import IngotError
-from ingot.graph import Block, Call, DynamicDim, EntryPoint, Graph, TensorType
+from ingot.graph import (
+    Block,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    TensorType,
+    held_values,
+)
 
 # Every target has one device, to which the compiler gives this name. A function that is
 # not inlined must say where it runs: else all its arguments are copied there.
@@ -55,7 +64,8 @@ class Blocks:
 
     graph: Graph
     functions: dict[object, Function] = field(default_factory=dict)
-    chains: dict[str, bool] = field(default_factory=dict)  # by entry point
+    # By entry point: whether it is a chain, and its blocks' own_values.
+    entries: dict[str, tuple[bool, dict[str, object]]] = field(default_factory=dict)
     kinds: dict[str, str] = field(init=False)  # the parameters' types
 
     def __post_init__(self) -> None:
@@ -70,10 +80,11 @@ class Blocks:
         Raises: IngotError where the block writes a buffer and does not read it: nothing
         would wait for the write.
         """
-        if entry.name not in self.chains:
-            self.chains[entry.name] = is_chain(self.graph, entry)
-        apart = self.chains[entry.name]
-        form = (apart, _form(self.graph, block, held))
+        if entry.name not in self.entries:
+            chain = is_chain(self.graph, entry)
+            self.entries[entry.name] = (chain, own_values(self.graph, entry))
+        apart, own = self.entries[entry.name]
+        form = (apart, own[block.name], _form(self.graph, block, held))
         if form not in self.functions:
             name = self._name(entry, block)
             self.functions[form] = _function(self.graph, block, held, name)
@@ -160,7 +171,7 @@ def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Fu
     arguments += parameters.values()
     local |= {f"param:{key}": value for key, (value, _) in parameters.items()}
     arguments += [(f"%{key}", kind) for key, kind, _ in integers_of(graph, block)]
-    owners, _ = held_values(graph, block, {formal: formal for formal in held})
+    owners, _ = held_values(block, {formal: formal for formal in held})
     lines += _calls(graph, block, local, owners, sizes)
     results = tuple(
         (inner, types[inner])
@@ -243,8 +254,10 @@ def _text(function: Function) -> str:
         f"      {name}: {kind}{',' if number < last else ''}"
         for number, (name, kind) in enumerate(function.arguments)
     ]
-    # Called once, it may as well be inlined.
-    apart = function.apart and function.n_calls > 1
+    # Called once, it may as well be inlined; but of several inlined functions that
+    # write one buffer IREE 3.13 keeps what one of them wrote.
+    writes = BUFFER in {kind for _, kind in function.arguments}
+    apart = function.apart and (function.n_calls > 1 or writes)
     shared = (
         " attributes {\n"
         f"    inlining_policy = #util.inline.never, stream.affinity = {DEVICE}\n  }}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingot.emit.blocks import Blocks, integers_of, parameters_of
-from ingot.emit.memory import held_values
 from ingot.emit.text import literal, mlir_type, result_list, sizes_of, symbol, tied
-from ingot.graph import Block, EntryPoint
+from ingot.graph import Block, EntryPoint, held_values
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class Run:
             for formal, value in block.inputs
             if formal in held
         }
-        owners, _ = held_values(self.blocks.graph, block, held)
+        owners, _ = held_values(block, held)
         for made, inner in block.outputs:
             if inner in owners:
                 self.values[made] = buffers[owners[inner]]

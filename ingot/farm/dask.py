@@ -47,6 +47,7 @@ class DaskFarm:
         self.address = address
         self._warn = warn
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._said: set[str] = set()
         # Its own complaints are told here, in words for who builds.
         logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
@@ -76,7 +77,7 @@ class DaskFarm:
                     # An answer is for one build only: another asks the caches first.
                     pure=False,
                 )
-                return _decoded(order, future.result())
+                return decode_answer(future.result())
             except KilledWorker as error:
                 raise IngotError(
                     f"{order.task}: {error.allowed_failures + 1} workers died of it;"
@@ -133,14 +134,16 @@ class DaskFarm:
 
         Raises: OSError where the scheduler is lost.
         """
-        asked, offered = self._known
-        if time.monotonic() - asked > KNOWN_S:
-            known = self._client.scheduler_info(n_workers=-1)
-            if "workers" not in known:
-                raise ConnectionError("the scheduler is lost")
-            offered = [worker["resources"] for worker in known["workers"].values()]
-            self._known = (time.monotonic(), offered)
-        return offered
+        # One asks for all: hundreds of threads find the answer old at once.
+        with self._asking:
+            asked, offered = self._known
+            if time.monotonic() - asked > KNOWN_S:
+                known = self._client.scheduler_info(n_workers=-1)
+                if "workers" not in known:
+                    raise ConnectionError("the scheduler is lost")
+                offered = [worker["resources"] for worker in known["workers"].values()]
+                self._known = (time.monotonic(), offered)
+            return offered
 
     def _connect(self, timeout_s: float) -> Any:
         import dask
@@ -215,16 +218,6 @@ def _losses() -> tuple[type[BaseException], ...]:
         TimeoutError,
         RuntimeError,
     )
-
-
-def _decoded(order: Order, text: str) -> Answer:
-    try:
-        return decode_answer(text)
-    except (ValueError, KeyError, TypeError) as error:
-        raise IngotError(
-            f"{order.task}: its worker's answer is of another version of ingot",
-            "start workers from the same checkout",
-        ) from error
 
 
 def _column(rows: Iterable[dict[str, float]], name: str) -> list[float]:

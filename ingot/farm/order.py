@@ -6,10 +6,10 @@ Contents never travel this way, only their digests: they are in the shared cache
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ingot.edges.results import told
+from ingot.edges.results import Damaged, told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
@@ -85,7 +85,7 @@ def memory_bytes(bound: BoundAction) -> int:
 
 def encode(value: Order | Answer) -> str:
     """Return the value as text."""
-    return json.dumps({"version": VERSION, **asdict(value)})
+    return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
 
 
 def decode_order(text: str) -> Order | None:
@@ -112,8 +112,17 @@ def decode_order(text: str) -> Order | None:
 
 
 def decode_answer(text: str) -> Answer:
-    """Return the answer."""
-    value = json.loads(text)
+    """Return the answer.
+
+    Raises: Damaged where it is none, or of another version.
+    """
+    try:
+        return _answer(json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"no answer of this version of ingot: {error}") from error
+
+
+def _answer(value: Any) -> Answer:
     result = value["result"]
     return Answer(
         worker=value["worker"],
@@ -132,6 +141,11 @@ def decode_answer(text: str) -> Answer:
         refusal=value["refusal"],
         remedy=value["remedy"],
     )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a value with slots, one level of it: `asdict` copies all."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str], ...]:

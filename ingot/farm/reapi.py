@@ -12,6 +12,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
 from ingot import reapi_pb2 as reapi
+from ingot.edges.results import told
 from ingot.edges.shared.address import authorization
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.execution import AGAIN, Ended, Execution
@@ -185,7 +186,7 @@ class ReapiFarm:
         Raises: IngotError where no worker of ingot ran.
         """
         files = {
-            file.path: Digest(file.digest.hash, file.digest.size_bytes)
+            file.path: told(file.digest.hash, file.digest.size_bytes)
             for file in result.output_files
         }
         log = files.get(LOG)
@@ -211,10 +212,11 @@ class ReapiFarm:
     def _printed(self, result: reapi.ActionResult) -> str:
         """Return what was printed where nothing else is known."""
         found: bytes = result.stdout_raw + result.stderr_raw
-        for told in (result.stdout_digest, result.stderr_digest):
-            digest = Digest(told.hash, told.size_bytes)
-            if told.hash and self.shared.bring(digest):
-                found += self._store.blob(digest).read_bytes()
+        for message in (result.stdout_digest, result.stderr_digest):
+            if message.hash:
+                digest = told(message.hash, message.size_bytes)
+                if self.shared.bring(digest):
+                    found += self._store.blob(digest).read_bytes()
         return found.decode(errors="replace").strip()
 
     def _publish(self, order: Order, answer: Answer) -> None:

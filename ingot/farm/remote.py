@@ -20,7 +20,7 @@ from ingot.edges.digests import Digests
 from ingot.errors import IngotError
 from ingot.farm.order import Answer, Order, decode_order, encode
 from ingot.farm.wire import ANSWER, INPUTS, LOG, ORDER, OUTPUTS
-from ingot.farm.worker import other_tools
+from ingot.farm.worker import ROOM, SAME, other_tools
 from ingot.values import ActionResult
 
 
@@ -31,8 +31,10 @@ def main() -> int:
     (here / LOG).write_bytes(b"")
     try:
         answer = _perform(order, here)
-    except (IngotError, OSError) as error:
-        answer = Answer("", refusal=str(error))
+    except IngotError as error:
+        answer = Answer("", refusal=error.message, remedy=error.hint)
+    except OSError as error:
+        answer = Answer("", refusal=str(error), remedy=ROOM)
     answer = replace(answer, worker=socket.gethostname())
     (here / ANSWER).write_text(encode(answer), encoding="utf-8")
     return 0 if answer.result is not None else 1
@@ -40,10 +42,10 @@ def main() -> int:
 
 def _perform(order: Order | None, here: Path) -> Answer:
     if order is None:
-        return Answer("", refusal="it is of another version of ingot")
+        raise IngotError("it is of another version of ingot", SAME)
     refusal = other_tools(order, Digests(here / "digests.sqlite"))
     if refusal:
-        return Answer("", refusal=refusal)
+        raise IngotError(refusal, SAME)
     folder = here / OUTPUTS
     for name in order.bound.outputs:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

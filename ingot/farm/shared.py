@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ingot.edges.process import Completed
+from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
@@ -61,6 +62,11 @@ class SharedFarm:
             raise IngotError(
                 f"{action.task}: shared cache {self._shared.name}: {error}",
                 "workers get inputs from it: mend it, or run here, without executor=",
+            ) from error
+        except Damaged as error:
+            raise IngotError(
+                f"{action.task}: its worker's answer cannot be used: {error}",
+                "start workers from the same checkout, or run here, without executor=",
             ) from error
         output = self._store.blob(answer.log).read_bytes()
         return Failed(Completed(answer.exit_code, output), list(answer.unwritten))

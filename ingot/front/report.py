@@ -71,15 +71,21 @@ def _draw(root: Path, patterns: list[str]) -> int:
 
 
 def _write_report(root: Path) -> int:
-    from ingot.catalogue import read
+    from ingot.catalogue import Selection, read
     from ingot.report import runs
     from ingot.report.page import page
 
-    settings = read(root, ()).settings
+    catalogue = read(root)
+    settings, plan = catalogue.settings, catalogue.plan
     models, targets = list(settings.models), list(settings.targets)
     found = runs.read(root)
     cells = {
-        (model, target): runs.cell(root, found, model, target)
+        (model, target): runs.cell(
+            root,
+            found,
+            f"{model}@{target}",
+            plan.needed(plan.ends(Selection((model,), (target,)))),
+        )
         for model in models
         for target in targets
     }

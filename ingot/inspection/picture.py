@@ -77,13 +77,14 @@ def picture(found: Outline) -> str:
 def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
     """Return what is drawn for an entry point, from top to bottom."""
     outside = {port.value for port in entry.inputs}
-    last = {port.value: "" for port in entry.outputs}
     pieces = [(s.order, piece) for s in stretches for piece in s.pieces]
-    for _, piece in pieces:
-        last |= {v: piece.kind for b in piece.blocks for v, _ in b.outputs if v in last}
+    names = _names([piece for _, piece in pieces])
+    last = {port.value: "" for port in entry.outputs}
+    for name, (_, piece) in zip(names, pieces, strict=True):
+        last |= {v: name for b in piece.blocks for v, _ in b.outputs if v in last}
     made: dict[str, str] = {}
     boxes, before = [], ""
-    for order, piece in pieces:
+    for name, (order, piece) in zip(names, pieces, strict=True):
         block = piece.blocks[0]
         types = dict(block.types)
         taken = [(value, types[formal]) for formal, value in block.inputs]
@@ -98,27 +99,36 @@ def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
             for value, kind in taken
             if before and made.get(value) == before
         ]
-        made |= {value: piece.kind for b in piece.blocks for value, _ in b.outputs}
+        made |= {value: name for b in piece.blocks for value, _ in b.outputs}
         boxes.append(
             Box(
-                title=_title(piece, order),
+                title=_title(name, piece, order),
                 rows=tuple(_rows(piece)),
                 inputs=tuple(left),
                 arriving=tuple(arriving),
                 outputs=tuple(
                     f"{port.name}: {port.type}"
                     for port in entry.outputs
-                    if last[port.value] == piece.kind
+                    if last[port.value] == name
                 ),
             )
         )
-        before = piece.kind
+        before = name
     return boxes
 
 
-def _title(piece: Piece, order: str) -> str:
+def _names(pieces: list[Piece]) -> list[str]:
+    """Return the kinds; for steps of one kind, the first block of each."""
+    kinds = [piece.kind for piece in pieces]
+    return [
+        piece.kind if kinds.count(piece.kind) == 1 else piece.blocks[0].name
+        for piece in pieces
+    ]
+
+
+def _title(name: str, piece: Piece, order: str) -> str:
     count = len(piece.blocks)
-    title = piece.kind if count == 1 else f"{piece.kind} × {count}"
+    title = name if count == 1 else f"{name} × {count}"
     return f"{title}, in turn: {order}" if order else title
 
 

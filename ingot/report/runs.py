@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,17 +85,26 @@ def read(root: Path) -> tuple[Build, ...]:
     return tuple(found)
 
 
-def cell(root: Path, found: tuple[Build, ...], model: str, target: str) -> Cell:
-    """Return the newest that is known of the model on the target."""
-    pair = f"{model}@{target}"
+def cell(
+    root: Path, found: tuple[Build, ...], pair: str, needed: Collection[str]
+) -> Cell:
+    """Return the newest that is known of `model@target`, which needs these tasks.
+
+    A task that failed and ended well since is no failure.
+    """
+    since: set[str] = set()
     for build in reversed(found):
         failed = tuple(
             task
             for task, item in build.actions.items()
-            if item["how"] == "failed" and task.partition(":")[2] == pair
+            if item["how"] == "failed" and task not in since
+            # A manifest that is wrong by now has no plan.
+            if task in needed or task.partition(":")[2] == pair
         )
         if failed or pair in build.results:
             return Cell(pair, build.results.get(pair, {}), failed, build.at_s)
+        since |= build.actions.keys()
+    model, _, target = pair.partition("@")
     return Cell(pair, history.figures(root, model, target))
 
 

@@ -144,17 +144,10 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
     place = f"{tensor.file}: tensor '{tensor.name}' for parameter '{item.name}'"
     expected = item.tensor_shape
     if tensor.shape != expected:
-        hint = "the manifest's dims are those of another model"
-        if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
-            hint = "its last dim is the expert's: write 'experts: last' in weights"
-        elif len(expected) == 3 and tensor.shape == item.shape:
-            hint = "its first dim is the expert's: take 'experts: last' out of weights"
-        elif sorted(tensor.shape) == sorted(expected):
-            hint = "the tensor is transposed: the architecture is of another framework"
         yield IngotError(
             f"{place}: wrong shape; expected {list(expected)},"
             f" found {list(tensor.shape)}",
-            hint,
+            _shape_hint(item, tensor),
         )
     elif item.interleaved_heads and item.shape[0] % (2 * item.interleaved_heads):
         yield IngotError(
@@ -181,6 +174,17 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
             f" found {tensor.element}",
             hint,
         )
+
+
+def _shape_hint(item: Wanted, tensor: StoredTensor) -> str:
+    expected = item.tensor_shape
+    if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
+        return "its last dim is the expert's: write 'experts: last' in weights"
+    if len(expected) == 3 and tensor.shape == item.shape:
+        return "its first dim is the expert's: take 'experts: last' out of weights"
+    if sorted(tensor.shape) == sorted(expected):
+        return "the tensor is transposed: the architecture is of another framework"
+    return "the manifest's dims are those of another model"
 
 
 def _unsupported(place: str, tensor: StoredTensor) -> IngotError:

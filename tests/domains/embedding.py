@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.component_cases import Draw
+from tests.domains.linear import WORDS, weight_scale, weight_scale_i4, weight_words
 from tests.domains.linear import fit as fit
-from tests.domains.linear import weight_scale, weight_scale_i4, weight_words
 
 
 def ids(draw: Draw) -> np.ndarray:
@@ -19,6 +19,7 @@ def ids(draw: Draw) -> np.ndarray:
 
 
 VALUES = {
+    **{f"embedding_lookup_{name}": draw for name, draw in WORDS.items()},
     "ids": ids,
     "weight_scale": weight_scale,
     "embedding_lookup_packed_i4_block32.weight_scale": weight_scale_i4,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import ml_dtypes
 import numpy as np
 
 from tests.component_cases import Draw
@@ -36,6 +39,59 @@ def weight_scale_i4(draw: Draw) -> np.ndarray:
     return 16 * weight_scale(draw)
 
 
+def words(numbers: np.ndarray) -> np.ndarray:
+    """Return the words that hold the numbers, the first in the lowest bits."""
+    return numbers.astype(numbers.dtype.newbyteorder("<")).view("<i4")
+
+
+def wider(draw: Draw, count: int) -> Draw:
+    """Return what draws the numbers of words that hold `count` of them."""
+    return replace(draw, shape=(*draw.shape[:-1], draw.shape[-1] * count))
+
+
+def words_bf16(draw: Draw) -> np.ndarray:
+    """Return words of 2 weights, bfloat16."""
+    return weight(wider(draw, 2)).astype(ml_dtypes.bfloat16).view("<i4")
+
+
+def halves(draw: Draw, numbers: np.ndarray) -> np.ndarray:
+    """Return words of 2 float16, a tenth of them below its normal numbers."""
+    tiny = numbers / np.abs(numbers).max(initial=1e-9) * 6e-5
+    below = draw.rng.random(numbers.shape) < 0.1
+    return words(np.where(below, tiny, numbers).astype(np.float16))
+
+
+def words_f16(draw: Draw) -> np.ndarray:
+    """Return words of 2 weights, float16."""
+    return halves(draw, weight(wider(draw, 2)))
+
+
+def words_i8(draw: Draw) -> np.ndarray:
+    """Return words of 4 bytes, all but -128."""
+    return words(weight_i8(wider(draw, 4)).astype(np.int8))
+
+
+def words_scale(draw: Draw) -> np.ndarray:
+    """Return words of 2 scales, float16, for bytes."""
+    return halves(draw, weight_scale(wider(draw, 2)))
+
+
+def words_scale_i4(draw: Draw) -> np.ndarray:
+    """Return words of 2 scales, float16, for codes of 4 bits."""
+    return halves(draw, weight_scale_i4(wider(draw, 2)))
+
+
+WORDS = {
+    "words_bf16.weight": words_bf16,
+    "words_f16.weight": words_f16,
+    "words_i8.weight": words_i8,
+    "words_i8_block32.weight": words_i8,
+    "words_i8_block32.weight_scale": words_scale,
+    "words_i4_block32.weight": weight_words,
+    "words_i4_block32.weight_scale": words_scale_i4,
+}
+
+
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose tiles have as many lanes as a vector."""
     if "lane" in sizes:
@@ -46,6 +102,7 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
 
 
 VALUES = {
+    **{f"linear_{name}": draw for name, draw in WORDS.items()},
     "weight": weight,
     "linear_packed_i8.weight": weight_i8,
     "linear_packed_i8_block32.weight": weight_i8,

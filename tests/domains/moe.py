@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.component_cases import Draw
 from tests.domains.linear import fit as fit_lanes
+from tests.domains.linear import weight_i8, weight_scale
 
 
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
@@ -46,5 +47,13 @@ def weight(draw: Draw) -> np.ndarray:
     return draw.rng.standard_normal(draw.shape) / np.sqrt(draw.sizes["n_in"])
 
 
-VALUES = {"ids": ids, "logits": logits, "share": share, "weight": weight}
+VALUES = {
+    "ids": ids,
+    "logits": logits,
+    "share": share,
+    "weight": weight,
+    "weight_scale": weight_scale,
+    "mul_mat_id_packed_i8.weight": weight_i8,
+    "mul_mat_id_each_packed_i8.weight": weight_i8,
+}
 VARIANTS = {"expert_router": 3}

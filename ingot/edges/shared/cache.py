@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.files import SMALL_BYTES
 from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
@@ -61,7 +62,7 @@ class SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
         patience = self._patience
         remote = PatientRemote(self._remote, lost, wait, patience.return_s)
-        return SharedCache(remote, self._store, self._warn, self._writes, patience)
+        return SharedCache(remote, self._store, self._warn, self._may_write, patience)
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
@@ -202,26 +203,47 @@ class SharedCache:
             pieces = iter(())
         if pieces is None:
             return False
-        hasher, size_bytes = hashlib.sha256(), 0
-        with self._store.scratch() as folder:
-            path = folder / digest.hash
-            # What cannot be unpacked is as damaged as what is another content.
-            with open(path, "wb") as file, contextlib.suppress(BlobRefused):
-                deadline = self._patience.deadline(digest.size_bytes)
-                for piece in paced(pieces, deadline):
-                    size_bytes += len(piece)
-                    if size_bytes > digest.size_bytes:
-                        break
-                    hasher.update(piece)
-                    file.write(piece)
-            if Digest(hasher.hexdigest(), size_bytes) == digest:
-                self._store.take_file(path)
-                self._present.add(digest)
-                return True
+        if self._keep(digest, pieces):
+            self._present.add(digest)
+            return True
         self._damaged.add(digest)
         self._present.discard(digest)
         self._damage(f"blob {digest}")
         return False
+
+    def _keep(self, digest: Digest, pieces: Iterator[bytes]) -> bool:
+        """Return whether the pieces were the blob, which the store has then."""
+        if digest.size_bytes <= SMALL_BYTES:
+            content = bytearray()
+            for piece in self._limited(digest, pieces):
+                content += piece
+            if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
+                return False
+            self._store.put_blobs(((digest, bytes(content)),))
+            return True
+        hasher, size_bytes = hashlib.sha256(), 0
+        with self._store.scratch() as folder:
+            path = folder / digest.hash
+            with open(path, "wb") as file:
+                for piece in self._limited(digest, pieces):
+                    size_bytes += len(piece)
+                    hasher.update(piece)
+                    file.write(piece)
+            if Digest(hasher.hexdigest(), size_bytes) != digest:
+                return False
+            self._store.take_file(path)
+        return True
+
+    def _limited(self, digest: Digest, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the pieces until they are too many."""
+        left = digest.size_bytes
+        # What cannot be unpacked is as damaged as what is another content.
+        with contextlib.suppress(BlobRefused):
+            for piece in paced(pieces, self._patience.deadline(digest.size_bytes)):
+                yield piece
+                left -= len(piece)
+                if left < 0:
+                    return
 
     def _damage(self, what: str) -> None:
         self._say(f"{what} is damaged there; dropped, it is made again")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ingot.edges import files
 from ingot.edges.digests import chunks
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Kind
 from ingot.values import Digest
@@ -38,28 +36,29 @@ class FolderRemote:
         """Copy the file there, under a temporary name first."""
         target = self._path(kind, digest)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".", dir=target.parent)
-            os.close(handle)
+            folder = os.path.dirname(target)
+            if not os.path.isdir(folder):
+                os.makedirs(folder, exist_ok=True)
+            name = f"{folder}/.{os.urandom(8).hex()}"
             try:
-                shutil.copyfile(path, name)
+                files.copy(str(path), name)
                 os.chmod(name, 0o644)
                 os.replace(name, target)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name)
+            except BaseException:
+                files.unlink(name)
+                raise
         except OSError as error:
             raise CacheFailure(f"cannot write: {error.strerror}") from error
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the blobs that have no file."""
-        return {item for item in digests if not self._path("cas", item).exists()}
+        return {item for item in digests if not os.path.exists(self._path("cas", item))}
 
-    def _path(self, kind: Kind, digest: Digest) -> Path:
-        return self._root / kind / digest.hash[:2] / digest.hash
+    def _path(self, kind: Kind, digest: Digest) -> str:
+        return f"{self._root}/{kind}/{digest.hash[:2]}/{digest.hash}"
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def _read(path: str) -> Iterator[bytes]:
     try:
         yield from chunks(path)
     except OSError as error:

@@ -1,0 +1,94 @@
+// embedding_lookup_words_i8_block32: embedding_lookup_scaled, 8-bit, blocks, in words.
+//
+//   y[b, s, 32*k + j] = byte(weight[id / 8, k, j, id % 8 / 4], id % 4)
+//       * half(weight_scale[id / 8, k, id % 8 / 2], id % 2) * scale,  id = ids[b, s]
+//
+// The table is the weight of linear_words_i8_block32, which says how a word is
+// read. An id must be in [0, 8*n_tile): it is an address, not checked here.
+//
+// Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
+// Exports: @embedding_lookup_words_i8_block32.forward
+// Imports: none
+// Dims:    batch, seq (dynamic), n_tile, n_block (fixed by specialize)
+// Types:   i32 words of 4 bytes and of 2 f16 scales, i32 ids, f32 out
+// Oracle:  oracles/words.py embedding_lookup_words_i8_block32
+// Try:     iree-opt components/embedding/embedding_lookup_words_i8_block32.mlir
+module @embedding_lookup_words_i8_block32 {
+  util.func public @forward(
+      %weight: tensor<?x?x32x2xi32>,     // [n_tile, n_block, 32, 2]
+      %weight_scale: tensor<?x?x4xi32>,  // [n_tile, n_block, 4]
+      %ids: tensor<?x?xi32>,             // [batch, seq] rows to take
+      %scale: f32                        // dimensionless
+  ) -> tensor<?x?x?xf32> {               // [batch, seq, 32*n_block]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c4 = arith.constant 4 : index
+    %c8 = arith.constant 8 : index
+    %c32 = arith.constant 32 : index
+    %thirteen = arith.constant 13 : i32
+    %sixteen = arith.constant 16 : i32
+    %sign_mask = arith.constant 0x8000 : i32
+    %rest_mask = arith.constant 0x7FFF : i32
+    %least_normal = arith.constant 0x0400 : i32
+    %rebias = arith.constant 0x38000000 : i32
+    %step = arith.constant 5.9604644775390625e-08 : f32
+    %width = arith.constant 8 : i32
+    %top = arith.constant 24 : i32
+    %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
+    %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
+    %n_block = tensor.dim %weight, %c1 : tensor<?x?x32x2xi32>
+    %n_embd = arith.muli %n_block, %c32 : index
+    %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
+    %rows = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, s, j) -> (b, s)>,
+        affine_map<(b, s, j) -> (b, s, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%ids : tensor<?x?xi32>) outs(%rows_init : tensor<?x?x?xf32>) {
+    ^bb0(%id: i32, %unused: f32):
+      %own_row = arith.index_cast %id : i32 to index
+      %tile = arith.divui %own_row, %c8 : index
+      %in_tile = arith.remui %own_row, %c8 : index
+      %column = linalg.index 2 : index
+      %block = arith.divui %column, %c32 : index
+      %in_block = arith.remui %column, %c32 : index
+      %word_place = arith.divui %in_tile, %c4 : index
+      %place = arith.remui %in_tile, %c4 : index
+      %place_i32 = arith.index_cast %place : index to i32
+      %word = tensor.extract %weight[%tile, %block, %in_block, %word_place]
+          : tensor<?x?x32x2xi32>
+      %low = arith.muli %place_i32, %width : i32
+      // Up to the word's top, then down again: the sign comes with it.
+      %above = arith.subi %top, %low : i32
+      %raised = arith.shli %word, %above : i32
+      %code = arith.shrsi %raised, %top : i32
+      %wide = arith.sitofp %code : i32 to f32
+      %pair_place = arith.divui %in_tile, %c2 : index
+      %pair = tensor.extract %weight_scale[%tile, %block, %pair_place]
+          : tensor<?x?x4xi32>
+      %half_place = arith.remui %in_tile, %c2 : index
+      %half_place_i32 = arith.index_cast %half_place : index to i32
+      %half_low = arith.muli %half_place_i32, %sixteen : i32
+      %bits = arith.shrui %pair, %half_low : i32
+      // f16 to f32 in whole numbers: below the normal ones, steps of 2^-24.
+      %sign_low = arith.andi %bits, %sign_mask : i32
+      %sign = arith.shli %sign_low, %sixteen : i32
+      %rest = arith.andi %bits, %rest_mask : i32
+      %widened = arith.shli %rest, %thirteen : i32
+      %rebiased = arith.addi %widened, %rebias : i32
+      %steps = arith.uitofp %rest : i32 to f32
+      %small = arith.mulf %steps, %step : f32
+      %small_bits = arith.bitcast %small : f32 to i32
+      %is_small = arith.cmpi ult, %rest, %least_normal : i32
+      %magnitude = arith.select %is_small, %small_bits, %rebiased : i32
+      %signed = arith.ori %magnitude, %sign : i32
+      %factor = arith.bitcast %signed : i32 to f32
+      %value = arith.mulf %wide, %factor : f32
+      %scaled = arith.mulf %value, %scale : f32
+      linalg.yield %scaled : f32
+    } -> tensor<?x?x?xf32>
+    util.return %rows : tensor<?x?x?xf32>
+  }
+}

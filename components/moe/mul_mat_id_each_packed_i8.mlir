@@ -1,0 +1,105 @@
+// mul_mat_id_each_packed_i8: mul_mat_id_each_packed with integers and a scale a row.
+//
+//   y[b, s, (k*n_tile + t)*lane + v]
+//       = sum_i(x[b, s, k*n_in + i] * weight[ids[b, s, k], t, i, v])
+//       * weight_scale[ids[b, s, k], t, v]
+//
+// Output o of an expert is in tile o / lane, lane o % lane. It reads the tiles of the
+// chosen experts, once for each row that has one. An id must be in [0, n_expert): it is
+// used as an address and not checked here. For llvm-cpu only.
+//
+// Source:  Shazeer et al. 2017, arXiv:1701.06538, eq. 1 (the sum only where G > 0);
+//          Jacob et al. 2018, arXiv:1712.05877, section 2.1 (symmetric, per row).
+// Exports: @mul_mat_id_each_packed_i8.forward
+// Imports: none
+// Dims:    n_expert, n_expert_used, n_tile, n_in, lane (fixed by specialize),
+//          batch, seq (dynamic)
+// Types:   f32 in, i32 ids, i8 weight with f32 scales, f32 out, f32 accumulation
+// Oracle:  oracles/moe.py mul_mat_id_each_packed_i8
+// Try:     iree-opt components/moe/mul_mat_id_each_packed_i8.mlir
+module @mul_mat_id_each_packed_i8 {
+  util.func public @forward(
+      %weight: tensor<?x?x?x?xi8>,       // [n_expert, n_tile, n_in, lane]
+      %weight_scale: tensor<?x?x?xf32>,  // [n_expert, n_tile, lane]
+      %ids: tensor<?x?x?xi32>,           // [batch, seq, n_expert_used] experts of a row
+      %x: tensor<?x?x?xf32>              // [batch, seq, n_expert_used*n_in]
+  ) -> tensor<?x?x?xf32> {               // [batch, seq, n_expert_used*n_tile*lane]
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    %batch = tensor.dim %ids, %c0 : tensor<?x?x?xi32>
+    %seq = tensor.dim %ids, %c1 : tensor<?x?x?xi32>
+    %n_expert_used = tensor.dim %ids, %c2 : tensor<?x?x?xi32>
+    %n_tile = tensor.dim %weight, %c1 : tensor<?x?x?x?xi8>
+    %n_in = tensor.dim %weight, %c2 : tensor<?x?x?x?xi8>
+    %lane = tensor.dim %weight, %c3 : tensor<?x?x?x?xi8>
+    %positions = arith.muli %batch, %seq : index
+    %rows = arith.muli %positions, %n_expert_used : index
+
+    // Step 1: a row for each expert that is to have one, [rows, n_in].
+    %x_joined = tensor.collapse_shape %x [[0, 1], [2]]
+        : tensor<?x?x?xf32> into tensor<?x?xf32>
+    %x_split = tensor.expand_shape %x_joined [[0], [1, 2]]
+        output_shape [%positions, %n_expert_used, %n_in]
+        : tensor<?x?xf32> into tensor<?x?x?xf32>
+    %x_rows = tensor.collapse_shape %x_split [[0, 1], [2]]
+        : tensor<?x?x?xf32> into tensor<?x?xf32>
+    %id_rows = tensor.collapse_shape %ids [[0, 1, 2]]
+        : tensor<?x?x?xi32> into tensor<?xi32>
+
+    // Step 2: the products, [rows, n_tile, lane]. One region, so that tiles are read
+    // where they are: outside of it IREE 3.13 would copy the chosen experts' first, and
+    // take 20 times as long.
+    %product = flow.dispatch.region -> (tensor<?x?x?xf32>{%rows, %n_tile, %lane}) {
+      %tiles_init = tensor.empty(%rows, %n_tile, %n_in, %lane) : tensor<?x?x?x?xi8>
+      %tiles = iree_linalg_ext.gather dimension_map = [0]
+          ins(%weight, %id_rows : tensor<?x?x?x?xi8>, tensor<?xi32>)
+          outs(%tiles_init : tensor<?x?x?x?xi8>) -> tensor<?x?x?x?xi8>
+      %sum_init = tensor.empty(%rows, %n_tile, %lane) : tensor<?x?x?xf32>
+      %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x?x?xf32>)
+          -> tensor<?x?x?xf32>
+      %sum = linalg.generic {
+        indexing_maps = [
+          affine_map<(r, t, v, i) -> (r, i)>, affine_map<(r, t, v, i) -> (r, t, i, v)>,
+          affine_map<(r, t, v, i) -> (r, t, v)>
+        ],
+        iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+      } ins(%x_rows, %tiles : tensor<?x?xf32>, tensor<?x?x?x?xi8>)
+        outs(%sum_zero : tensor<?x?x?xf32>) {
+      ^bb0(%value: f32, %factor: i8, %partial: f32):
+        %wide = arith.sitofp %factor : i8 to f32
+        %term = arith.mulf %value, %wide : f32
+        %next = arith.addf %partial, %term : f32
+        linalg.yield %next : f32
+      } -> tensor<?x?x?xf32>
+      %scaled = linalg.generic {
+        indexing_maps = [
+          affine_map<(r, t, v) -> (r, t, v)>, affine_map<(r, t, v) -> (r)>,
+          affine_map<(r, t, v) -> (r, t, v)>
+        ],
+        iterator_types = ["parallel", "parallel", "parallel"]
+      } ins(%sum, %id_rows : tensor<?x?x?xf32>, tensor<?xi32>)
+        outs(%sum_init : tensor<?x?x?xf32>) {
+      ^bb0(%total: f32, %id: i32, %unused: f32):
+        %expert = arith.index_cast %id : i32 to index
+        %t = linalg.index 1 : index
+        %v = linalg.index 2 : index
+        %scale = tensor.extract %weight_scale[%expert, %t, %v] : tensor<?x?x?xf32>
+        %product_scaled = arith.mulf %total, %scale : f32
+        linalg.yield %product_scaled : f32
+      } -> tensor<?x?x?xf32>
+      flow.return %scaled : tensor<?x?x?xf32>
+    }
+    %y_rows = tensor.collapse_shape %product [[0], [1, 2]]
+        : tensor<?x?x?xf32> into tensor<?x?xf32>
+    %n_out = arith.muli %n_tile, %lane : index
+    %y_experts = tensor.expand_shape %y_rows [[0, 1, 2], [3]]
+        output_shape [%batch, %seq, %n_expert_used, %n_out]
+        : tensor<?x?xf32> into tensor<?x?x?x?xf32>
+    %y = tensor.collapse_shape %y_experts [[0], [1], [2, 3]]
+        : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+    util.return %y : tensor<?x?x?xf32>
+  }
+}

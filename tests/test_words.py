@@ -1,0 +1,210 @@
+"""Weights in words of 32 bits: on Vulkan, at the dims of models, and in a decoder.
+
+A sample of the stored types for each target; with `INGOT_FULL=1` all of them for both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ingot.edges.invoke import Call, Module, call
+from ingot.graph import Instance
+from ingot.readers.component import ScalarFormal, TensorFormal, read_component
+from ingot.readers.layout import read_layout
+from ingot.stages.compile import plan_compile_probe
+from ingot.stages.link import plan_link_probe
+from ingot.stages.specialize import plan_specialize
+from ingot.weights.packing import grouped, quantised
+from oracles import packed, words
+from tests import scratch
+from tests.component_cases import NUMPY, ROOT, cases, fitted, instance_of, sized
+from tests.component_runs import difference, expected_of, passed
+from tests.project import Project, edit
+from tests.test_odd_sizes import ODD, of_tree
+from tests.toy_decoder import MODEL, place
+
+FULL = bool(os.environ.get("INGOT_FULL"))
+TYPES = ("bf16", "f16", "i8", "i8_block32", "i4_block32")
+SAMPLE = {
+    "vulkan": ("f16", "i4_block32"),
+    "vulkan-llvmpipe": ("bf16", "i8", "i8_block32"),
+}
+# Of Qwen 2 0.5B and Gemma 3 270M; rows of the table are fewer, as they are addresses.
+# What stays dynamic is given one row, and what is no multiple of a group.
+REAL: tuple[tuple[str, dict[str, int], tuple[tuple[int, int], ...]], ...] = (
+    ("linear/linear", {"n_in": 4864, "n_tile": 112}, ((1, 1), (3, 7))),
+    ("linear/linear", {"n_in": 640, "n_tile": 256, "seq": 1}, ((3, 1),)),
+    ("embedding/embedding_lookup", {"n_embd": 640, "n_tile": 256}, ((2, 5),)),
+)
+LAYOUT = read_layout(ROOT / "targets/layouts/words8.yaml", ROOT)
+
+
+def named(component: str, stored: str) -> str:
+    return LAYOUT.kernels[component, stored].prefill
+
+
+def instance(component: str, stored: str, sizes: dict[str, int]) -> Instance:
+    """Return a component's kernel for a stored type, bound to sizes."""
+    signature = read_component(named(component, stored), ROOT)
+    known = {"n_block": next(iter(sizes.values())) // 32, **sizes}
+    dims = [name for name in known if name in str(signature.arguments)]
+    return instance_of(signature, {name: known[name] for name in dims})
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Link a stored type's kernels at real dims, and compile them for a target."""
+
+    @cache
+    def made(stored: str, target: str, *flags: str) -> Path:
+        folder = tmp_path_factory.mktemp(stored)
+        sources = {}
+        items = tuple(instance(name, stored, sizes) for name, sizes, _ in REAL)
+        for item in items:
+            source = ROOT / f"components/{item.component}.mlir"
+            path = scratch.run(plan_specialize(item, source), folder / item.name)
+            sources[path.name] = path
+        graph = replace(ODD, instances=items)
+        linked = scratch.run(plan_link_probe(graph), folder / "link", sources)
+        plan = plan_compile_probe(ODD, of_tree(target))
+        plan = replace(plan, argv=(*plan.argv, *flags))
+        return scratch.run(plan, folder / "compiled", {linked.name: linked})
+
+    return made
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        (target, stored)
+        for target, sampled in SAMPLE.items()
+        for stored in (TYPES if FULL else sampled)
+    ],
+)
+def test_words_are_read_right_at_the_dims_of_models(
+    target: str, stored: str, probe: Callable[..., Path]
+) -> None:
+    vmfb = probe(stored, target)
+    for component, fixed, shapes in REAL:
+        item = instance(component, stored, fixed)
+        signature = read_component(item.component, ROOT)
+        for batch, seq in shapes:
+            known = dict(item.dims) | {"batch": batch, "seq": seq}
+            for case in cases(signature, fitted(signature, known) | dict(item.dims)):
+                given = passed(signature, case, bound=True)
+                formals = signature.arguments
+                count = sum(isinstance(formal, ScalarFormal) for formal in formals)
+                tensors = len(formals) - count
+                what = Call(
+                    f"component.{item.name}",
+                    tuple(given[:tensors]),
+                    tuple(given[tensors:]),
+                    1,
+                )
+                found = call(of_tree(target).runner, Module(vmfb), what)
+                wrong = difference(signature, found, expected_of(signature, case))
+                assert not wrong, f"{item.component} at {case}: {wrong}"
+
+
+@pytest.mark.parametrize("stored", TYPES if FULL else ("i8_block32", "i4_block32"))
+def test_code_for_words_needs_no_narrow_type_and_no_subgroup(
+    stored: str, probe: Callable[..., Path]
+) -> None:
+    path = probe(stored, "vulkan", "--compile-to=executable-targets")
+    text = path.read_text("utf-8")
+    assert "spirv.EntryPoint" in text
+    assert re.findall(r"GroupNonUniform\w*|ControlBarrier|, Workgroup>", text) == []
+    assert set(re.findall(r"requires #spirv.vce<(v1.\d), \[([^]]*)\]", text)) == {
+        ("v1.0", "Shader, Matrix")
+    }
+
+
+def baked(stored: str, rows: np.ndarray) -> dict[str, bytes]:
+    """Return what the bake stores of a matrix."""
+    if stored in ("bf16", "f16"):
+        kind = ml_dtypes.bfloat16 if stored == "bf16" else np.float16
+        return {"weight": grouped(rows.astype(kind), 8)}
+    return quantised(rows, stored, 8)
+
+
+@pytest.mark.parametrize("stored", TYPES)
+def test_what_is_baked_is_the_same_as_words_and_as_numbers(stored: str) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((24, 64)).astype(np.float32)
+    # Below the normal numbers of float16 too.
+    rows[:, ::5] *= 1e-5
+    arguments: dict[str, list[np.ndarray]] = {"linear_words": [], "linear_packed": []}
+    for kind, made in arguments.items():
+        component = f"linear/{kind}_{stored}"
+        for formal in read_component(component, ROOT).arguments[1:]:
+            assert isinstance(formal, TensorFormal)
+            shape = sized(
+                formal.type, {"n_tile": 3, "n_in": 64, "n_block": 2, "lane": 8}
+            )
+            data = baked(stored, rows)[formal.name]
+            made.append(np.frombuffer(data, NUMPY[formal.type.element]).reshape(shape))
+    x = rng.standard_normal((2, 3, 64))
+    ids = rng.integers(0, 24, (2, 5), dtype=np.int32)
+    for task, first, last in (("linear", (x,), ()), ("embedding", (), (ids, 0.5))):
+        stem = "linear" if task == "linear" else "embedding_lookup"
+        found, expected = (
+            getattr(module, f"{stem}_{kind}_{stored}")(
+                *first, *arguments[f"linear_{kind}"], *last
+            )
+            for module, kind in ((words, "words"), (packed, "packed"))
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_first_number_of_a_word_is_in_its_lowest_bits_by_hand() -> None:
+    word = np.array([[0x3F80C000, 0x7F8000FF]], np.int32)
+    assert words.parts(word, 16).tolist() == [[0xC000, 0x3F80, 0x00FF, 0x7F80]]
+    assert words.bfloats(word[:, :1]).tolist() == [[-2.0, 1.0]]
+    assert words.halves(word[:, :1]).tolist() == [[-2.0, 1.875]]
+    assert words.signed(word[:, 1:]).tolist() == [[-1, 0, -128, 127]]
+
+
+def test_words_refuse_an_id_outside_the_table() -> None:
+    ids = np.array([[0, 24]], np.int32)
+    with pytest.raises(IndexError):
+        words.embedding_lookup_words_bf16(np.zeros((3, 5, 4), np.int32), ids, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.vulkan
+@pytest.mark.parametrize(
+    ("target", "table"), [("vulkan", "i4_block32"), ("vulkan-llvmpipe", "i8")]
+)
+def test_a_decoder_of_all_stored_types_is_right(
+    target: str, table: str, tmp_path: Path
+) -> None:
+    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    manifest = place(project.root)
+    edit(manifest, "n_embd: 16", "n_embd: 64")
+    edit(manifest, "head_dim: 4", "head_dim: 16")
+    rules = {"token_embd": table, "*attn_q": "bf16", "*attn_k": "f16"}
+    rules |= {"*attn_v": "i8_block32", "*attn_output": "i4_block32"}
+    lines = [
+        f'    - {{match: "{name}.weight", source: f32, stored: {stored}, compute: f32}}'
+        for name, stored in rules.items()
+    ]
+    edit(manifest, "  policy:\n", "\n".join(["  policy:", *lines, ""]))
+    run = project.doit("check", f"model={MODEL}", f"target={target}")
+    assert run.code == 0, run.err
+    path = project.root / f"build/{MODEL}/{target}/check.json"
+    rows = json.loads(path.read_text())["rows"]
+    assert all(row["passed"] for row in rows)
+    told = {row["name"] for row in rows if row["level"] == "component"}
+    for stored in rules.values():
+        assert any(re.search(rf"words_{stored}\b|words_{stored}_", n) for n in told)
