@@ -64,6 +64,7 @@ EQUIVALENT: dict[str, str] = {
         )
     },
     "cache/kv_cache_update: %end arith.subi -> arith.addi": _HELD,
+    "cache/paged_cache_gather: %last_block arith.subi -> arith.addi": _HELD,
     **{
         f"shape/clone: {name}": _OWN
         for name in (

@@ -57,6 +57,17 @@ def paged_start(draw: Draw) -> np.ndarray:
     return found
 
 
-VALUES = {"block_table": block_table, "paged_cache_update.start": paged_start}
+def ending_in_nobody(draw: Draw) -> np.ndarray:
+    """Return blocks of which the last is nobody's: a sequence without one yet."""
+    blocks = block_table(draw)
+    blocks[-1:, -1:] = 0
+    return blocks
+
+
+VALUES = {
+    "block_table": block_table,
+    "paged_cache_gather.block_table": ending_in_nobody,
+    "paged_cache_update.start": paged_start,
+}
 SCALARS = {"layer": layer}
 VARIANTS = {"paged_cache_gather": 2, "paged_cache_update": 3}
