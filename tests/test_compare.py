@@ -50,6 +50,13 @@ def test_an_error_may_be_judged_by_the_range_of_what_is_expected() -> None:
     assert not row([0.0, 0.0], [0.0, 1e-9], share).passed
 
 
+def test_a_number_may_be_judged_among_others() -> None:
+    share = replace(TOLERANCE, of_range=True)
+    few = np.array([0.001])
+    assert share.among(np.array([-1.0, 3.0])).limit(few) == pytest.approx(4e-4)
+    assert TOLERANCE.among(np.array([-1.0, 3.0])).limit(few) == 1e-4
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_fails_wherever_it_is(value: float) -> None:
     for expected, got in (([1.0, 1.0], [1.0, value]), ([1.0, value], [1.0, value])):

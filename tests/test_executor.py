@@ -16,7 +16,7 @@ from ingot.edges import digests, process
 from ingot.edges.files import SMALL_BYTES
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.values import Action, Digest, Output, SourceFile, Text
+from ingot.values import Action, Output, SourceFile, Text
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 
@@ -105,7 +105,7 @@ def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -
     blob.chmod(0o644)
     blob.write_bytes(b"\0\0\0\0\0")
     time.sleep(digests.SETTLED_NS * 2e-9)
-    checkout.store.digests.remember(digests.identify(blob.stat()), digest.hash)
+    checkout.store.digests.fact(blob, "sha256", lambda _: digest.hash)
     assert not checkout.store.holds(digest)
     assert any("damaged blob" in warning for warning in checkout.warnings)
 
@@ -252,31 +252,6 @@ def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
     assert not left.exists()
 
 
-def test_a_content_is_hashed_once_for_all_checkouts(
-    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weights = tmp_path / "weights.bin"
-    weights.write_bytes(bytes(1_000_000))
-    time.sleep(0.05)  # Younger files are not remembered: they may still change.
-    hashed: list[str] = []
-    original = digests.hash_file
-
-    def count(path: Path | str) -> Digest:
-        hashed.append(str(path))
-        return original(path)
-
-    monkeypatch.setattr(digests, "hash_file", count)
-    for each in (checkout, Checkout(tmp_path / "b", tmp_path / "cache")):
-        for _ in range(3):
-            each.store.digests.of_file(weights)
-    assert hashed == [str(weights)]
-    os.utime(weights)
-    time.sleep(0.05)
-    checkout.store.digests.of_file(weights)
-    checkout.store.digests.of_file(weights)
-    assert hashed == [str(weights)] * 2
-
-
 def test_a_large_output_that_is_read_keeps_its_identity(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,24 +272,3 @@ def test_a_large_output_that_is_read_keeps_its_identity(
         assert made is not None
         text = checkout.store.blob(dict(made.outputs)["n"]).read_text()
         assert text == f"{size}\n"
-
-
-def test_what_changes_while_it_is_read_is_not_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
-    path.write_text("one")
-    clock = [path.stat().st_mtime_ns]
-    monkeypatch.setattr(digests.time, "time_ns", lambda: clock[0])
-    # Changed within one tick of the kernel's clock, its times stay.
-    same = (1, 1, 3, clock[0], clock[0])
-    monkeypatch.setattr(digests, "identify", lambda _: same)
-
-    def slowly(file: Path | str) -> str:
-        text = Path(file).read_text()
-        path.write_text("two")
-        clock[0] += 10 * digests.SETTLED_NS
-        return text
-
-    assert memo.fact(path, "text", slowly) == "one"
-    assert memo.fact(path, "text", slowly) == "two"

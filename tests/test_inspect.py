@@ -32,7 +32,7 @@ def inspect(project: Project, *words: str) -> list[str]:
 def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> None:
     lines = inspect(project)
     assert lines[:10] == [
-        f"{NAMED}, graph, layout plain",
+        f"{NAMED}, graph, layout words8",
         "2 entry points, 11 blocks of 9 kinds, 71 calls of 20 instances",
         "18 parameters in 13,504 bytes",
         "",
@@ -58,7 +58,7 @@ def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> 
 
 def test_a_filter_leaves_the_calls_that_it_names(project: Project) -> None:
     lines = inspect(project, "filter=position/*")
-    assert lines[0] == f"{NAMED}, graph, layout plain, filter position/*"
+    assert lines[0] == f"{NAMED}, graph, layout words8, filter position/*"
     assert lines[1] == "2 entry points, 6 blocks of 4 kinds, 12 calls of 4 instances"
     calls = [line.split()[1] for line in lines if line.startswith("    ")]
     assert calls == ["position/rope"] * 8

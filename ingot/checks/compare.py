@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
@@ -34,6 +34,12 @@ class Tolerance:
         return self.max_abs_error * max(
             float(expected.max() - expected.min()), float(abs(expected).max()), 1e-6
         )
+
+    def among(self, typical: Array) -> Tolerance:
+        """Return the tolerance for values of which these are typical."""
+        if not self.of_range:
+            return self
+        return replace(self, max_abs_error=self.limit(typical), of_range=False)
 
 
 @dataclass(frozen=True, slots=True)

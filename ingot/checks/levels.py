@@ -36,6 +36,9 @@ Array: TypeAlias = Any
 Item = Callable[[], list[Row]]
 """One piece of work: a few calls of the target, and their rows."""
 
+# What a component's one number is judged among.
+N_DRAWN = 15
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -140,24 +143,42 @@ def _component(
     operands: tuple[Array, ...],
 ) -> Item:
     def item() -> list[Row]:
+        import numpy as np
+
         instance = subject.graph.instance(use.instance)
         rng = np_rng(use.instance, case.batch, case.seq)
-        tensors = tuple(
-            like(name, operand, argument.type.element, rng)
-            for name, operand, argument in zip(
-                use.operands, operands, instance.arguments, strict=True
-            )
-        )
-        expected = run_instance(
-            instance, subject.oracles[use.instance], tensors, use.scalars
-        )
+        tensors, expected = _drawn(subject, use, operands, rng)
+        made = [expected]
+        if any(value.size == 1 for value in expected):
+            # One number may be what terms leave that cancel: others say how large.
+            made += [_drawn(subject, use, operands, rng)[1] for _ in range(N_DRAWN)]
         what = Call(f"component.{use.instance}", tensors, use.scalars, len(expected))
         got = call(subject.runner, subject.probe, what)
-        results = (result.name for result in instance.results)
-        compared = zip(results, expected, got, strict=True)
-        return _rows(subject, "component", use.instance, entry, case, compared)
+        rows: list[Row] = []
+        for index, result in enumerate(instance.results):
+            compared = ((result.name, expected[index], got[index]),)
+            typical = np.stack([values[index] for values in made])
+            rows += _rows(
+                subject, "component", use.instance, entry, case, compared, typical
+            )
+        return rows
 
     return item
+
+
+def _drawn(
+    subject: Subject, use: Use, operands: tuple[Array, ...], rng: Any
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Return tensors like the operands, and what the oracle makes of them."""
+    instance = subject.graph.instance(use.instance)
+    tensors = tuple(
+        like(name, operand, argument.type.element, rng)
+        for name, operand, argument in zip(
+            use.operands, operands, instance.arguments, strict=True
+        )
+    )
+    oracle = subject.oracles[use.instance]
+    return tensors, run_instance(instance, oracle, tensors, use.scalars)
 
 
 def _isolated(subject: Subject, entry: EntryPoint, case: Case, step: Step) -> Item:
@@ -246,8 +267,12 @@ def _rows(
     entry: EntryPoint,
     case: Case,
     compared: Iterable[tuple[str, Array, Array]],
+    typical: Array | None = None,
 ) -> list[Row]:
+    """Return a row for each value; `typical` says how large others are, if not it."""
     tolerance = subject.tolerances[level]
+    if typical is not None:
+        tolerance = tolerance.among(typical)
     return [
         compare(
             Place(level, name, entry.name, case.inputs(), value),

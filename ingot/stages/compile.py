@@ -52,7 +52,7 @@ def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
     source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
     before: tuple[str, ...] = ()
     for phase in PHASES:
-        steps = (SERIAL, *before, f"--compile-to={phase}")
+        steps = (*before, f"--compile-to={phase}", SERIAL)
         action = _action(
             graph, target, f"phase-{phase}", source, f"{phase}.mlir", steps
         )

@@ -1,0 +1,60 @@
+"""Digests of files: computed once, and never believed of another content."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ingot.edges import digests
+from ingot.values import Digest
+from tests.checkout import Checkout
+
+
+def test_a_content_is_hashed_once_for_all_checkouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(1_000_000))
+    time.sleep(0.05)  # Younger files are not remembered: they may still change.
+    hashed: list[str] = []
+    original = digests.hash_file
+
+    def count(path: Path | str) -> Digest:
+        hashed.append(str(path))
+        return original(path)
+
+    monkeypatch.setattr(digests, "hash_file", count)
+    for each in (checkout, Checkout(tmp_path / "b", tmp_path / "cache")):
+        for _ in range(3):
+            each.store.digests.of_file(weights)
+    assert hashed == [str(weights)]
+    os.utime(weights)
+    time.sleep(0.05)
+    checkout.store.digests.of_file(weights)
+    checkout.store.digests.of_file(weights)
+    assert hashed == [str(weights)] * 2
+
+
+def test_what_changes_while_it_is_read_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
+    path.write_text("one")
+    clock = [path.stat().st_mtime_ns]
+    monkeypatch.setattr(digests.time, "time_ns", lambda: clock[0])
+    # Changed within one tick of the kernel's clock, its times stay.
+    same = (1, 1, 3, clock[0], clock[0])
+    monkeypatch.setattr(digests, "identify", lambda _: same)
+
+    def slowly(file: Path | str) -> str:
+        text = Path(file).read_text()
+        path.write_text("two")
+        clock[0] += 10 * digests.SETTLED_NS
+        return text
+
+    assert memo.fact(path, "text", slowly) == "one"
+    assert memo.fact(path, "text", slowly) == "two"
