@@ -13,7 +13,7 @@ from ingot.edges.runtime import SplatSource, write_splats
 from ingot.errors import IngotError
 from ingot.readers.manifest import Splat, read_manifest
 from ingot.stages import bake
-from tests.project import ROOT
+from tests.project import ROOT, Project
 from tests.weights_cases import Toy
 
 
@@ -76,3 +76,27 @@ def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
     assert not [task for task in found.by_task if task.startswith("link-probe:mix")]
     both = found.selected("bundle", Selection(names, ("x86_64",)))
     assert both == ("bundle:toy-moe@x86_64",)
+
+
+def test_why_looks_at_all_that_a_splat_is_built_of(tmp_path: Path) -> None:
+    project = Project.create(tmp_path / "checkout", tmp_path / "cache", toy=False)
+    run = project.doit("why", "model=gemma3-1b", "target=x86_64")
+    assert run.code == 0, run.err
+    for task in ("compile:gemma3-1b@x86_64", "bake:gemma3-1b@lanes8"):
+        assert f"{task} would run:" in run.out
+
+
+def test_gemma_of_1b_differs_from_that_of_270m_by_dims_alone() -> None:
+    small, large = (
+        read_manifest(ROOT / f"models/gemma3-{size}.yaml", ROOT)
+        for size in ("270m", "1b")
+    )
+    assert small.architecture == large.architecture
+    differing = {"n_embd", "n_ff", "n_layer"}
+    assert {name for name, _ in set(small.dims) ^ set(large.dims)} == differing
+    scales = set(small.hyperparameters) ^ set(large.hyperparameters)
+    assert {name for name, _ in scales} == {"embedding_scale"}
+    kinds = [block.kind for block in large.graph.entry_points[0].blocks]
+    layers = [kind for kind in kinds if kind.startswith("layer.")]
+    every_sixth = [i for i, kind in enumerate(layers) if kind == "layer.global"]
+    assert every_sixth == [5, 11, 17, 23]

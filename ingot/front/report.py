@@ -51,7 +51,7 @@ def _draw(root: Path, patterns: list[str]) -> int:
     selection = select(catalogue, variables())
     tasks = chosen(catalogue.plan, patterns)
     if not tasks:
-        tasks = set(catalogue.plan.selected("bundle", selection))
+        tasks = set(catalogue.plan.ends(selection))
     needed = catalogue.plan.needed(tasks)
     actions = tuple(a for a in catalogue.plan.actions if a.task in needed)
     records = Records(root / "build/.ingot/records.sqlite")

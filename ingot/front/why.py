@@ -27,7 +27,7 @@ def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> i
     everything = catalogue.plan
     executor = Executor(root, store(), lambda *_: None)
     names = chosen(everything, patterns) or everything.needed(
-        everything.selected("bundle", select(catalogue, variables))
+        everything.ends(select(catalogue, variables))
     )
     print_reasons(everything, names, executor)
     return 0
