@@ -59,9 +59,9 @@ class Journal:
 
     def note(self, event: str, **facts: Any) -> None:
         """Write an event; one that cannot be written is lost."""
-        if self._handle < 0:
-            return
         with self._lock, contextlib.suppress(OSError):
+            if self._handle < 0:
+                return
             at_ms = round((time.monotonic() - self._start) * 1e3, 3)
             line = json.dumps({"event": event, "at_ms": at_ms, **facts})
             # One write for each line: a kill leaves whole lines.
@@ -96,8 +96,11 @@ class Journal:
         self.note("build ended", exit_code=exit_code, counts=counts, wall_ms=wall_ms)
         if self._handle < 0:
             return
+        with self._lock:
+            # Who notes anything later would write to another's file of this number.
+            handle, self._handle = self._handle, -1
         with contextlib.suppress(OSError):
-            os.close(self._handle)
+            os.close(handle)
             profile = trace(self.spans.ended, self._start, self.ends)
             text = json.dumps(profile, separators=(",", ":"))
             (self.folder / "profile.json").write_text(text, encoding="utf-8")

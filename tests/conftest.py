@@ -13,6 +13,10 @@ import pytest
 from ingot import trial
 from ingot.findings import Finding, Level
 
+# A child that is forked while a server runs here may otherwise be ended, by the poller
+# of grpc 1.85, before it is another program.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 # What a marker asks for, and what tells whether it is here.
 NEEDS = {
     "aarch64": trial.emulator_findings,

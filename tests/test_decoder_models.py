@@ -21,7 +21,7 @@ from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from tests.project import ROOT, Project, edit
 
-CATALOGUE = read(ROOT)
+SETTINGS = read(ROOT, ()).settings
 FULL = bool(os.environ.get("INGOT_FULL"))
 EMULATED = [
     pytest.param("aarch64", marks=[pytest.mark.slow, pytest.mark.aarch64]),
@@ -31,7 +31,7 @@ MODELS: tuple[str, ...] = ("gemma3-270m",)
 TARGETS = [
     pytest.param(name, marks=pytest.mark.slow)
     for name in ("x86_64", "x86_64-v4")
-    if name not in CATALOGUE.unrunnable
+    if name not in SETTINGS.unrunnable
 ]
 if FULL:
     MODELS += ("smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")

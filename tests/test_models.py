@@ -15,7 +15,7 @@ from ingot.catalogue import read
 from tests.project import ROOT, Project, edit
 
 MODEL = "all-minilm-l6-v2"
-CATALOGUE = read(ROOT)
+SETTINGS = read(ROOT, ()).settings
 MARKS = {
     "aarch64": pytest.mark.aarch64,
     "vulkan": pytest.mark.vulkan,
@@ -25,8 +25,8 @@ TARGETS = [
     pytest.param(
         name, marks=[pytest.mark.slow, *([MARKS[name]] if name in MARKS else [])]
     )
-    for name in CATALOGUE.targets
-    if name not in CATALOGUE.unrunnable
+    for name in SETTINGS.targets
+    if name not in SETTINGS.unrunnable
 ]
 
 

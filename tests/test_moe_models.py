@@ -23,6 +23,7 @@ MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
 JUDGED = ("dbrx-tiny", "mixtral-tiny", "qwen2-moe-tiny")
 MODELS = (*JUDGED, "grok-tiny", "toy-moe")
 FULL = bool(os.environ.get("INGOT_FULL"))
+SETTINGS = read(ROOT, ()).settings
 SAMPLED = {
     ("dbrx-tiny", "x86_64"),
     ("qwen2-moe-tiny", "x86_64"),
@@ -34,7 +35,7 @@ CASES = [
     pytest.param(model, target, marks=[pytest.mark.slow, *MARKS[target]])
     for model in MODELS
     for target in MARKS
-    if target not in read(ROOT).unrunnable and (FULL or (model, target) in SAMPLED)
+    if target not in SETTINGS.unrunnable and (FULL or (model, target) in SAMPLED)
 ]
 HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
 

@@ -21,7 +21,6 @@ from ingot.edges.invoke import Call, Module, call
 from ingot.graph import Instance
 from ingot.readers.component import ScalarFormal, TensorFormal, read_component
 from ingot.readers.layout import read_layout
-from ingot.stages.compile import plan_compile_probe
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.weights.packing import grouped, quantised
@@ -76,9 +75,10 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             sources[path.name] = path
         graph = replace(ODD, instances=items)
         linked = scratch.run(plan_link_probe(graph), folder / "link", sources)
-        plan = plan_compile_probe(ODD, of_tree(target))
-        plan = replace(plan, argv=(*plan.argv, *flags))
-        return scratch.run(plan, folder / "compiled", {linked.name: linked})
+        output = "compiled.mlir" if flags else "probe.vmfb"
+        return scratch.compiled(
+            of_tree(target), linked, folder / "compiled", output, flags
+        )
 
     return made
 

@@ -16,12 +16,13 @@ AXES = {
 
 
 def padding(axis: str) -> Callable[[Mapping[str, int]], int]:
-    """Return what pads an axis by less than its kernel is long; patches by nothing."""
+    """Return what pads an axis: half a kernel, or nothing where that fits no result."""
     stride = "stride" if axis == "step" else f"stride_{axis}"
 
     def padded(sizes: Mapping[str, int]) -> int:
         length = sizes[f"k_{axis}"]
-        return 0 if length == sizes[stride] > 4 else length // 2
+        room = sizes[f"n_{axis}"] + 2 * (length // 2) - length
+        return length // 2 if room // sizes[stride] + 1 == sizes[f"y_{axis}"] else 0
 
     return padded
 

@@ -35,6 +35,8 @@ class Channel:
         """Keep the place; nothing is sent yet."""
         # Its notes on connections are nothing for who builds; it reads this once.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+        # Its poller may otherwise end a child before it is another program (grpc 1.85).
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         import grpc
 
         parts = urlsplit(address)
