@@ -17,6 +17,8 @@ from tests.project import ROOT, edit
 
 PARTS = ("models", "targets", "components", "ingot", "oracles", "pyproject.toml")
 
+MODELS = ("all-minilm-l6-v2", "clm-60m", "toy-moe")
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -25,6 +27,9 @@ def root(tmp_path: Path) -> Path:
             shutil.copytree(ROOT / part, tmp_path / part)
         else:
             shutil.copy(ROOT / part, tmp_path / part)
+    for manifest in (tmp_path / "models").glob("*.yaml"):
+        if manifest.stem not in MODELS:
+            manifest.unlink()
     return tmp_path
 
 
