@@ -110,18 +110,6 @@ def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -
     assert any("damaged blob" in warning for warning in checkout.warnings)
 
 
-def test_a_result_that_a_power_cut_emptied_runs_again(checkout: Checkout) -> None:
-    (checkout.root / "in.txt").write_text("abc")
-    action = upper(checkout.root)
-    checkout.build(action)
-    for path in (checkout.store.root / "ac").rglob("*"):
-        if path.is_file():
-            path.chmod(0o644)
-            path.write_bytes(b"")
-    checkout.executor.records.forget("upper:x")
-    assert checkout.build(action) == [("upper:x", "ran")]
-
-
 def test_a_large_blob_is_synced_before_it_has_its_name(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,17 +121,21 @@ def test_a_large_blob_is_synced_before_it_has_its_name(
     assert len(synced) == 1
 
 
-def test_a_damaged_action_result_is_dropped(checkout: Checkout) -> None:
+@pytest.mark.parametrize(("content", "is_said"), [(b"", False), (b"\xff" * 3, True)])
+def test_an_action_result_that_is_damaged_or_that_a_power_cut_emptied_is_dropped(
+    checkout: Checkout, content: bytes, is_said: bool
+) -> None:
     (checkout.root / "in.txt").write_text("abc")
     action = upper(checkout.root)
     checkout.build(action)
     for path in (checkout.store.root / "ac").rglob("*"):
         if path.is_file():
             path.chmod(0o644)
-            path.write_bytes(b"\xff\xff\xff")
+            path.write_bytes(content)
     checkout.executor.records.forget("upper:x")
     assert checkout.build(action) == [("upper:x", "ran")]
-    assert any("damaged action result" in warning for warning in checkout.warnings)
+    said = [text for text in checkout.warnings if "damaged action result" in text]
+    assert bool(said) == is_said
 
 
 def test_a_second_checkout_with_the_same_store_runs_nothing(
