@@ -82,7 +82,7 @@ EQUIVALENT: dict[str, str] = {
     },
     **{
         f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
-        for stored in _WORDS
+        for stored in (*_WORDS, "f32")
         for change in ("-> arith.addi", "with operands swapped")
     },
     "elementwise/cos: %half 0.5 -> 0.75": _WIDER,
