@@ -181,11 +181,11 @@ def test_a_filter_that_takes_nothing_of_a_phase_is_an_error(project: Project) ->
         f"model={MODEL}",
         f"target={TARGET}",
         "level=linalg",
-        "filter=linalg.generick",
+        "filter=linalg.generi",
     )
     run = project.doit("inspect", *words)
     assert (run.code, run.out) == (3, "")
     assert (
-        f"filter=linalg.generick: nothing of {MODEL} at level 'linalg' has such a name\n"
+        f"filter=linalg.generi: nothing of {MODEL} at level 'linalg' has such a name\n"
         "  did you mean 'linalg.generic'?"
     ) in run.err
