@@ -31,6 +31,7 @@ SAMPLE = (
     "activation/geglu_tanh",
     "attention/attention_bidirectional",
     "attention/attention_sink",
+    "attention/flash_attention",
     "audio/stft",
     "convolution/conv2d",
     "elementwise/sin",
