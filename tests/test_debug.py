@@ -14,20 +14,16 @@ import numpy as np
 import pytest
 
 from ingot.catalogue import read, stage_of
-from ingot.edges.invoke import Call, Module, call
+from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
-from ingot.graph import Graph
 from ingot.oracle import load_oracles, run_entry_point
 from ingot.plan import limits_of
 from ingot.readers.component import TensorFormal, parse_component, read_component
-from ingot.readers.lower import lower
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.readers.yaml import format_errors
 from ingot.stages.link import plan_link_debug
-from ingot.stages.specialize import plan_specialize
-from ingot.weights.tables import rope_blocks
-from tests import scratch
+from tests.built import build, lowered, random_weights
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, Project
 
@@ -61,17 +57,6 @@ def place(root: Path) -> Path:
     return Path(shutil.copy(data / "model.yaml", root / f"models/{MODEL}.yaml"))
 
 
-def parameters(graph: Graph) -> dict[str, Any]:
-    """Return random weights, as the graph stores them."""
-    rng = np.random.default_rng(3)
-    return {
-        item.name: next(rope_blocks((16, 16), 10000.0, 256))
-        if item.table
-        else rng.standard_normal(tuple(map(int, item.type.shape)), np.float32)
-        for item in graph.parameters
-    }
-
-
 @pytest.fixture(
     scope="module",
     params=["x86_64", pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan)],
@@ -80,32 +65,19 @@ def run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[dict[str, Any]], tuple[Any, Any]]:
     """The debug build for a target: inputs in, its result and the oracle's out."""
-    from iree.runtime import ParameterIndex
-
     folder = tmp_path_factory.mktemp("debug")
     shutil.copytree(ROOT / "components", folder / "components")
     target = read_target(ROOT / f"targets/{request.param}.yaml", ROOT)
-    manifest = read_manifest(place(folder), folder)
-    graph = lower(manifest.graph, manifest.weights.stored, target.layout, ROOT)
-    made = {}
-    for item in graph.instances:
-        path = ROOT / f"components/{item.component}.mlir"
-        made[f"{item.name}.mlir"] = scratch.run(
-            plan_specialize(item, path), folder / item.name
-        )
+    graph = lowered(read_manifest(place(folder), folder), target)
+    weights = random_weights(graph)
     action = plan_link_debug(graph, limits_of(graph, ROOT))
-    linked = scratch.run(action, folder / "link", made)
-    weights, index = parameters(graph), ParameterIndex()
-    for name, value in weights.items():
-        index.add_buffer(name, value.tobytes())
-    index.create_archive_file(str(folder / "model.irpa"))
-    vmfb = scratch.compiled(target, linked, folder / "vmfb")
+    module = build(graph, target, action, weights, folder)
     entry, pool = graph.entry_points[0], np.zeros((1, 9, 4, 16), np.float32)
 
     def both(given: dict[str, Any]) -> tuple[Any, Any]:
         inputs = tuple(np.array(value, np.int32) for value in given.values())
         what = Call("run", (*inputs, pool), (), 2)
-        found = call(target.runner, Module(vmfb, folder / "model.irpa"), what)
+        found = call(target.runner, module, what)
         exact = (*inputs, pool)
         expected, _ = run_entry_point(graph, load_oracles(graph), entry, exact, weights)
         return found[0], expected[0]
