@@ -26,6 +26,7 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
+    "debug": "entry points that check ids, blocks and positions; not for a bundle",
     "phase": "what the compiler makes on the way; not needed for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",

@@ -56,6 +56,7 @@ LICENCE = Text(
 )
 
 INPUT_ROLES = (
+    "hidden",
     "tokens",
     "token_types",
     "mask",
