@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ingot.edges.digests import Identity, identify
+from ingot.edges.machine import machine
 from ingot.errors import IngotError
+from ingot.readers.processor import features
 
 SEAL_BYTES = 4
 
@@ -23,9 +25,13 @@ T = TypeVar("T")
 
 
 def sources(root: Path) -> Identities:
-    """Return what changes when anything read from the checkout might be another."""
-    machine = (sys.prefix, sys.version, os.uname().nodename, os.uname().machine)
-    return (machine, tuple(_walk(root)))
+    """Return what changes when anything read from the checkout might be another.
+
+    Benchmarks are planned for this machine's processor, `host` and what cannot run here
+    by its features: a machine of the same name may be given others.
+    """
+    here = (sys.prefix, sys.version, os.uname().machine, features(), *machine())
+    return (here, tuple(_walk(root)))
 
 
 def load(place: Path, kind: type[T], read_from: Identities) -> T | None:

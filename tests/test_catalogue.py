@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot import catalogue
+from ingot import catalogue, kept
 from ingot.catalogue import Model, asked, read, select
 from ingot.errors import IngotError
 from ingot.variables import VARIABLES, refuse_unknown
@@ -120,6 +120,18 @@ def test_a_new_file_makes_it_read_again(
     edit(root / "targets/x86_64-again.yaml", "target: x86_64", "target: x86_64-again")
     assert not was_kept(root, monkeypatch)
     assert "x86_64-again" in read(root).settings.targets
+
+
+@pytest.mark.parametrize(
+    ("fact", "other"), [("machine", (("cores", "1"),)), ("features", "sse2")]
+)
+def test_another_processor_makes_it_read_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, fact: str, other: object
+) -> None:
+    read(root)
+    monkeypatch.setattr(kept, fact, lambda: other)
+    assert not was_kept(root, monkeypatch)
+    assert was_kept(root, monkeypatch)
 
 
 def test_a_damaged_copy_is_read_again(root: Path) -> None:
