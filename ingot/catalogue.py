@@ -8,6 +8,7 @@ are about.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -189,6 +190,7 @@ class _Reader:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = root / "build/.ingot/plans"
+        self._asked_ns = time.time_ns()
         self._sources = kept.sources(root)
         self._workspace: Workspace | None = None
 
@@ -200,7 +202,7 @@ class _Reader:
             from ingot.plan import shared_settings
 
             settings = shared_settings(self._loaded())
-            kept.save(place, settings, self._sources)
+            kept.save(place, settings, self._sources, self._asked_ns)
         return settings
 
     def model(self, name: str) -> Model:
@@ -213,7 +215,8 @@ class _Reader:
             model = plan_named(self._loaded(), name)
             # What mends a broken one may lie anywhere: it is read until it is right.
             if not model.broken:
-                kept.save(place, model, self._sources, _folders(model.actions))
+                beside = _beside(self._root, model.actions)
+                kept.save(place, model, self._sources, self._asked_ns, beside)
         return model
 
     def _loaded(self) -> Workspace:
@@ -228,14 +231,26 @@ class _Reader:
         return self._workspace
 
 
-def _folders(actions: Iterable[Action]) -> set[Path]:
-    """Return the folders of all files that actions read: a file may come or go."""
-    return {
+def _beside(root: Path, actions: Iterable[Action]) -> set[Path]:
+    """Return the other folders of files that actions read: a file may come or go.
+
+    And the index in one, which planning itself reads: it may be edited in place.
+    """
+    from ingot.readers.shards import INDEX
+
+    folders = {
         source.path.parent
         for action in actions
         for _, source in action.inputs
         if isinstance(source, SourceFile)
     }
+    own = [root / name for name in kept.SOURCES]
+    others = {
+        folder
+        for folder in folders
+        if ".." in folder.parts or not any(map(folder.is_relative_to, own))
+    }
+    return others | {folder / INDEX for folder in others}
 
 
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
