@@ -256,48 +256,48 @@ def _beside(root: Path, actions: Iterable[Action]) -> set[Path]:
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     """Return the models and targets that the variables name, or the defaults.
 
-    `target=all` leaves out what this processor cannot run, and says so; a target that
-    is named is never left out.
+    `all` leaves out what this processor cannot run, or a target cannot have, and says
+    so; what is named is never left out.
 
-    Raises: IngotError for an unknown name, or with a named manifest's own defects.
+    Raises: IngotError for an unknown name, with a named manifest's own defects, or
+    where a target cannot have a model and nothing else is left, or both were named.
     """
     settings = catalogue.settings
-    models = _names("model", variables, list(settings.models), settings.default_model)
+    models, all_models = _names(
+        "model", variables, settings.models, settings.default_model
+    )
     for name in models:
         if broken := catalogue.models[name].broken:
             raise IngotError(broken)
-    known = [*settings.targets, *settings.aliases]
-    targets = _names("target", variables, known, settings.default_target)
-    skipped: dict[str, str] = {}
-    if targets == known:
-        targets = list(settings.targets)
-        skipped = settings.unrunnable
-    resolved = [
+    known = (*settings.targets, *settings.aliases)
+    targets, all_targets = _names("target", variables, known, settings.default_target)
+    skipped = dict(settings.unrunnable) if all_targets else {}
+    resolved = dict.fromkeys(
         settings.aliases.get(name, name) for name in targets if name not in skipped
-    ]
-    skipped = dict(skipped)
-    for model in models:
-        for target, reason in catalogue.models[model].unbuildable.items():
-            if target in resolved:
-                if len(models) == len(resolved) == 1:
-                    raise IngotError(reason)
-                skipped[f"{model}@{target}"] = reason
-    return Selection(
-        tuple(models), tuple(dict.fromkeys(resolved)), tuple(skipped.items())
     )
+    refused = {
+        f"{model}@{target}": reason
+        for model in models
+        for target, reason in catalogue.models[model].unbuildable.items()
+        if target in resolved
+    }
+    named = not (all_models or all_targets)
+    if refused and (named or len(refused) == len(models) * len(resolved)):
+        raise IngotError("\n".join(dict.fromkeys(refused.values())))
+    return Selection(models, tuple(resolved), tuple((skipped | refused).items()))
 
 
 def _names(
-    kind: str, variables: dict[str, str], known: list[str], default: str
-) -> list[str]:
-    """Return the names that the variable stands for; all that are known for `all`."""
+    kind: str, variables: dict[str, str], known: tuple[str, ...], default: str
+) -> tuple[tuple[str, ...], bool]:
+    """Return the names that the variable stands for, and whether it says `all`."""
     words = [word.strip() for word in variables.get(kind, default).split(",")]
     if "all" in words:
-        return known
+        return known, True
     for word in words:
         if word not in known:
             raise IngotError(
                 f"{kind}={word}: no {kind} named '{word}'",
                 did_you_mean(word, known, f"{kind}s"),
             )
-    return list(dict.fromkeys(words))
+    return tuple(dict.fromkeys(words)), False

@@ -182,8 +182,8 @@ def processor_finding() -> Finding:
 def x86_64_level(flags: set[str]) -> str:
     """Return the highest level whose features are all there: "-v3", or "" for v1."""
     level = ""
-    for name, features in LEVELS.items():
-        if not features <= flags:
+    for name, added in LEVELS.items():
+        if not added <= flags:
             break
         level = f"-{name}"
     return level
