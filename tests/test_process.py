@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ingot.edges import process
 
-pytestmark = pytest.mark.skipif(
+needs_sandbox = pytest.mark.skipif(
     process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
 )
+
+STOPPED_WHILE_IT_STARTS = """
+import os, signal, subprocess
+from pathlib import Path
+from ingot.edges import process
+from ingot.front.tasks import stop_on_signals
+
+stop_on_signals()
+subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+process.run(("true",), Path("."), {}, {}, confined=False, network=False)
+"""
 
 
 def confined(
@@ -27,6 +40,7 @@ def below_tmp(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@needs_sandbox
 def test_what_is_shown_below_tmp_is_seen_and_cannot_be_changed(below_tmp: Path) -> None:
     prefix, folder = below_tmp / "venv", below_tmp / "scratch"
     prefix.mkdir()
@@ -40,8 +54,15 @@ def test_what_is_shown_below_tmp_is_seen_and_cannot_be_changed(below_tmp: Path) 
     assert done.exit_code == 1
 
 
+@needs_sandbox
 def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
     (below_tmp / "secret").touch()
     folder = below_tmp / "scratch"
     folder.mkdir()
     assert confined(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
+
+
+def test_sigterm_while_a_command_starts_ends_the_build() -> None:
+    words = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS]
+    done = subprocess.run(words, timeout=60, check=False)
+    assert done.returncode == 143

@@ -39,7 +39,8 @@ BASE = (
 )
 
 _running: set[subprocess.Popen[bytes]] = set()
-_lock = threading.Lock()
+# A signal may come while the main thread has it: the handler, `stop_all`, runs there.
+_lock = threading.RLock()
 _stopped = False
 
 

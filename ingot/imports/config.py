@@ -16,12 +16,11 @@ from ingot.imports.mixtures import HF_FAMILIES
 from ingot.imports.numbers import spelled
 from ingot.imports.values import Said, Survey
 from ingot.readers.safetensors import StoredTensor, read_header
-from ingot.readers.shards import check_index, read_index
+from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.readers.strict_json import parse_object
 
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 README = "README.md"
 
 # By the name of a kind of layer, the key that older configs have its rope base under.
