@@ -112,6 +112,7 @@ class Settings:
     default_model: str
     default_target: str
     shared_cache: tuple[str, str]  # its address or "", its mode
+    project: str = ""  # its name, of pyproject.toml
 
 
 @dataclass(frozen=True)
