@@ -162,6 +162,8 @@ def explain(
     if above:
         follows = [f"it follows {task}" for task in above]
         return follows if record is not None else [never, *follows]
+    if record is None and elsewhere is None:
+        return [never]
     try:
         bound = executor.bound(action)
     except OSError as error:
