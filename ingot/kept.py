@@ -14,7 +14,6 @@ from ingot.edges.digests import Identity, identify, is_settled
 from ingot.edges.machine import machine
 from ingot.errors import IngotError
 from ingot.readers.processor import features
-from ingot.readers.shards import INDEX
 from ingot.values import Action, SourceFile
 
 SEAL_BYTES = 4
@@ -89,6 +88,8 @@ def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
 
     And the index in one, which planning itself reads: it may be edited in place.
     """
+    from ingot.readers.shards import INDEX
+
     folders = {
         source.path.parent
         for action in actions
