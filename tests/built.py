@@ -49,7 +49,12 @@ def random_weights(graph: Graph) -> dict[str, Any]:
 
 
 def build(
-    graph: Graph, target: Target, link: Action, weights: Mapping[str, Any], folder: Path
+    graph: Graph,
+    target: Target,
+    link: Action,
+    weights: Mapping[str, Any],
+    folder: Path,
+    flags: tuple[str, ...] = (),
 ) -> Module:
     """Return what the link action's module is compiled to, with these weights."""
     from iree.runtime import ParameterIndex
@@ -64,5 +69,5 @@ def build(
     for name, value in weights.items():
         index.add_buffer(name, np.ascontiguousarray(value).tobytes())
     index.create_archive_file(str(folder / "model.irpa"))
-    vmfb = scratch.compiled(target, linked, folder / "vmfb")
+    vmfb = scratch.compiled(target, linked, folder / "vmfb", steps=flags)
     return Module(vmfb, folder / "model.irpa")

@@ -30,6 +30,11 @@ _ROPE_BASES = {
     "full_attention": "rope_theta",
     "sliding_attention": "rope_local_base_freq",
 }
+_ATTENTION_BASE = "attn_config.rope_theta"
+_DBRX_BASES = (
+    "transformers 5 turns by rope_parameters alone, and writes 10000 there for weights"
+    " that were trained with attn_config's: put the right one into both"
+)
 _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
 
@@ -201,7 +206,8 @@ def _read_settings(
         errors.append(
             IngotError(
                 f"{place}.rope_theta: expected {spelled(older.value)}, as"
-                f" {older.place} has, found {spelled(found)}"
+                f" {older.place} has, found {spelled(found)}",
+                _DBRX_BASES if _ATTENTION_BASE in older.place else "",
             )
         )
     said[base] = Said(found, f"{place}.rope_theta")

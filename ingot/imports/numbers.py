@@ -178,7 +178,8 @@ def _derive(found: dict[str, Fact]) -> None:
     if clamp := found.get("attn_clamp_high"):
         found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
     if width := found.get("n_embd"):
-        found["embedding_scale"] = Fact(math.sqrt(width.value), "sqrt(n_embd)")
+        scale = Fact(math.sqrt(width.value), "sqrt(n_embd)")
+        found.setdefault("embedding_scale", scale)
 
 
 def _is_allowed(value: Any, rule: Rule) -> bool:
