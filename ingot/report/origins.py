@@ -11,15 +11,15 @@ import math
 from collections.abc import Sequence
 
 from ingot.report import marks
-from ingot.report.plots import RIGHT, WIDTH
+from ingot.report.plots import LEFT, RIGHT, WIDTH
 from ingot.report.runs import Comparison
 
-# Pixels; names are at the left of the axis.
-ROW, TOP, AXIS, LEFT = 19.0, 14.0, 152.0, 8.0
-NAME = 18  # characters
+# Pixels: a name, and under it its dots.
+TOP, HEADING, NAME, DOTS = 4.0, 20.0, 14.0, 12.0
+LONGEST = 46  # characters
 
-# Rows of one level, the worst ones: a golden file has hundreds of sentences.
-MOST = 12
+# Names of one level, the worst ones: a golden file has hundreds of sentences.
+MOST = 8
 
 # Powers of ten of the error over its tolerance.
 LOW, HIGHEST = -4, 6
@@ -35,29 +35,30 @@ def origins(found: Sequence[Comparison]) -> str:
     def place(ratio: float) -> float:
         power = math.log10(ratio) if ratio > 0 else LOW
         share = (min(max(power, LOW), high) - LOW) / (high - LOW)
-        return AXIS + share * (RIGHT - 6 - AXIS)
+        return LEFT + 4 + share * (RIGHT - LEFT - 8)
 
     rows, y = [], TOP
     for level in dict.fromkeys(item.level for item in found):
         for name, kind, items in _rows(level, found):
-            y += ROW
-            rows.append(marks.text(LEFT, y + 4, name, kind))
+            y += NAME if items else HEADING
+            rows.append(marks.text(LEFT, y, name, kind))
+            if items:
+                y += DOTS
             # The failed ones above the others.
             for item in sorted(items, key=lambda item: not item.passed, reverse=True):
-                rows.append(_dot(item, place(item.ratio), y))
-        y += 6
-    bottom = y + 8
-    body = [
-        marks.path(
-            ((place(10.0**power), TOP + 4), (place(10.0**power), bottom)), "rule"
-        )
-        for power in range(LOW, high + 1)
-    ]
-    limit = place(1.0)
-    body.append(marks.path(((limit, TOP + 4), (limit, bottom)), "limit"))
-    body.append(marks.text(limit, TOP - 2, "tolerance", "dim middle"))
-    body.append(marks.text(AXIS, bottom + 15, f"1/{10**-LOW} of it", "dim"))
-    body.append(marks.text(RIGHT, bottom + 15, f"{10**high} times it", "dim end"))
+                rows.append(_dot(item, place(item.ratio), y - 4))
+        y += 4
+    bottom = y + 6
+    body = []
+    for power in range(LOW, high + 1):
+        x, kind = place(10.0**power), "rule" if power else "limit"
+        body.append(marks.path(((x, TOP), (x, bottom)), kind))
+        if power % 2 == 0:
+            label = {0: "tolerance", LOW: f"1/{10**-LOW} of it"}.get(power, "")
+            label = label or (f"1/{10**-power}" if power < 0 else f"{10**power} times")
+            where = {LOW: "dim", high: "dim end"}.get(power, "dim middle")
+            at = {LOW: LEFT, high: RIGHT}.get(power, x)
+            body.append(marks.text(at, bottom + 15, label, where))
     return marks.svg(WIDTH, bottom + 22, "errors over their tolerance", [*body, *rows])
 
 
@@ -77,7 +78,7 @@ def _rows(
     rows: list[tuple[str, str, list[Comparison]]] = [
         (f"{level}: {len(failed)} of {len(of_level)} wrong", "bold", [])
     ]
-    rows += [(marks.short(name, NAME), "", by_name[name]) for name in shown]
+    rows += [(marks.short(name, LONGEST), "", by_name[name]) for name in shown]
     if rest := [item for name in worst[MOST:] for item in by_name[name]]:
         rows.append((f"{len(worst) - MOST} more", "dim", rest))
     return rows

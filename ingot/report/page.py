@@ -27,9 +27,9 @@ td { padding: 6px 8px; border-radius: 6px; background: var(--panel) }
 td b { display: block } td small { color: var(--dim) }
 td.passed { box-shadow: inset 4px 0 var(--green) }
 td.failed { box-shadow: inset 4px 0 var(--red) }
-td.built { box-shadow: inset 4px 0 var(--orange) }
+td.built, td.changed { box-shadow: inset 4px 0 var(--orange) }
 .passed b { color: var(--green) } .failed b { color: var(--red) }
-.built b { color: var(--orange) }
+.built b, .changed b { color: var(--orange) }
 pre { overflow-x: auto; padding: 8px; border-radius: 6px; background: var(--panel);
   border-left: 4px solid var(--red); font-size: 12px }
 details { border-top: 1px solid var(--rule); padding: 6px 0 }
@@ -48,6 +48,7 @@ ul { margin: 4px 0; padding-left: 20px }
 MARKS = {
     "passed": "✓ passed",
     "failed": "✗ failed",
+    "changed": "changed since its check",
     "built": "compiled, not checked",
     "none": "–",
 }
@@ -124,7 +125,12 @@ def _is_emulated(cells: dict[tuple[str, str], Cell], pair: str) -> bool:
 
 def _head(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
     of = Counter(cell.status for cell in known)
-    told = {"failed": "failed", "passed": "passed", "built": "compiled, not checked"}
+    told = {
+        "failed": "failed",
+        "passed": "passed",
+        "changed": "changed since checked",
+        "built": "compiled, not checked",
+    }
     verdict = "; ".join(f"{of[how]} {words}" for how, words in told.items() if of[how])
     yield f"<h1>{verdict or 'nothing was built yet'}</h1>"
     if builds:
@@ -158,8 +164,10 @@ def _cell(cell: Cell, target: str) -> str:
         told = ", ".join(stage_of(task) for task in cell.failed)
     elif cell.status == "passed" and cell.margin is not None:
         told = f"error {cell.margin:.2g} of tolerance"
+    elif cell.status == "none":
+        told = "not built"
     elif cell.status != "passed":
-        told = cell.unchecked or ("not built" if cell.status == "none" else "")
+        told = cell.unchecked
     return (
         f'<td class="{cell.status}" data-target="{escape(target)}">'
         f"<b>{MARKS[cell.status]}</b><small>{escape(told)}</small></td>"

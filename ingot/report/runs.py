@@ -64,15 +64,18 @@ class Cell:
     figures: dict[str, Any]
     failed: dict[str, str] = field(default_factory=dict)  # task: what it said
     at_s: float = 0.0
+    changed: bool = False  # since it was checked
     unchecked: str = ""  # why it cannot be checked here
 
     @property
     def status(self) -> str:
-        """Return "failed", "passed", "built" (unchecked), or "none"."""
+        """Return "failed", "passed", "changed" (since), "built" (only) or "none"."""
         if self.failed or self.figures.get("passed") is False:
             return "failed"
         if "passed" in self.figures:
             return "passed"
+        if self.changed:
+            return "changed"
         return "built" if self.figures.get("sizes") else "none"
 
     @property
@@ -154,11 +157,11 @@ def cell(
         }
         figures = build.results.get(pair, {})
         if failed or "passed" in figures:
-            if any(
-                stage_of(task) not in JUDGING for task in later.intersection(needed)
-            ):
+            anew = later.intersection(needed)
+            changed = any(stage_of(task) not in JUDGING for task in anew)
+            if changed:
                 figures = {k: x for k, x in figures.items() if k not in VERDICT}
-            return Cell(pair, figures | newest, failed, build.at_s)
+            return Cell(pair, figures | newest, failed, build.at_s, changed)
         newest = newest or figures
         since |= build.actions.keys()
         stood = stood or pair in build.checked
