@@ -19,7 +19,7 @@ from ingot.imports.licence import choose_licence
 from ingot.imports.numbers import check_rules, read_ends, read_numbers
 from ingot.imports.tensors import Comparison, compare
 from ingot.imports.values import Fact, Survey
-from ingot.imports.write import STORED, Decision, manifest, number, relative
+from ingot.imports.write import Decision, manifest, number, relative, stored
 from ingot.readers.architecture_forms import ARCHITECTURE
 from ingot.readers.forms import check
 from ingot.readers.manifest import read_manifest
@@ -265,7 +265,7 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         *((name, number(fact.value), fact.origin) for name, fact in numbers.items()),
         (
             "weights",
-            f"{', '.join(types)} -> {STORED}",
+            f"{', '.join(types)} -> {stored(decision)}",
             f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB",
         ),
         ("tied", *_tied_row(decision)),
