@@ -51,6 +51,9 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose rows are whole heads."""
     if sizes.get("n_embd", 0) % sizes["n_head"]:
         sizes["n_embd"] *= sizes["n_head"]
+    if component == "flash_attention" and sizes["head_dim"] < 14:
+        # Heads of the others are even.
+        sizes["head_dim"] |= 1
     return fit_layers(component, sizes)
 
 
