@@ -153,12 +153,10 @@ def flash_attention(
     head_dim = width // n_head
     y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
     for b, h in np.ndindex(batch, n_head):
-        h_kv = h // (n_head // n_head_kv)
         query = q[b, :, h * head_dim : (h + 1) * head_dim].astype(np.float64)
-        keys, values = (
-            cache[layer, b, :, h_kv * head_dim : (h_kv + 1) * head_dim]
-            for cache in (cache_k, cache_v)
-        )
+        first_kv = h // (n_head // n_head_kv) * head_dim
+        head_kv = slice(first_kv, first_kv + head_dim)
+        keys, values = cache_k[layer, b, :, head_kv], cache_v[layer, b, :, head_kv]
         p = start[b] + np.arange(seq)[:, None]
         # Finite also where there is no sink: infinity less infinity is no number.
         peak = np.full((seq, 1), max(float(sink[h]), _LOWEST))

@@ -51,6 +51,11 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose rows are whole heads."""
     if sizes.get("n_embd", 0) % sizes["n_head"]:
         sizes["n_embd"] *= sizes["n_head"]
+    if component == "flash_attention":
+        # Two blocks, the last not whole; and heads, even those of the others, odd.
+        sizes["block_size"] = min(sizes["block_size"], sizes.get("seq", 1) // 2 + 1)
+        if sizes["head_dim"] < 14:
+            sizes["head_dim"] |= 1
     return fit_layers(component, sizes)
 
 
