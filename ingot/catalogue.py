@@ -8,6 +8,7 @@ are about.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ingot import kept
 from ingot.errors import IngotError, did_you_mean
-from ingot.values import Action, Output, SourceFile
+from ingot.values import Action, Output
 
 if TYPE_CHECKING:
     from ingot.workspace import Workspace
@@ -111,6 +112,7 @@ class Settings:
     default_model: str
     default_target: str
     shared_cache: tuple[str, str]  # its address or "", its mode
+    project: str = ""  # its name, of pyproject.toml
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,7 @@ class _Reader:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = root / "build/.ingot/plans"
+        self._asked_ns = time.time_ns()
         self._sources = kept.sources(root)
         self._workspace: Workspace | None = None
 
@@ -201,7 +204,7 @@ class _Reader:
             from ingot.plan import shared_settings
 
             settings = shared_settings(self._loaded())
-            kept.save(place, settings, self._sources)
+            kept.save(place, settings, self._sources, self._asked_ns)
         return settings
 
     def model(self, name: str) -> Model:
@@ -214,7 +217,8 @@ class _Reader:
             model = plan_named(self._loaded(), name)
             # What mends a broken one may lie anywhere: it is read until it is right.
             if not model.broken:
-                kept.save(place, model, self._sources, _folders(model.actions))
+                beside = kept.beside(self._root, model.actions)
+                kept.save(place, model, self._sources, self._asked_ns, beside)
         return model
 
     def _loaded(self) -> Workspace:
@@ -229,61 +233,51 @@ class _Reader:
         return self._workspace
 
 
-def _folders(actions: Iterable[Action]) -> set[Path]:
-    """Return the folders of all files that actions read: a file may come or go."""
-    return {
-        source.path.parent
-        for action in actions
-        for _, source in action.inputs
-        if isinstance(source, SourceFile)
-    }
-
-
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     """Return the models and targets that the variables name, or the defaults.
 
-    `target=all` leaves out what this processor cannot run, and says so; a target that
-    is named is never left out.
+    `all` leaves out what this processor cannot run, or a target cannot have, and says
+    so; what is named is never left out.
 
-    Raises: IngotError for an unknown name, or with a named manifest's own defects.
+    Raises: IngotError for an unknown name, with a named manifest's own defects, or
+    where a target cannot have a model and nothing else is left, or both were named.
     """
     settings = catalogue.settings
-    models = _names("model", variables, list(settings.models), settings.default_model)
+    models, all_models = _names(
+        "model", variables, settings.models, settings.default_model
+    )
     for name in models:
         if broken := catalogue.models[name].broken:
             raise IngotError(broken)
-    known = [*settings.targets, *settings.aliases]
-    targets = _names("target", variables, known, settings.default_target)
-    skipped: dict[str, str] = {}
-    if targets == known:
-        targets = list(settings.targets)
-        skipped = settings.unrunnable
-    resolved = [
+    known = (*settings.targets, *settings.aliases)
+    targets, all_targets = _names("target", variables, known, settings.default_target)
+    skipped = dict(settings.unrunnable) if all_targets else {}
+    resolved = dict.fromkeys(
         settings.aliases.get(name, name) for name in targets if name not in skipped
-    ]
-    skipped = dict(skipped)
-    for model in models:
-        for target, reason in catalogue.models[model].unbuildable.items():
-            if target in resolved:
-                if len(models) == len(resolved) == 1:
-                    raise IngotError(reason)
-                skipped[f"{model}@{target}"] = reason
-    return Selection(
-        tuple(models), tuple(dict.fromkeys(resolved)), tuple(skipped.items())
     )
+    refused = {
+        f"{model}@{target}": reason
+        for model in models
+        for target, reason in catalogue.models[model].unbuildable.items()
+        if target in resolved
+    }
+    named = not (all_models or all_targets)
+    if refused and (named or len(refused) == len(models) * len(resolved)):
+        raise IngotError("\n".join(dict.fromkeys(refused.values())))
+    return Selection(models, tuple(resolved), tuple((skipped | refused).items()))
 
 
 def _names(
-    kind: str, variables: dict[str, str], known: list[str], default: str
-) -> list[str]:
-    """Return the names that the variable stands for; all that are known for `all`."""
+    kind: str, variables: dict[str, str], known: tuple[str, ...], default: str
+) -> tuple[tuple[str, ...], bool]:
+    """Return the names that the variable stands for, and whether it says `all`."""
     words = [word.strip() for word in variables.get(kind, default).split(",")]
     if "all" in words:
-        return known
+        return known, True
     for word in words:
         if word not in known:
             raise IngotError(
                 f"{kind}={word}: no {kind} named '{word}'",
                 did_you_mean(word, known, f"{kind}s"),
             )
-    return list(dict.fromkeys(words))
+    return tuple(dict.fromkeys(words)), False

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ingot.edges import process, toolchain
 from ingot.errors import IngotError
 from ingot.findings import Finding, Level, last_line, render, start
+from ingot.readers.processor import features, processor
 from ingot.trial import target_finding
 
 if TYPE_CHECKING:
@@ -171,22 +172,18 @@ def memory_finding() -> Finding:
 
 def processor_finding() -> Finding:
     """Return the processor's name, threads and x86-64 level."""
-    facts = {"model name": os.uname().machine, "flags": ""}
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in facts:
-            facts[key.strip()] = value.strip()
-    parts = [facts["model name"], f"{os.cpu_count()} threads"]
+    name = processor().get("model name", os.uname().machine)
+    parts = [name, f"{len(os.sched_getaffinity(0))} threads"]
     if os.uname().machine == "x86_64":
-        parts.append(f"x86-64{x86_64_level(set(facts['flags'].split()))}")
+        parts.append(f"x86-64{x86_64_level(set(features().split()))}")
     return Finding("processor", Level.OK, ", ".join(parts))
 
 
 def x86_64_level(flags: set[str]) -> str:
     """Return the highest level whose features are all there: "-v3", or "" for v1."""
     level = ""
-    for name, features in LEVELS.items():
-        if not features <= flags:
+    for name, added in LEVELS.items():
+        if not added <= flags:
             break
         level = f"-{name}"
     return level

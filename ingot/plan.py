@@ -48,6 +48,7 @@ def shared_settings(workspace: Workspace) -> Settings:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        project=workspace.project,
         shared_cache=workspace.shared_cache,
     )
 

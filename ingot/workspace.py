@@ -20,6 +20,7 @@ class Workspace:
     aliases: dict[str, Target]
     default_model: str
     default_target: str
+    project: str  # its name, of pyproject.toml
     shared_cache: tuple[str, str]  # its address or "", its mode
 
 
@@ -28,20 +29,26 @@ def load(root: Path) -> Workspace:
 
     Raises: a group of ManifestErrors where a target is wrong.
     """
-    named = [
-        read_target(path, root) for path in sorted((root / "targets").glob("*.yaml"))
-    ]
+    named = [read_target(path, root) for path in _manifests(root / "targets")]
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     defaults = settings["tool"]["ingot"]
     return Workspace(
         root=root,
-        models=tuple(sorted(path.stem for path in (root / "models").glob("*.yaml"))),
+        models=tuple(path.stem for path in _manifests(root / "models")),
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
         default_model=defaults["default-model"],
         default_target=defaults["default-target"],
+        project=settings.get("project", {}).get("name", ""),
         shared_cache=(
             defaults.get("shared-cache", ""),
             defaults.get("shared-cache-mode", "read-write"),
         ),
+    )
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """Return the YAML files of a folder, without what editors hide beside them."""
+    return sorted(
+        path for path in folder.glob("*.yaml") if not path.name.startswith(".")
     )

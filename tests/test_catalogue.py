@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from ingot import catalogue
-from ingot.catalogue import Model, asked, read, select
+from ingot import catalogue, kept
+from ingot.catalogue import Catalogue, Model, Plan, Settings, asked, read, select
+from ingot.edges.digests import SETTLED_NS
 from ingot.errors import IngotError
 from ingot.variables import VARIABLES, refuse_unknown
 from ingot.workspace import Workspace
@@ -30,7 +32,13 @@ def root(tmp_path: Path) -> Path:
     for manifest in (tmp_path / "models").glob("*.yaml"):
         if manifest.stem not in MODELS:
             manifest.unlink()
+    settle()
     return tmp_path
+
+
+def settle() -> None:
+    """Wait until a change of what was just written shows in its times."""
+    time.sleep(2e-9 * SETTLED_NS)
 
 
 def was_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -122,6 +130,83 @@ def test_a_new_file_makes_it_read_again(
     assert "x86_64-again" in read(root).settings.targets
 
 
+@pytest.mark.parametrize(
+    ("fact", "other"), [("machine", (("cores", "1"),)), ("features", "sse2")]
+)
+def test_another_processor_makes_it_read_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, fact: str, other: object
+) -> None:
+    read(root)
+    monkeypatch.setattr(kept, fact, lambda: other)
+    assert not was_kept(root, monkeypatch)
+    assert was_kept(root, monkeypatch)
+
+
+@pytest.fixture
+def index(root: Path) -> Path:
+    """The index of a model `toy`, whose checkpoint lies beside the sources."""
+    text = (ROOT / "tests/data/toy.yaml").read_text(encoding="utf-8")
+    (root / "models/toy.yaml").write_text(
+        text.replace("kind: synthetic, seed: 1", "kind: hf-directory, path: ../toy"),
+        encoding="utf-8",
+    )
+    (root / "toy").mkdir()
+    for name in ("a", "b"):
+        (root / f"toy/{name}.safetensors").touch()
+    index = root / "toy/model.safetensors.index.json"
+    index.write_text('{"weight_map": {"x": "a.safetensors"}}')
+    settle()
+    return index
+
+
+def test_an_index_corrected_in_place_makes_its_model_read_again(
+    root: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert planned(root, {"toy"}, monkeypatch) == ["toy"]
+    assert planned(root, {"toy"}, monkeypatch) == []
+    index.write_text('{"weight_map": {"x": "b.safetensors"}}')
+    assert planned(root, {"toy"}, monkeypatch) == ["toy"]
+    (bake, *_) = [a for a in read(root, {"toy"}).plan.actions if "bake" in a.task]
+    assert "weights/b.safetensors" in dict(bake.inputs)
+
+
+def test_what_changes_while_it_is_read_is_read_again(
+    root: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ingot.plan
+
+    original = ingot.plan.plan_named
+
+    def correct_meanwhile(workspace: Workspace, name: str) -> Model:
+        model = original(workspace, name)
+        index.write_text('{"weight_map": {"x": "b.safetensors"}}')
+        return model
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingot.plan, "plan_named", correct_meanwhile)
+        read(root, {"toy"})
+    assert planned(root, {"toy"}, monkeypatch) == ["toy"]
+
+
+def test_what_an_editor_keeps_beside_a_manifest_is_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = read(root, ()).settings.models
+    for folder in ("models", "targets", "components/linear"):
+        (root / folder / ".#toy.yaml").symlink_to("someone@somewhere.1234:5678")
+        (root / folder / ".half.yaml").write_text("half: [")
+    assert planned(root, (), monkeypatch) == []
+    edit(root / "pyproject.toml", "[tool.ingot]", "[tool.ingot]\n")
+    assert read(root, ()).settings.models == models
+
+
+def test_a_link_that_leads_nowhere_is_no_defect_of_others(root: Path) -> None:
+    (root / "models/gone.yaml").symlink_to(root / "nowhere")
+    found = read(root, {"toy-moe", "gone"})
+    assert not found.models["toy-moe"].broken
+    assert "no such file or directory" in found.models["gone"].broken
+
+
 def test_a_damaged_copy_is_read_again(root: Path) -> None:
     first = read(root)
     for place in (root / "build/.ingot/plans").iterdir():
@@ -183,6 +268,54 @@ def test_all_leaves_out_what_cannot_run_here_and_says_so(root: Path) -> None:
     settings = found.settings
     assert set(chosen.targets) == set(settings.targets) - set(settings.unrunnable)
     assert dict(chosen.skipped) == settings.unrunnable
+
+
+def refusing(*pairs: str) -> Catalogue:
+    """A catalogue of models a, b and targets x, y, where these pairs cannot be had."""
+    settings = Settings(
+        models=("a", "b"),
+        targets={"x": "", "y": ""},
+        unrunnable={},
+        aliases={},
+        default_model="a",
+        default_target="x",
+        shared_cache=("", ""),
+    )
+    models = {
+        model: Model(
+            unbuildable={
+                target: f"no {model} on {target}"
+                for target in ("x", "y")
+                if f"{model}@{target}" in pairs
+            }
+        )
+        for model in settings.models
+    }
+    return Catalogue(settings, models, Plan(()))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "variables", "message"),
+    [
+        (["a@x"], {}, "no a on x"),
+        (["a@x"], {"target": "x,y"}, "no a on x"),
+        (["b@y"], {"model": "a,b", "target": "y"}, "no b on y"),
+        (["a@x", "a@y"], {"target": "x,y"}, "no a on x\nno a on y"),
+        (["a@x", "a@y"], {"target": "all"}, "no a on x\nno a on y"),
+    ],
+)
+def test_a_named_pair_that_cannot_be_had_is_refused(
+    pairs: list[str], variables: dict[str, str], message: str
+) -> None:
+    with pytest.raises(IngotError) as caught:
+        select(refusing(*pairs), variables)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("variables", [{"target": "all"}, {"model": "all"}])
+def test_all_leaves_out_a_pair_that_cannot_be_had(variables: dict[str, str]) -> None:
+    chosen = select(refusing("a@x"), variables)
+    assert chosen.skipped == (("a@x", "no a on x"),)
 
 
 def test_every_variable_and_stage_is_explained() -> None:

@@ -6,6 +6,8 @@ import os
 import platform
 from functools import cache
 
+from ingot.readers.processor import processor
+
 
 @cache
 def machine() -> tuple[tuple[str, str], ...]:
@@ -19,14 +21,7 @@ def machine() -> tuple[tuple[str, str], ...]:
 
 def _processor() -> str:
     """Return the processor's name; where it has none, its implementer and part."""
-    facts: dict[str, str] = {}
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                facts.setdefault(key.strip(), value.strip())
-    except OSError:
-        pass
+    facts = processor()
     if "model name" in facts:
         return facts["model name"]
     part = f"{facts.get('CPU implementer', '')} {facts.get('CPU part', '')}".strip()

@@ -1,7 +1,7 @@
 """Tool names in, their place on this machine and their identity out.
 
 A wheel's identity is the hash of its RECORD without scripts and byte code, which differ
-between machines; a Debian tool's is the hash of the file that does the work. Both are
+between machines; a Debian tool's is the hash of the files that do the work. Both are
 computed once.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -68,14 +69,31 @@ def identity(tool: str, digests: Digests) -> str:
     if tool in SYSTEM_FILES:
         for name in SYSTEM_FILES[tool]:
             if os.path.exists(name):
-                # Resolved first: a new version may come as a new link target.
-                return digests.fact(
-                    os.path.realpath(name), "sha256", lambda p: hash_file(p).hash
-                )
+                return _system_identity(tool, name, digests)
         raise _missing(tool)
     record = _record(tool)
     version = record.parent.name.removesuffix(".dist-info").rpartition("-")[2]
     return f"{version} {digests.fact(record, 'wheel', _hash_record)}"
+
+
+def _system_identity(tool: str, name: str, digests: Digests) -> str:
+    """Return the hashes of a tool's file and of the libraries that work for it."""
+    names = [name]
+    if tool == "mesa-llvmpipe":
+        libraries = digests.fact(name, "libraries", _driver_libraries).split()
+        beside = (f"{Path(name).parent}/{item}" for item in libraries)
+        names += [item for item in beside if os.path.exists(item)]
+    # Resolved first: a new version may come as a new link target.
+    return " ".join(
+        digests.fact(os.path.realpath(item), "sha256", lambda p: hash_file(p).hash)
+        for item in names
+    )
+
+
+def _driver_libraries(driver: Path | str) -> str:
+    """Return the loader in front of a Vulkan driver, and the compilers that it uses."""
+    named = re.findall(rb"\0(libLLVM[\w.+-]*)(?=\0)", Path(driver).read_bytes())
+    return " ".join(("libvulkan.so.1", *sorted({item.decode() for item in named})))
 
 
 @cache

@@ -16,12 +16,13 @@ from ingot.imports.mixtures import HF_FAMILIES
 from ingot.imports.numbers import spelled
 from ingot.imports.values import Said, Survey
 from ingot.readers.safetensors import StoredTensor, read_header
-from ingot.readers.shards import check_index, read_index
+from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.readers.strict_json import parse_object
 
 CONFIG = "config.json"
+GENERATION = "generation_config.json"
+END = "eos_token_id"
 SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 README = "README.md"
 
 # By the name of a kind of layer, the key that older configs have its rope base under.
@@ -42,14 +43,16 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
     config = _config(path, errors)
     family = _family(config, errors) if config is not None else None
     tokenizer = path / TOKENIZER
+    said = _said(config or {}, errors)
     return Survey(
         path=path,
         kind="hf-directory",
         file=CONFIG,
         family=family,
-        said=_said(config or {}, errors),
+        said=said,
         tensors=_tensors(path, errors),
         tokenizer=tokenizer if tokenizer.is_file() else None,
+        ends=_ends(path / GENERATION, said, errors),
         licence=_licence(path / README),
     )
 
@@ -67,6 +70,26 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
     except IngotError as error:
         errors.append(error)
     return None
+
+
+def _ends(
+    path: Path, said: dict[str, Said], errors: list[IngotError]
+) -> tuple[Said, ...]:
+    """Return the tokens that end a text, of the config and of the one to generate by.
+
+    Models for chats often have the end of a turn in the latter alone.
+    """
+    found = [said[END]] if END in said else []
+    try:
+        given = parse_object(path.read_bytes(), GENERATION)
+        found += [Said(given[END], f"{GENERATION}: {END}")] if END in given else []
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        errors.append(IngotError(f"{GENERATION}: cannot be read; {error.strerror}"))
+    except IngotError as error:
+        errors.append(error)
+    return tuple(found)
 
 
 def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:

@@ -37,6 +37,7 @@ class Decision:
     hyperparameters: dict[str, Fact]
     tied: tuple[str, ...]
     ignored: tuple[str, ...]
+    ends: dict[int, str]  # tokens that end a text, each with where that stands
     source: str | None  # element type of all tensors; None where they differ
 
     @property
@@ -66,6 +67,7 @@ def manifest(decision: Decision, folder: Path) -> str:
         "",
         *_weights(decision, folder),
         *_tokenizer(decision, folder),
+        *_ends(decision),
         "",
         *_bench(caches),
     ]
@@ -146,6 +148,12 @@ def _tokenizer(decision: Decision, folder: Path) -> list[str]:
         return []
     place = quoted(relative(path, folder))
     return ["", f"tokenizer: {{kind: file, path: {place}}}"]
+
+
+def _ends(decision: Decision) -> list[str]:
+    if not decision.ends:
+        return []
+    return ["", f"end_tokens: [{', '.join(map(str, decision.ends))}]"]
 
 
 def _bench(caches: _Caches) -> list[str]:

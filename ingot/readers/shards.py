@@ -12,6 +12,8 @@ from ingot.errors import IngotError
 from ingot.readers.safetensors import REWRITE, StoredTensor
 from ingot.readers.strict_json import parse_object, short
 
+INDEX = "model.safetensors.index.json"
+
 _ONE_REVISION = "fetch the index and all files of one revision of the model"
 
 

@@ -11,10 +11,9 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from ingot.errors import IngotError, ManifestError
-from ingot.readers.shards import read_index
+from ingot.readers.shards import INDEX, read_index
 from ingot.readers.yaml import Node
 
-_INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 
 
@@ -177,15 +176,15 @@ def _directory(
     node: Node, folder: Path, errors: list[ManifestError]
 ) -> HfDirectory | None:
     directory = folder / node.text
-    hint = f"expected {_SINGLE} or {_INDEX}"
-    if (directory / _INDEX).is_file():
+    hint = f"expected {_SINGLE} or {INDEX}"
+    if (directory / INDEX).is_file():
         try:
-            index = read_index(directory / _INDEX, _INDEX)
+            index = read_index(directory / INDEX, INDEX)
         except IngotError as error:
             errors.append(node.error(error.message, error.hint))
             return None
         names = tuple(sorted(set(index.values())))
-        hint = f"{_INDEX} names it: fetch all files of that revision of the model"
+        hint = f"{INDEX} names it: fetch all files of that revision of the model"
     else:
         names = (_SINGLE,)
     for name in names:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.readers.forms import check
 from ingot.readers.layout import FOLDER, Layout, read_layout
 from ingot.readers.manifest_forms import CHECK_LEVELS
+from ingot.readers.processor import features
 from ingot.readers.target_forms import ALIAS, TARGET
 from ingot.readers.yaml import Node, load, raise_all
 from ingot.values import Runner
@@ -65,8 +65,8 @@ class Target:
             return None
         if self.machine != platform.machine():
             return f"the processor is {platform.machine()}, not {self.machine}"
-        features = _cpu_features()
-        missing = [name for name in self.cpu_features if name not in features]
+        found = features().split()
+        missing = [name for name in self.cpu_features if name not in found]
         return f"the processor lacks {', '.join(missing)}" if missing else None
 
 
@@ -206,18 +206,3 @@ def _tolerances(node: Node, errors: list[ManifestError]) -> tuple[Tolerance, ...
 def _texts(node: Node, key: str) -> tuple[str, ...]:
     found = node.get(key)
     return tuple(item.text for item in found.items) if found else ()
-
-
-@cache
-def _cpu_features() -> frozenset[str]:
-    """Return the processor's features as Linux names them; none where it does not."""
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                # "flags" on x86, "Features" on Arm; alike for every core.
-                if key.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
-    except OSError:
-        pass
-    return frozenset()

@@ -12,7 +12,7 @@ from typing import IO
 from ingot.errors import IngotError
 from ingot.readers.gguf import read_header as read_gguf
 from ingot.readers.safetensors import StoredTensor, read_header
-from ingot.readers.shards import check_index, read_index
+from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.weights.archive import Baked, read_tensors
 from ingot.weights.completeness import (
     EMBEDDING,
@@ -35,7 +35,7 @@ from ingot.weights.convert import (
 from ingot.weights.elements import PROJECT
 from ingot.weights.wanted import Wanted, container
 
-INDEX = Path("weights/model.safetensors.index.json")
+INDEX_FILE = Path("weights") / INDEX
 
 # A head, as Hugging Face and GGUF name it.
 HEADS = ("lm_head.weight", OUTPUT)
@@ -142,8 +142,8 @@ def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:
         for label, path in paths.items()
         for tensor in _READERS[container(path)](path, label)
     )
-    if INDEX.exists():
-        check_index(read_index(INDEX, INDEX.name), tensors, INDEX.name)
+    if INDEX_FILE.exists():
+        check_index(read_index(INDEX_FILE, INDEX), tensors, INDEX)
     return tensors
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from ingot.readers.shards import INDEX
 from ingot.readers.sources import (
     FileSource,
     HfDirectory,
@@ -17,7 +18,6 @@ from ingot.readers.sources import (
 from ingot.values import Output, Source, SourceFile
 
 FOLDER = "weights"
-INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ def key(draw: Draw) -> np.ndarray:
 
 
 def sink(draw: Draw) -> np.ndarray:
-    """Return scores of seeing nothing, near those of the keys."""
+    """Return scores of seeing nothing, near those of the keys; in variant 2 none."""
+    if draw.variant == 2:
+        return np.full(draw.shape, -np.inf)
     low = QUERY * KEY if draw.variant == 1 else 0
     return draw.rng.standard_normal(draw.shape) + low
 
@@ -63,4 +65,5 @@ VARIANTS = {
     "attention_causal": 2,
     "attention_sink": 2,
     "attention_paged": 2,
+    "flash_attention": 3,
 }

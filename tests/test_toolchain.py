@@ -1,0 +1,30 @@
+"""Tools of the system: what a new version of one changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingot.edges import toolchain
+from ingot.edges.digests import Digests
+
+
+@pytest.mark.parametrize(
+    "name", ["libvulkan_lvp.so", "libvulkan.so.1", "libLLVM-15.so.1"]
+)
+def test_an_upgraded_library_of_the_driver_makes_it_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    driver = tmp_path / "libvulkan_lvp.so"
+    driver.write_bytes(b"\x7fELF\0libc.so.6\0libLLVM-15.so.1\0")
+    for library in ("libvulkan.so.1", "libLLVM-15.so.1", "libLLVM-14.so.1"):
+        (tmp_path / library).write_bytes(b"old")
+    monkeypatch.setitem(toolchain.SYSTEM_FILES, "mesa-llvmpipe", (str(driver),))
+    digests = Digests(tmp_path / "digests.sqlite")
+    before = toolchain.identity("mesa-llvmpipe", digests)
+    (tmp_path / "libLLVM-14.so.1").write_bytes(b"of something else")
+    assert toolchain.identity("mesa-llvmpipe", digests) == before
+    with (tmp_path / name).open("ab") as file:
+        file.write(b"new")
+    assert toolchain.identity("mesa-llvmpipe", digests) != before
