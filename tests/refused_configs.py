@@ -33,8 +33,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"architectures": None, "model_type": "mamba"},
         "model_type: not a known architecture; found 'mamba'\n"
-        "  did you mean 'llama'? known: dbrx, gemma3_text, grok-1, llama, mixtral,"
-        " qwen2, qwen2_moe, qwen3",
+        "  did you mean 'llama'? known: dbrx, gemma3_text, grok-1, llama,"
+        " mixtral, qwen2, qwen2_moe, qwen3",
     ),
     "two names": (
         "llama",
