@@ -34,7 +34,7 @@ from tests.component_cases import (
     row_sizes,
 )
 from tests.component_runs import difference, expected_of, passed
-from tests.test_odd_sizes import EVERYWHERE, ROW, instance, linked, of_tree
+from tests.test_odd_sizes import ROW, instance, linked, of_tree, served
 
 
 def errors(target: Target, components: tuple[str, ...], folder: Path) -> Iterator[Any]:
@@ -83,7 +83,7 @@ def measure(target: Target, only: str) -> Iterator[dict[str, float | None]]:
     families: dict[str, list[str]] = {}
     for component in COMPONENTS:
         asked = any(fnmatch(component, pattern) for pattern in only.split(","))
-        if asked and ("vulkan" not in target.runner.device or component in EVERYWHERE):
+        if asked and component in served(target.name):
             families.setdefault(component.partition("/")[0], []).append(component)
     for family, components in families.items():
         with tempfile.TemporaryDirectory() as name:
