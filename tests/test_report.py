@@ -182,7 +182,7 @@ def test_a_failed_check_shows_where_its_error_comes_from(root: Path) -> None:
     (card,) = re.findall(r"Where the error comes from.*?</svg>", written(root), re.S)
     words = re.findall(r"<text[^>]*>([^<]*)<", card)
     assert words == [
-        *("1/10000 of it", "1/100", "tolerance", "100 times", "10000 times"),
+        *("1/10000", "1/100", "tolerance", "100 times", "10000 times"),
         "component: 2 right",
         *("block: 2 of 3 wrong", "layer.0", "layer.1"),
         *("model: 1 of 1 wrong", "oracle", "tokens: 1 of 1 wrong", "sentence 1"),

@@ -10,6 +10,7 @@ import pytest
 from ingot.catalogue import Plan
 from ingot.edges import toolchain
 from ingot.errors import IngotError
+from ingot.front.commands import unknown_task
 from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout
@@ -45,6 +46,17 @@ def test_what_is_above_a_named_task_is_looked_at(
         "count:x would run:",
         "  it follows upper:x",
     ]
+
+
+def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
+    known = [f"check:m{number}@x86_64" for number in range(2000)]
+    assert str(unknown_task("check:m17@x86-64", known)) == (
+        "no task named 'check:m17@x86-64'\n  did you mean 'check:m17@x86_64'?"
+    )
+    assert str(unknown_task("nonsense", known)) == (
+        "no task named 'nonsense'\n"
+        "  a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run: doit list"
+    )
 
 
 def test_a_stale_task_above_alone_makes_nothing_that_was_asked_run(

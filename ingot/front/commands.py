@@ -223,4 +223,9 @@ def run_bundle() -> int:
 
 def unknown_task(name: str, known: list[str]) -> IngotError:
     """Return the error for a task that does not exist."""
-    return IngotError(f"no task named '{name}'", did_you_mean(name, known, "tasks"))
+    hint = did_you_mean(name, known, "tasks")
+    if not hint.startswith("did you mean"):
+        # There are thousands.
+        hint = "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run:"
+        hint += " doit list"
+    return IngotError(f"no task named '{name}'", hint)
