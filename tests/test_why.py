@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from ingot.front.commands import unknown_task
 from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout
+from tests.project import ROOT
 from tests.test_executor import COUNT, upper
 
 
@@ -57,6 +61,19 @@ def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
         "no task named 'nonsense'\n"
         "  a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run: doit list"
     )
+
+
+def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
+    program = "import ingot.front.commands; raise {}"
+    said = []
+    for error in ("KeyboardInterrupt", "ValueError('odd')"):
+        words = [sys.executable, "-c", program.format(error)]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        said.append((done.returncode, done.stderr.splitlines()[-1]))
+    assert said == [
+        (-signal.SIGINT, "stopped; nothing was run"),
+        (1, "ValueError: odd"),
+    ]
 
 
 def test_a_stale_task_above_alone_makes_nothing_that_was_asked_run(

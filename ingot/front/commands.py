@@ -20,6 +20,8 @@ from ingot.catalogue import STAGES, asked, read, select
 from ingot.errors import IngotError, did_you_mean
 from ingot.variables import VARIABLES, refuse_unknown
 
+BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
+
 OPT_QUIET = {
     "name": "quiet",
     "short": "q",
@@ -28,6 +30,18 @@ OPT_QUIET = {
     "default": False,
     "help": "print failures only",
 }
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("\nstopped; nothing was run", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+# Reading the checkout takes a while on a busy machine.
+sys.excepthook = _end
 
 
 class Run(DoitRun):  # type: ignore[misc]
@@ -156,7 +170,8 @@ class Verify(Command):  # type: ignore[misc]
             try:
                 print(verify(Path(path)))
             except IngotError as error:
-                print(f"refused: {error}", file=sys.stderr)
+                refusal = IngotError(error.message, error.hint or BUNDLE_AGAIN)
+                print(f"refused: {refusal}", file=sys.stderr)
                 return 1
             return 0
 
