@@ -130,7 +130,8 @@ class Executor:
                 )
         except OSError as error:
             raise IngotError(
-                f"{action.task}: {error.filename}: {error.strerror}"
+                f"{action.task}: {error.filename}: {error.strerror}",
+                "mend it, or what names it, and run the same command again",
             ) from error
         finally:
             self.spans.end(action.task, "action", start)
@@ -169,11 +170,10 @@ class Executor:
         else:
             result = self._run(action, bound)
         self.store.put_action(encoded.key, result)
-        if self._shared is not None:
-            if farmed:
-                self._shared.hint(action.task, encoded.messages)
-            else:
-                self._shared.share(encoded.key, result, encoded.messages)
+        if self._shared is not None and farmed:
+            self._shared.hint(action.task, encoded.messages)
+        elif self._shared is not None:
+            self._shared.share(encoded.key, result, encoded.messages)
         return result, "ran"
 
     def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:

@@ -47,6 +47,19 @@ def test_a_bad_architecture_is_refused_with_this_message(
     assert message(place(tmp_path, GOOD, defect), tmp_path) == expected(defect)
 
 
+def test_heads_that_cannot_share_keys_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "models", tmp_path / "models")
+    for name in ("components", "oracles"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    path = tmp_path / "models/clm-60m.yaml"
+    path.write_text(path.read_text().replace("n_head: 6", "n_head: 7"))
+    # Its components take it: heads are counted when the model runs.
+    assert message(path, tmp_path) == (
+        "models/clm-60m.yaml:5:58: dims.n_head: expected a multiple of n_head_kv = 2,"
+        " found 7\n"
+    )
+
+
 @pytest.mark.parametrize("defect", defects("decoders"))
 def test_a_bad_decoder_is_refused_with_this_message(
     defect: str, tmp_path: Path

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +13,11 @@ import pytest
 from ingot.catalogue import Plan
 from ingot.edges import toolchain
 from ingot.errors import IngotError
+from ingot.front.commands import unknown_task
 from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout
+from tests.project import ROOT
 from tests.test_executor import COUNT, upper
 
 
@@ -44,6 +49,30 @@ def test_what_is_above_a_named_task_is_looked_at(
     assert told(checkout, capsys, *actions) == [
         "count:x would run:",
         "  it follows upper:x",
+    ]
+
+
+def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
+    known = [f"check:m{number}@x86_64" for number in range(2000)]
+    assert str(unknown_task("check:m17@x86-64", known)) == (
+        "no task named 'check:m17@x86-64'\n  did you mean 'check:m17@x86_64'?"
+    )
+    assert str(unknown_task("nonsense", known)) == (
+        "no task named 'nonsense'\n"
+        "  a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run: doit list"
+    )
+
+
+def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
+    program = "import ingot.front.commands; raise {}"
+    said = []
+    for error in ("KeyboardInterrupt", "ValueError('odd')"):
+        words = [sys.executable, "-c", program.format(error)]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        said.append((done.returncode, done.stderr.splitlines()[-1]))
+    assert said == [
+        (-signal.SIGINT, "stopped; nothing was run"),
+        (1, "ValueError: odd"),
     ]
 
 

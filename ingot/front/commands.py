@@ -19,6 +19,8 @@ from ingot.catalogue import STAGES, asked, read, select
 from ingot.errors import IngotError, did_you_mean
 from ingot.variables import VARIABLES, refuse_unknown
 
+BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
+
 OPT_QUIET = {
     "name": "quiet",
     "short": "q",
@@ -27,6 +29,18 @@ OPT_QUIET = {
     "default": False,
     "help": "print failures only",
 }
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("\nstopped; nothing was run", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+# Reading the checkout takes a while on a busy machine.
+sys.excepthook = _end
 
 
 class Run(cmd_run.Run):  # type: ignore[misc]
@@ -158,7 +172,8 @@ class Verify(Command):  # type: ignore[misc]
             try:
                 print(verify(Path(path)))
             except IngotError as error:
-                print(f"refused: {error}", file=sys.stderr)
+                refusal = IngotError(error.message, error.hint or BUNDLE_AGAIN)
+                print(f"refused: {refusal}", file=sys.stderr)
                 return 1
             return 0
 
@@ -225,4 +240,9 @@ def run_bundle() -> int:
 
 def unknown_task(name: str, known: list[str]) -> IngotError:
     """Return the error for a task that does not exist."""
-    return IngotError(f"no task named '{name}'", did_you_mean(name, known, "tasks"))
+    hint = did_you_mean(name, known, "tasks")
+    if not hint.startswith("did you mean"):
+        # There are thousands.
+        hint = "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run:"
+        hint += " doit list"
+    return IngotError(f"no task named '{name}'", hint)

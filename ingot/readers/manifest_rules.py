@@ -51,6 +51,7 @@ def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestE
                 yield node["weights"]["names"].error(message, hint)
     yield from _check_ranges(node)
     yield from _check_experts(node)
+    yield from _check_heads(node, architecture)
     yield from _check_tolerances(architecture, node)
 
 
@@ -191,6 +192,22 @@ def _check_experts(node: Node) -> Iterator[ManifestError]:
         if used.integer > most:
             message = f"more than there are; expected at most n_expert = {most}"
             yield used.error(f"{message}, found {used.integer}")
+
+
+def _check_heads(node: Node, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where heads cannot share keys and values, or cannot be turned in pairs."""
+    dims = node["dims"].entries
+    if {"n_head", "n_head_kv"} <= dims.keys():
+        heads, shared = dims["n_head"], dims["n_head_kv"].integer
+        if heads.integer % shared:
+            message = f"expected a multiple of n_head_kv = {shared}"
+            yield heads.error(f"{message}, found {heads.integer}")
+    for name, parameter in architecture["parameters"].entries.items():
+        shape = parameter["shape"].items if "rope_base" in parameter.entries else ()
+        width = dims.get(str(shape[-1].value)) if shape else None
+        if width and width.integer % 2:
+            message = f"'{name}' turns columns in pairs; expected an even number"
+            yield width.error(f"{message}, found {width.integer}")
 
 
 def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:

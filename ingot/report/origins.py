@@ -15,7 +15,7 @@ from ingot.report.plots import LEFT, RIGHT, WIDTH
 from ingot.report.runs import Comparison
 
 # Pixels: a name, and under it its dots.
-TOP, HEADING, NAME, DOTS = 4.0, 20.0, 14.0, 12.0
+TOP, HEADING, NAME, DOTS = 4.0, 18.0, 15.0, 14.0
 LONGEST = 46  # characters
 
 # Names of one level, the worst ones: a golden file has hundreds of sentences.
@@ -47,15 +47,15 @@ def origins(found: Sequence[Comparison]) -> str:
             # The failed ones above the others.
             for item in sorted(items, key=lambda item: not item.passed, reverse=True):
                 rows.append(_dot(item, place(item.ratio), y - 4))
-        y += 4
-    bottom = y + 6
+        y += 8
+    bottom = y
     body = []
     for power in range(LOW, high + 1):
         x, kind = place(10.0**power), "rule" if power else "limit"
         body.append(marks.path(((x, TOP), (x, bottom)), kind))
         if power % 2 == 0:
-            label = {0: "tolerance", LOW: f"1/{10**-LOW} of it"}.get(power, "")
-            label = label or (f"1/{10**-power}" if power < 0 else f"{10**power} times")
+            label = f"1/{10**-power}" if power < 0 else f"{10**power} times"
+            label = label if power else "tolerance"
             where = {LOW: "dim", high: "dim end"}.get(power, "dim middle")
             at = {LOW: LEFT, high: RIGHT}.get(power, x)
             body.append(marks.text(at, bottom + 15, label, where))
