@@ -85,12 +85,12 @@ def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
         "of_range": True,
         "source": "t.yaml:1",
     }
-    kept = json.loads(json.dumps(golden_cases(judged, "golden file", tolerance)))
-    assert kept["tolerance"] == {
-        "max_abs_error": 2e-4,
-        "min_cosine": None,
-        "of_range": True,
-    }
+    exact = {**tolerance, "max_abs_error": 0.0}
+    limits = {"golden": tolerance, "tokens": exact}
+    kept = json.loads(json.dumps(golden_cases(judged, "golden file", limits)))
+    del tolerance["source"], exact["source"]
+    assert kept["tolerance"] == tolerance
+    assert kept["token_tolerance"] == exact
     assert [len(case["tokens"]) for case in kept["cases"]] == [1, 2, 7, 16]
     assert len(kept["ids"]) == 64
     place = {token: index for index, token in enumerate(judged.ids.tolist())}
