@@ -125,7 +125,8 @@ def best_token(
         replace(place, level=level, value="best token"),
         logits.max(axis=-1),
         logits[np.arange(len(logits)), list(expected)],
-        tolerance.among(logits),
+        # Of single numbers a cosine says nothing.
+        replace(tolerance.among(logits), min_cosine=None),
     )
 
 
