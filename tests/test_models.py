@@ -73,8 +73,8 @@ def test_a_target_that_does_not_run_here_is_skipped_with_the_reason() -> None:
     assert [case.values[0] for case in TARGETS] == list(SETTINGS.targets)
     for case in TARGETS:
         reasons = [m.kwargs["reason"] for m in case.marks if m.name == "skip"]
-        name = str(case.values[0])
-        assert reasons == [SETTINGS.unrunnable[name]] * (name in SETTINGS.unrunnable)
+        reason = SETTINGS.unrunnable.get(str(case.values[0]))
+        assert reasons == ([reason] if reason else [])
 
 
 @pytest.mark.slow
