@@ -1,4 +1,4 @@
-"""What ends a text, and the tokenizer, as `doit import` takes them from a checkpoint."""
+"""What ends a text, and the tokenizer, as `doit import` takes them from files."""
 
 from __future__ import annotations
 
