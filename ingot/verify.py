@@ -89,7 +89,7 @@ def _golden(bundle: Bundle, root: Path) -> str:
     """
     golden = json.loads((bundle.folder / "golden.json").read_text(encoding="utf-8"))
     if not golden["cases"]:
-        return "not tested: the bundle has no golden sentences"
+        return "not tested: the bundle has no golden sentences or prompts"
     if "ids" in golden:
         return verify_prompts(bundle, golden, runner_for(bundle, root))
     return verify_sentences(bundle, golden, runner_for(bundle, root))

@@ -157,7 +157,7 @@ def fitted(signature: ComponentSignature, sizes: dict[str, int]) -> dict[str, in
 def cases(signature: ComponentSignature, sizes: Mapping[str, int]) -> Iterator[Case]:
     """Yield a call for each kind of input that the component has."""
     names = {formal.name for formal in signature.arguments}
-    default = 3 if "mask" in names else 1
+    default = 4 if "mask" in names else 1
     stem = signature.component.rpartition("/")[2]
     count = getattr(domains(signature.component), "VARIANTS", {}).get(stem, default)
     seed = [zlib.crc32(signature.component.encode()), *sizes.values()]
@@ -205,10 +205,7 @@ def _argument(
 
 
 def mask(draw: Draw) -> np.ndarray:
-    """Return a mask without padding, a mostly padded one, or one with nothing real.
-
-    A fourth, of components that only ask whether it is 0: of any numbers, anywhere.
-    """
+    """Return a mask: no padding, mostly padded, nothing real, any numbers anywhere."""
     batch, seq = draw.shape
     if draw.variant == 3:
         return draw.rng.integers(-1, 3, draw.shape)

@@ -8,8 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("dodo.py", "pyproject.toml", "ingot", "models", "components", "oracles")
@@ -109,3 +112,9 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text, f"{old!r} is not in {path}"
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def skipped(unrunnable: Mapping[str, str], target: str) -> list[pytest.MarkDecorator]:
+    """What marks a test of a target that this processor cannot run, with the reason."""
+    reason = unrunnable.get(target)
+    return [pytest.mark.skip(reason=reason)] if reason else []

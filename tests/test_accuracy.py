@@ -116,7 +116,7 @@ def test_gelu_erf_is_right_to_3e_7_everywhere(run: Run) -> None:
         ("elementwise/soft_cap", 1, (30.0,)),
     ],
 )
-def test_curve_is_right_to_6_digits_everywhere(
+def test_curve_is_right_to_3e_6_of_itself_everywhere(
     component: str, operand_count: int, scalars: tuple[float, ...], run: Run
 ) -> None:
     far = np.geomspace(1e-8, 1e4, 20_000)
@@ -149,7 +149,7 @@ def test_angle_is_right_to_2e_7_for_a_thousand_turns(name: str, run: Run) -> Non
 
 
 @pytest.mark.parametrize(("name", "low"), [("exp", -87.0), ("log", 1e-37)])
-def test_function_is_right_to_6_digits_in_all_of_f32(
+def test_exp_and_log_are_right_to_2e_6_and_exp_to_1_1e_5_on_vulkan(
     name: str, low: float, target: str, run: Run
 ) -> None:
     points = np.linspace(low, 88, 50_000)

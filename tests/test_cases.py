@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from ingot.checks.cases import (
     block_cases,
     component_cases,
     entry_inputs,
-    like,
     make_case,
     model_cases,
     np_rng,
+    resampled,
+    shuffled,
     traced_calls,
 )
 from ingot.errors import IngotError
@@ -104,14 +106,35 @@ def test_an_integer_input_without_a_rule_is_an_error() -> None:
         entry_inputs(GRAPH, replace(ENCODE, inputs=(port,)), Case(1, 3, (3,)))
 
 
-def test_drawn_activations_keep_scale_and_parameters_stay_as_they_are() -> None:
-    operand = np.full((100, 100), 5.0) + np.arange(100) / 100
-    drawn = like("hidden", operand, "f32", np_rng("x"))
-    assert drawn.mean() == pytest.approx(operand.mean(), abs=0.02)
-    assert drawn.std() == pytest.approx(operand.std(), rel=0.05)
-    np.testing.assert_array_equal(
-        like("param:w", operand, "f32", np_rng("x")), operand.astype(np.float32)
-    )
+def test_rows_keep_their_values_in_another_order() -> None:
+    operand = np.exp(np_rng("e").normal(size=(3, 2, 40)) * 9).astype(np.float32)
+    made = shuffled("hidden", operand, "f32", np_rng("x"))
+    np.testing.assert_array_equal(np.sort(made), np.sort(operand))
+    assert (made != operand).mean() > 0.9
+    again = shuffled("hidden", operand, "f32", np_rng("x"))
+    np.testing.assert_array_equal(made, again)
+    # Of a sum of its own, so that others say how large one may be.
+    drawn = resampled("hidden", operand, "f32", np_rng("x"))
+    assert set(drawn.ravel()) <= set(operand.ravel())
+    assert drawn.sum() != pytest.approx(operand.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("value", [1.0, -2.5])
+def test_values_that_are_all_equal_differ_a_little_towards_0(value: float) -> None:
+    made = shuffled("hidden", np.full((2, 50), value), "f32", np_rng("x"))
+    share = made / value
+    assert len(set(share.ravel())) > 90
+    assert share.max() <= 1
+    assert share.min() >= 0.999
+
+
+@pytest.mark.parametrize("draw", [shuffled, resampled])
+def test_parameters_and_what_is_no_number_stay_as_they_are(draw: Any) -> None:
+    operand = np.arange(100.0).reshape(10, 10)
+    for name, kept in (("param:w", operand), ("ids", operand.astype(np.int32))):
+        np.testing.assert_array_equal(draw(name, kept, "f32", np_rng("x")), kept)
+    for few in (np.float64(3), np.zeros((0, 4)), np.ones((2, 0))):
+        assert draw("x", np.asarray(few), "f32", np_rng("x")).shape == few.shape
 
 
 def test_of_layers_that_differ_in_their_number_alone_the_last_is_called(

@@ -50,6 +50,15 @@ def test_an_error_may_be_judged_by_the_range_of_what_is_expected() -> None:
     assert not row([0.0, 0.0], [0.0, 1e-9], share).passed
 
 
+@pytest.mark.parametrize("element", [np.int32, np.int64, np.bool_])
+def test_integers_are_exact_whatever_the_tolerance(element: Any) -> None:
+    loose = Tolerance(10.0, None, "targets/x.yaml:1", of_range=True)
+    assert row([0, 1], np.array([0, 1], element), loose).passed
+    found = row([0, 1], np.array([1, 1], element), loose)
+    assert (found.passed, found.tolerance) == (False, 0.0)
+    assert found.tolerance_source == "integers are exact"
+
+
 def test_a_number_may_be_judged_among_others() -> None:
     share = replace(TOLERANCE, of_range=True)
     few = np.array([0.001])

@@ -175,7 +175,8 @@ def test_a_build_is_right_at_every_level(built: Path) -> None:
     rows = report["rows"]
     assert {row["entry_point"] for row in rows} == {"prefill", "decode"}
     whole = [row for row in rows if row["level"] == "model"]
-    assert {row["value"] for row in whole} == {"logits", "cache_k", "cache_v"}
+    values = {row["value"] for row in whole}
+    assert values == {"best token", "logits", "cache_k", "cache_v"}
     # Sequences that begin anywhere in the cache, and the longest.
     assert max(row["inputs"]["seq"] for row in whole) == 24
     assert all(row["inputs"]["ctx"] > row["inputs"]["seq"] for row in whole)

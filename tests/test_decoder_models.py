@@ -19,7 +19,7 @@ from ingot.catalogue import read
 from ingot.edges.invoke import Call, Module, call
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
-from tests.project import ROOT, Project, edit
+from tests.project import ROOT, Project, edit, skipped
 
 SETTINGS = read(ROOT, ()).settings
 FULL = bool(os.environ.get("INGOT_FULL"))
@@ -29,9 +29,8 @@ EMULATED = [
 ]
 MODELS: tuple[str, ...] = ("gemma3-270m",)
 TARGETS = [
-    pytest.param(name, marks=pytest.mark.slow)
+    pytest.param(name, marks=[pytest.mark.slow, *skipped(SETTINGS.unrunnable, name)])
     for name in ("x86_64", "x86_64-v4")
-    if name not in SETTINGS.unrunnable
 ]
 if FULL:
     MODELS += ("smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")

@@ -76,3 +76,7 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     )
     assert speed.startswith("  prefill ")
     assert seed == "  again: seed=4"
+    # No golden file judges it: its golden input is prompts that the oracle judged.
+    verified = project.doit("verify", f"bundle=build/{MODEL}/x86_64/bundle")
+    assert verified.code == 0, verified.err
+    assert "right: 2 prompts of the oracle on local-task: best tokens" in verified.out

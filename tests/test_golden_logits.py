@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ingot.checks import decoder
-from ingot.checks.compare import Row, Tolerance
+from ingot.checks.compare import EXACT, Row, Tolerance
 from ingot.checks.golden_logits import (
     choose,
     forced_rows,
@@ -128,7 +128,10 @@ class Toy:
 
 
 def rows_of(
-    monkeypatch: pytest.MonkeyPatch, toy: Toy, runner: Runner = NATIVE
+    monkeypatch: pytest.MonkeyPatch,
+    toy: Toy,
+    runner: Runner = NATIVE,
+    tokens: Tolerance = EXACT,
 ) -> list[Row]:
     monkeypatch.setattr(decoder, "call", toy)
     subject = Subject(
@@ -140,7 +143,7 @@ def rows_of(
         probe=Module(Path("probe.vmfb")),
         tolerances={
             "golden": Tolerance(2e-4, None, "t.yaml:1", of_range=True),
-            "tokens": Tolerance(0.0, None, "exact"),
+            "tokens": tokens,
         },
     )
     return [row for item in logits_items(subject, golden()) for row in item()]
@@ -174,6 +177,30 @@ def test_a_typical_defect_is_found(
     failed = {row.place.name for row in rows if not row.passed}
     assert wrong <= failed
     assert not right & failed
+
+
+@pytest.mark.parametrize(
+    ("share", "wrong"), [(0.0, True), (0.009, True), (0.011, False)]
+)
+def test_the_best_token_may_lie_as_far_below_as_rounding_costs(
+    share: float, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = following
+
+    def rounded(tokens: list[int]) -> Array:
+        # Another token is best, by 1 % of the range.
+        logits = exact(tokens)
+        logits[(logits.argmax() + 1) % N_VOCAB] = logits.max() + 0.01 * np.ptp(logits)
+        return logits
+
+    # What rounds is the target; the file was made before.
+    judged = golden()
+    monkeypatch.setitem(globals(), "golden", lambda: judged)
+    monkeypatch.setitem(globals(), "following", rounded)
+    tolerance = Tolerance(share, None, "rounded", of_range=True)
+    rows = rows_of(monkeypatch, Toy(), tokens=tolerance)
+    found = {row.passed for row in rows if row.place.level == "tokens"}
+    assert found == {not wrong}
 
 
 def test_an_emulated_target_gets_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -160,37 +159,6 @@ LlamaForCausalLM
   tokenizer        none                no tokenizer.json: `doit generate` needs one
   end_tokens       0                   config.json: eos_token_id
 next: doit check model=small"""
-
-
-@pytest.mark.parametrize(
-    ("config", "generation", "found"),
-    [
-        (1, None, (1,)),
-        (None, None, ()),
-        ([1, 106], [1, 106], (1, 106)),
-        (100, [107, 100], (100, 107)),
-        # What says that there is none, and what no row can say.
-        (-1, 300, ()),
-    ],
-)
-def test_the_tokens_that_end_a_text_are_those_of_the_checkpoint(
-    config: Any, generation: Any, found: tuple[int, ...], root: Path
-) -> None:
-    source = write_hf(root.parent / "tiny", {**TINY["llama"], "eos_token_id": config})
-    if generation is not None:
-        text = json.dumps({"eos_token_id": generation})
-        (source / "generation_config.json").write_text(text)
-    assert bring(root, source)[1].end_tokens == found
-
-
-def test_the_tokens_that_end_a_text_are_those_of_the_gguf_file(root: Path) -> None:
-    ends = {"tokenizer.ggml.eos_token_id": 7, "tokenizer.ggml.eot_token_id": 9}
-    path = write_as_gguf(root.parent / "tiny.gguf", TINY["llama"], more=ends)
-    imported, found = bring(root, path)
-    assert found.end_tokens == (7, 9)
-    places = ", ".join(f"tiny.gguf: {key}" for key in ends)
-    assert "  end_tokens       7, 9 " in str(imported)
-    assert places in str(imported)
 
 
 @pytest.mark.parametrize("said", [True, False])

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from ingot.bundles.golden_cases import golden_cases
+from ingot.checks.compare import Place, Tolerance, compare
+from ingot.checks.golden_file import Golden
 from ingot.checks.logits_file import NEEDED, golden_kind, read_logits
 from ingot.errors import IngotError
 from ingot.readers.manifest import read_manifest
@@ -77,6 +79,17 @@ def test_a_best_token_leads_by_more_than_logits_may_be_wrong(model: str) -> None
     assert min(leads.values()) > 2 * limit.max_abs_error
 
 
+def test_a_share_of_the_range_stays_one_in_a_bundle_of_sentences() -> None:
+    # As an absolute limit, 0.4 would let embeddings of unit length be zeros.
+    share = {"max_abs_error": 0.4, "min_cosine": None, "of_range": True, "source": "x"}
+    one = np.eye(1, 8, dtype=np.float32)
+    judged = Golden(("hello",), ((1, 2),), one, one, batch=1)
+    kept = golden_cases(judged, "golden file", {"golden": share})
+    tolerance = Tolerance(**kept["tolerance"], source="golden.json")
+    place = Place("golden", "golden.json", "encode", (), "embedding")
+    assert not compare(place, one, np.zeros_like(one), tolerance).passed
+
+
 def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
     judged = read_logits(FOLDER / "clm-60m.npz")
     tolerance = {
@@ -85,12 +98,12 @@ def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
         "of_range": True,
         "source": "t.yaml:1",
     }
-    kept = json.loads(json.dumps(golden_cases(judged, "golden file", tolerance)))
-    assert kept["tolerance"] == {
-        "max_abs_error": 2e-4,
-        "min_cosine": None,
-        "of_range": True,
-    }
+    exact = {**tolerance, "max_abs_error": 0.0}
+    limits = {"golden": tolerance, "tokens": exact}
+    kept = json.loads(json.dumps(golden_cases(judged, "golden file", limits)))
+    del tolerance["source"], exact["source"]
+    assert kept["tolerance"] == tolerance
+    assert kept["token_tolerance"] == exact
     assert [len(case["tokens"]) for case in kept["cases"]] == [1, 2, 7, 16]
     assert len(kept["ids"]) == 64
     place = {token: index for index, token in enumerate(judged.ids.tolist())}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ingot.catalogue import read
-from tests.project import ROOT, Project, edit
+from tests.project import ROOT, Project, edit, skipped
 
 MODEL = "all-minilm-l6-v2"
 SETTINGS = read(ROOT, ()).settings
@@ -23,10 +23,14 @@ MARKS = {
 }
 TARGETS = [
     pytest.param(
-        name, marks=[pytest.mark.slow, *([MARKS[name]] if name in MARKS else [])]
+        name,
+        marks=[
+            pytest.mark.slow,
+            *([MARKS[name]] if name in MARKS else []),
+            *skipped(SETTINGS.unrunnable, name),
+        ],
     )
     for name in SETTINGS.targets
-    if name not in SETTINGS.unrunnable
 ]
 
 
@@ -63,6 +67,14 @@ def judged_by_golden(rows: list[dict[str, Any]]) -> None:
     assert max(row["max_abs_error"] for row in golden) <= 2e-5
     assert min(row["cosine"] for row in golden) >= 0.99999
     assert len([row for row in rows if row["level"] == "tokens"]) >= 32
+
+
+def test_a_target_that_does_not_run_here_is_skipped_with_the_reason() -> None:
+    assert [case.values[0] for case in TARGETS] == list(SETTINGS.targets)
+    for case in TARGETS:
+        reasons = [m.kwargs["reason"] for m in case.marks if m.name == "skip"]
+        reason = SETTINGS.unrunnable.get(str(case.values[0]))
+        assert reasons == ([reason] if reason else [])
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from ingot.catalogue import read
 from ingot.readers.yaml import load
 from tests import source_tree as tree
 from tests.moe_in_motion import compare_in_motion
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, skipped
 
 MARKS = {"x86_64": [], "aarch64": [pytest.mark.aarch64]}
 MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
@@ -32,10 +32,18 @@ SAMPLED = {
     ("toy-moe", "vulkan-llvmpipe"),
 }
 CASES = [
-    pytest.param(model, target, marks=[pytest.mark.slow, *MARKS[target]])
+    pytest.param(
+        model,
+        target,
+        marks=[
+            pytest.mark.slow,
+            *MARKS[target],
+            *skipped(SETTINGS.unrunnable, target),
+        ],
+    )
     for model in MODELS
     for target in MARKS
-    if target not in SETTINGS.unrunnable and (FULL or (model, target) in SAMPLED)
+    if FULL or (model, target) in SAMPLED
 ]
 HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
 

@@ -200,6 +200,12 @@ def test_mean_pool_ignores_what_stands_in_the_padding():
     assert pooling.mean_pool(x, mask).tolist() == [[2, 4]]
 
 
+def test_mean_pool_counts_whatever_is_not_0_as_one():
+    x = np.array([[[1, 2], [3, 6], [5, 1]]], dtype=np.float32)
+    mask = np.array([[-1, 7, 0]], dtype=np.int32)
+    assert pooling.mean_pool(x, mask).tolist() == [[2, 4]]
+
+
 def test_mean_pool_is_the_mean_of_the_cut_sequences():
     x = normal(3, 6, 4)
     lengths = [6, 1, 4]

@@ -23,24 +23,31 @@ IDS = 64
 
 
 def golden_cases(
-    judged: Golden | GoldenLogits | None, judge: str, tolerance: dict[str, Any]
+    judged: Golden | GoldenLogits | None,
+    judge: str,
+    tolerances: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the content of `golden.json`.
 
     Of sentences, token ids and embeddings; of prompts, the logits after the last token
     at some ids, with the range of all logits and the best token.
 
-    `judge` says who made them: a golden file or the oracle.
+    `judge` says who made them: a golden file or the oracle, which has the weights as
+    they are stored and is held to more.
     """
-    keys = ["max_abs_error", "min_cosine"]
+    level = "golden" if judge == "golden file" else "model"
     cases: dict[str, Any] = {"cases": []}
     if isinstance(judged, GoldenLogits):
-        keys.append("of_range")
-        cases = _prompts(judged)
+        tokens = tolerances["tokens" if level == "golden" else level]
+        cases = {"token_tolerance": _limits(tokens), **_prompts(judged)}
     elif judged:
         cases = _sentences(judged)
-    limits = {key: tolerance[key] for key in keys}
+    limits = _limits(tolerances[level])
     return {"schema": SCHEMA, "judge": judge, "tolerance": limits, **cases}
+
+
+def _limits(tolerance: dict[str, Any]) -> dict[str, Any]:
+    return {key: tolerance[key] for key in ("max_abs_error", "min_cosine", "of_range")}
 
 
 def _sentences(judged: Golden) -> dict[str, Any]:

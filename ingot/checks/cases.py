@@ -170,22 +170,38 @@ def traced_calls(
     return tuple(found[key] for key in sorted(found))
 
 
-def like(name: str, operand: Array, element: str, rng: Any) -> Array:
-    """Return normal numbers with the operand's shape, mean and deviation.
+def shuffled(name: str, operand: Array, element: str, rng: Any) -> Array:
+    """Return the operand with the values of each row in another order.
+
+    Operands of one call often hold the same values in the same places, which hides
+    mistakes of indexing. Others than its own might be none that it can have: what a
+    logarithm takes is positive. All equal ones differ by a thousandth, towards 0.
 
     Parameters are kept, they are as realistic as can be; so are integers (ids, masks),
     whose values have a meaning.
     """
+    if _is_kept(name, operand):
+        return as_element(operand, element)
+    made = rng.permuted(operand, axis=-1) if operand.ndim else operand
+    if operand.size and operand.min() == operand.max():
+        made = made * rng.uniform(0.999, 1, operand.shape)
+    return as_element(made, element)
+
+
+def resampled(name: str, operand: Array, element: str, rng: Any) -> Array:
+    """Return values drawn from the operand's own, with a sum of their own.
+
+    Kept is what `shuffled` keeps.
+    """
+    if _is_kept(name, operand) or not operand.size:
+        return as_element(operand, element)
+    return as_element(rng.choice(operand.ravel(), operand.shape), element)
+
+
+def _is_kept(name: str, operand: Array) -> bool:
     import numpy as np
 
-    if name.startswith(PARAMETER) or not np.issubdtype(operand.dtype, np.floating):
-        return as_element(operand, element)
-    # At least a small deviation: a single value has none, and all-equal inputs hide
-    # mistakes of indexing.
-    deviation = max(float(operand.std()), 1e-3)
-    return as_element(
-        rng.normal(float(operand.mean()), deviation, operand.shape), element
-    )
+    return name.startswith(PARAMETER) or not np.issubdtype(operand.dtype, np.floating)
 
 
 def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:

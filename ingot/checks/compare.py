@@ -42,6 +42,9 @@ class Tolerance:
         return replace(self, max_abs_error=self.limit(typical), of_range=False)
 
 
+EXACT = Tolerance(0.0, None, "integers are exact")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a row is about: everything but the numbers."""
@@ -76,10 +79,14 @@ class Row:
 def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> Row:
     """Return the row for two arrays of one shape; any value that is not finite fails.
 
+    Integers are exact at every level: that a place is near another says nothing.
+
     Raises: IngotError when the shapes differ, or nothing is compared.
     """
     import numpy as np
 
+    if np.asarray(got).dtype.kind in "biu":
+        tolerance = EXACT
     exact = np.asarray(expected, dtype=np.float64)
     given = np.asarray(got).astype(np.float64)
     if exact.shape != given.shape or not exact.size:

@@ -19,9 +19,10 @@ from ingot.checks.cases import (
     block_cases,
     component_cases,
     entry_inputs,
-    like,
     model_cases,
     np_rng,
+    resampled,
+    shuffled,
     traced_calls,
 )
 from ingot.checks.compare import Place, Row, Tolerance, compare
@@ -147,11 +148,14 @@ def _component(
 
         instance = subject.graph.instance(use.instance)
         rng = np_rng(use.instance, case.batch, case.seq)
-        tensors, expected = _drawn(subject, use, operands, rng)
+        tensors, expected = _drawn(subject, use, operands, rng, shuffled)
         made = [expected]
         if any(value.size == 1 for value in expected):
             # One number may be what terms leave that cancel: others say how large.
-            made += [_drawn(subject, use, operands, rng)[1] for _ in range(N_DRAWN)]
+            made += [
+                _drawn(subject, use, operands, rng, resampled)[1]
+                for _ in range(N_DRAWN)
+            ]
         what = Call(f"component.{use.instance}", tensors, use.scalars, len(expected))
         got = call(subject.runner, subject.probe, what)
         rows: list[Row] = []
@@ -167,12 +171,16 @@ def _component(
 
 
 def _drawn(
-    subject: Subject, use: Use, operands: tuple[Array, ...], rng: Any
+    subject: Subject,
+    use: Use,
+    operands: tuple[Array, ...],
+    rng: Any,
+    draw: Callable[[str, Array, str, Any], Array],
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """Return tensors like the operands, and what the oracle makes of them."""
     instance = subject.graph.instance(use.instance)
     tensors = tuple(
-        like(name, operand, argument.type.element, rng)
+        draw(name, operand, argument.type.element, rng)
         for name, operand, argument in zip(
             use.operands, operands, instance.arguments, strict=True
         )

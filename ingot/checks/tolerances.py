@@ -19,6 +19,15 @@ ROUNDING = {
     "i4_block32": 4e-1,
 }
 
+# How far the reference's best token may lie below the best one, where nothing is
+# rounded.
+EXACT = {
+    "max_abs_error": 0.0,
+    "of_range": False,
+    "min_cosine": None,
+    "source": "the best token is exact",
+}
+
 LEVELS = ("component", "block", "propagated", "model", "golden")
 
 
@@ -37,28 +46,17 @@ def tolerances(manifest: Manifest, target: Target) -> dict[str, dict[str, Any]]:
             "min_cosine": item.min_cosine,
             "source": item.source,
         }
-    return found | _of_rounding(manifest)
-
-
-def _of_rounding(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Return the tolerances towards a reference whose weights were not rounded.
-
-    Only there: the oracle has the weights as they are stored.
-    """
-    stored = {item.stored for item in manifest.weights.policies} - {"f32"}
-    exact = {"of_range": False, "min_cosine": None}
-    if not stored:
-        source = "the best token is exact"
-        return {"tokens": {**exact, "max_abs_error": 0.0, "source": source}}
-    source = f"weights stored as {', '.join(sorted(stored))}"
-    n_vocab = float(dict(manifest.dims).get("n_vocab", 0))
-    found = {"tokens": {**exact, "max_abs_error": n_vocab, "source": source}}
+    rounded = {
+        item.stored for item in manifest.weights.policies if item.source != item.stored
+    } - {"f32"}
+    if not rounded:
+        return {**found, "tokens": EXACT}
+    # Only towards a reference that did not round: the oracle has the weights as stored.
     if "golden" not in {item.level for item in manifest.tolerances if item.own}:
-        share = max(ROUNDING[item] for item in stored)
         found["golden"] = {
-            **exact,
-            "max_abs_error": share,
+            "max_abs_error": max(ROUNDING[item] for item in rounded),
             "of_range": True,
-            "source": source,
+            "min_cosine": None,
+            "source": f"weights stored as {', '.join(sorted(rounded))}",
         }
-    return found
+    return {**found, "tokens": {**found["golden"], "min_cosine": None}}

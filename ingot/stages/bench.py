@@ -2,7 +2,7 @@
 
 Times belong to the machine that they were measured on, so the machine is part of the
 action's key, and nothing else runs meanwhile. What an emulator takes says nothing of
-the device: such times are marked, and only the shortest input is timed.
+the device: such times are marked, and only inputs of a few tokens are timed.
 """
 
 from __future__ import annotations

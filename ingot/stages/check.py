@@ -45,6 +45,7 @@ PROGRAM = (
     "ingot/checks/golden_logits.py",
     "ingot/checks/levels.py",
     "ingot/checks/logits_file.py",
+    "ingot/checks/prompts.py",
     "ingot/edges/__init__.py",
     "ingot/edges/calls.py",
     "ingot/edges/invoke.py",
@@ -74,7 +75,7 @@ OUTPUTS = ("check.json", "check.txt", "golden.json")
 def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
     """Return the action that makes the reports, or fails.
 
-    `golden.json` holds a few sentences that the model was right about.
+    `golden.json` holds a few sentences or prompts that the model was right about.
     """
     from ingot.graph import to_json
     from ingot.values import Action, Output, Source, SourceFile, Text
@@ -146,7 +147,7 @@ def main() -> None:
     Path("check.json").write_text(_dump(report), encoding="utf-8")
     Path("check.txt").write_text(printed + "\n", encoding="utf-8")
     judge = "golden file" if specification["golden"] else "oracle"
-    cases = golden_cases(judged, judge, specification["tolerances"]["golden"])
+    cases = golden_cases(judged, judge, specification["tolerances"])
     Path("golden.json").write_text(_dump(cases), encoding="utf-8")
     print(printed)
     if not report["passed"]:
@@ -190,15 +191,16 @@ def _golden(
     specification: dict[str, Any], subject: Subject, tokenizer: Any
 ) -> tuple[Golden | GoldenLogits | None, Iterator[Item]]:
     """Return what the golden file judges, or the oracle where there is none."""
-    from ingot.checks import golden, golden_logits
+    from ingot.checks import golden, golden_logits, prompts
     from ingot.checks.golden_file import read_golden
     from ingot.checks.logits_file import golden_kind, read_logits
 
     if not specification["golden"]:
         sentences = golden.judge_sentences(subject, tokenizer) if tokenizer else None
-        if sentences is None:
-            return None, iter(())
-        return sentences, golden.sentence_items(subject, sentences)
+        if sentences is not None:
+            return sentences, golden.sentence_items(subject, sentences)
+        judged = prompts.judge_prompts(subject)
+        return judged, prompts.prompt_items(subject, judged) if judged else iter(())
     path = Path(specification["golden"])
     if golden_kind(path) == "logits":
         logits = read_logits(path)

@@ -66,7 +66,6 @@ VALUES = {"q": query, "k": key, "cache_k": key, "sink": sink} | {
 }
 SCALARS = {"layer": layer, "scale": (0.625, 0.75), "cap": (0.0, 2.0)}
 VARIANTS = {
-    "attention_bidirectional": 4,
     "attention_causal": 2,
     "attention_sink": 2,
     "attention_paged": 2,

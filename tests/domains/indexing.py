@@ -26,4 +26,3 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
 
 
 VALUES = {"positions": positions, "condition": condition}
-VARIANTS = {"masked_scatter": 4}
