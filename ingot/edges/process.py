@@ -95,6 +95,7 @@ def run(
         cwd, variables = None, None
     else:
         for name, path in mounts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).symlink_to(path)
         # setpriv: the command gets SIGKILL when the thread that started it is gone.
         command = [program("setpriv"), "--pdeathsig", "KILL", "--", *argv]
