@@ -150,13 +150,18 @@ def stage_of(task: str) -> str:
 def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
     """Return the models that a command is about: `all`, or "" for the default one.
 
-    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's.
+    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's;
+    `build` and the stages are about the default one.
     """
-    models = {word.strip() for word in variables.get("model", "").split(",")}
-    for task in tasks:
+    named = "model" in variables
+    words = variables["model"].split(",") if named else ()
+    models = {word.strip() for word in words}
+    for task in tasks or ("build",):
         if task not in (*STAGES, "build"):
             name = task.partition(":")[2].partition("@")
             models.add(name[0] if name[1] and "*" not in task else "all")
+        elif not named:
+            models.add("")
     return models
 
 
@@ -266,6 +271,9 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     models, all_models = _names(
         "model", variables, settings.models, settings.default_model
     )
+    if "model" not in variables and not catalogue.models.keys() >= set(models):
+        # Every task that is asked for names its own: the default one was not read.
+        models = ()
     for name in models:
         if broken := catalogue.models[name].broken:
             raise IngotError(broken)
@@ -301,3 +309,15 @@ def _names(
                 did_you_mean(word, known, f"{kind}s"),
             )
     return tuple(dict.fromkeys(words)), False
+
+
+def refuse_compiled_only(catalogue: Catalogue, selection: Selection) -> None:
+    """Refuse models of which there is nothing to run.
+
+    Raises: IngotError where a selected model's weights are a splat.
+    """
+    for model in catalogue.plan.compiled_only(selection):
+        raise IngotError(
+            f"{model}: compiled only, its weights are a splat",
+            f"give it weights to run it: weights.source in models/{model}.yaml",
+        )

@@ -82,9 +82,10 @@ def test_a_command_reads_the_models_that_it_is_about(
         ({}, (), {""}),
         ({"model": "a, b"}, ("build", "check"), {"a", "b"}),
         ({"model": "all"}, (), {"all"}),
-        ({}, ("check:a@host", "compile-probe:b@host"), {"", "a", "b"}),
-        ({}, ("check:a@*",), {"", "all"}),
-        ({}, ("check:*",), {"", "all"}),
+        ({}, ("check:a@host", "compile-probe:b@host"), {"a", "b"}),
+        ({}, ("check:a@host", "bench"), {"", "a"}),
+        ({}, ("check:a@*",), {"all"}),
+        ({}, ("check:*",), {"all"}),
         ({"model": "a"}, ("specialize:rope__n_head_1",), {"a", "all"}),
     ],
 )
@@ -310,6 +311,12 @@ def test_a_named_pair_that_cannot_be_had_is_refused(
     with pytest.raises(IngotError) as caught:
         select(refusing(*pairs), variables)
     assert str(caught.value) == message
+
+
+def test_the_default_model_is_not_selected_where_tasks_name_others() -> None:
+    found = refusing("a@x")
+    del found.models["a"]
+    assert select(found, {}).models == ()
 
 
 @pytest.mark.parametrize("variables", [{"target": "all"}, {"model": "all"}])

@@ -8,15 +8,17 @@ or doit itself; 3 the command line, a manifest or the store is wrong, nothing wa
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from doit import doit_cmd
 from doit.cmd_base import Command
 from doit.cmd_run import Run as DoitRun
-from doit.exceptions import InvalidCommand
+from doit.cmdparse import CmdParseError
+from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from ingot.catalogue import STAGES, asked, read, select
+from ingot.catalogue import STAGES, asked, read, refuse_compiled_only, select
 from ingot.errors import IngotError, did_you_mean
 from ingot.variables import VARIABLES, refuse_unknown
 
@@ -28,6 +30,10 @@ OPT_QUIET = {
     "default": False,
     "help": "print failures only",
 }
+
+
+# What doit shows without a traceback; the exit code is 3.
+REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 
 
 class Run(DoitRun):  # type: ignore[misc]
@@ -83,6 +89,12 @@ class Run(DoitRun):  # type: ignore[misc]
             sharing.abandon()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
+        except REFUSALS:
+            raise
+        except Exception:
+            process.stop_all()
+            sharing.abandon()
+            return defect()
 
 
 class ListCommand(Command):  # type: ignore[misc]
@@ -175,6 +187,21 @@ def guarded(body: Any) -> int:
         return int(body())
     except IngotError as error:
         raise InvalidCommand(str(error)) from None
+    except REFUSALS:
+        raise
+    except Exception:
+        return defect()
+
+
+def defect() -> int:
+    """Show the exception that is being handled; return the exit code of a defect.
+
+    Nobody else does: doit returns 3 for it, as for a wrong command line.
+    """
+    from ingot.front.ending import DEFECT
+
+    traceback.print_exc()
+    return DEFECT
 
 
 def print_catalogue() -> int:
@@ -214,7 +241,9 @@ def run_bundle() -> int:
     """Run the built bundles of the selected model on the input."""
     from ingot.encode import run
 
-    selection = select(read(Path.cwd(), asked(variables())), variables())
+    catalogue = read(Path.cwd(), asked(variables()))
+    selection = select(catalogue, variables())
+    refuse_compiled_only(catalogue, selection)
     for model in selection.models:
         for target in selection.targets:
             run(Path.cwd(), model, target, variables()["input"])

@@ -128,7 +128,7 @@ class Front:
 def n_parallel() -> int:
     """Return how many actions are under way at once: elsewhere, more than cores."""
     farmed = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
-    return IN_FLIGHT if farmed else os.cpu_count() or 1
+    return IN_FLIGHT if farmed else len(os.sched_getaffinity(0))
 
 
 def store() -> Store:
