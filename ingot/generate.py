@@ -15,8 +15,9 @@ from ingot.bundles.read import read_bundle
 from ingot.bundles.runner import runner_for
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.vocabulary import refuse_no_tokenizer
-from ingot.catalogue import Catalogue, Selection, refuse_compiled_only
+from ingot.catalogue import Catalogue, Selection
 from ingot.errors import IngotError
+from ingot.selection import refuse_compiled_only
 from ingot.values import Text
 from ingot.variables import refuse_words, whole
 

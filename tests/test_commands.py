@@ -15,7 +15,9 @@ from doit.exceptions import InvalidCommand
 
 import ingot.catalogue
 import ingot.farm.cluster
+import ingot.selection
 from ingot.catalogue import Catalogue, Plan, Selection, Settings
+from ingot.edges import process
 from ingot.front import commands, sharing
 from ingot.front.cluster import Cluster
 from ingot.front.report import Graph
@@ -42,6 +44,8 @@ def test_a_defect_has_its_own_exit_code_and_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(DoitRun, "execute", defective)
+    # A build that ends so stops all commands; tests after this one start some.
+    monkeypatch.setattr(process, "_stopped", False)
     assert run() == 2
     assert "ZeroDivisionError: a defect" in capsys.readouterr().err
 
@@ -72,7 +76,7 @@ def test_a_graph_of_nothing_is_refused_with_the_reasons(
     monkeypatch.setattr(
         ingot.catalogue, "read", lambda *_: Catalogue(NONE, {}, Plan(()))
     )
-    monkeypatch.setattr(ingot.catalogue, "select", lambda *_: left_out)
+    monkeypatch.setattr(ingot.selection, "select", lambda *_: left_out)
     with pytest.raises(InvalidCommand) as caught:
         object.__new__(Graph).execute({}, [])
     assert str(caught.value) == (

@@ -8,9 +8,10 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import asked, read, refuse_compiled_only, select
+from ingot.catalogue import asked, read
 from ingot.front.commands import guarded, variables
 from ingot.front.needed import Building
+from ingot.selection import refuse_compiled_only, select
 
 
 class Ablate(Building):

@@ -18,8 +18,9 @@ from doit.cmd_run import Run as DoitRun
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from ingot.catalogue import STAGES, asked, read, refuse_compiled_only, select
+from ingot.catalogue import STAGES, asked, read
 from ingot.errors import IngotError, did_you_mean
+from ingot.selection import refuse_compiled_only, select
 from ingot.variables import VARIABLES, refuse_unknown
 
 OPT_QUIET = {

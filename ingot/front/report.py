@@ -43,10 +43,11 @@ class Report(Command):  # type: ignore[misc]
 
 
 def _draw(root: Path, patterns: list[str]) -> int:
-    from ingot.catalogue import asked, read, select
+    from ingot.catalogue import asked, read
     from ingot.edges.records import Records
     from ingot.front.why import chosen
     from ingot.report.actions import Ended, picture
+    from ingot.selection import select
 
     catalogue = read(root, asked(variables(), patterns))
     selection = select(catalogue, variables())

@@ -11,13 +11,14 @@ import time
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ingot.catalogue import Plan, asked, read, select
+from ingot.catalogue import Plan, asked, read
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.edges.survey import blob_path, last_results
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front.tasks import store
+from ingot.selection import select
 from ingot.values import Action, BoundAction, Output
 
 
