@@ -41,6 +41,11 @@ def task_compile() -> Tasks:
     yield from FRONT.tasks("compile")
 
 
+def task_debug() -> Tasks:
+    """Compile entry points that refuse addresses outside of tensors; not for build."""
+    yield from FRONT.tasks("debug")
+
+
 def task_phase() -> Tasks:
     """Write what the compiler makes on the way, for `doit inspect`; not for build."""
     yield from FRONT.tasks("phase")

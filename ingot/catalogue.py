@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ingot import kept
 from ingot.errors import IngotError
-from ingot.values import Action, Output, SourceFile
+from ingot.values import Action, Output
 
 if TYPE_CHECKING:
     from ingot.workspace import Workspace
@@ -27,6 +27,7 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
+    "debug": "entry points that check ids, blocks and positions; not for a bundle",
     "phase": "what the compiler makes on the way; not needed for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",
@@ -111,6 +112,7 @@ class Settings:
     default_model: str
     default_target: str
     shared_cache: tuple[str, str]  # its address or "", its mode
+    project: str = ""  # its name, of pyproject.toml
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ class _Reader:
             model = plan_named(self._loaded(), name)
             # What mends a broken one may lie anywhere: it is read until it is right.
             if not model.broken:
-                beside = _beside(self._root, model.actions)
+                beside = kept.beside(self._root, model.actions)
                 kept.save(place, model, self._sources, self._asked_ns, beside)
         return model
 
@@ -234,25 +236,3 @@ class _Reader:
             except ExceptionGroup as group:
                 raise IngotError(format_errors(group)) from None
         return self._workspace
-
-
-def _beside(root: Path, actions: Iterable[Action]) -> set[Path]:
-    """Return the other folders of files that actions read: a file may come or go.
-
-    And the index in one, which planning itself reads: it may be edited in place.
-    """
-    from ingot.readers.shards import INDEX
-
-    folders = {
-        source.path.parent
-        for action in actions
-        for _, source in action.inputs
-        if isinstance(source, SourceFile)
-    }
-    own = [root / name for name in kept.SOURCES]
-    others = {
-        folder
-        for folder in folders
-        if ".." in folder.parts or not any(map(folder.is_relative_to, own))
-    }
-    return others | {folder / INDEX for folder in others}

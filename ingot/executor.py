@@ -169,9 +169,11 @@ class Executor:
         else:
             result = self._run(action, bound)
         self.store.put_action(encoded.key, result)
-        if self._shared is not None and not farmed:
-            messages = tuple(digest for digest, _ in encoded.blobs)
-            self._shared.share(encoded.key, messages + result.blobs())
+        if self._shared is not None:
+            if farmed:
+                self._shared.hint(action.task, encoded.messages)
+            else:
+                self._shared.share(encoded.key, result, encoded.messages)
         return result, "ran"
 
     def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:

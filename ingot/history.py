@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
+# Where the folders of failed actions are, with what they wrote.
+FAILED = "build/.ingot/failed"
 # Of a failure's message.
 MOST_LINES = 12
 # Stages whose figures a line has.
@@ -34,7 +36,8 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
         {
             task.partition(":")[2]
             for task, how in changed.items()
-            if task.partition(":")[0] in MEASURED and how != "failed"
+            if task.partition(":")[0] in MEASURED
+            and (how != "failed" or task.startswith("check:"))
         }
     )
     line = {
@@ -50,6 +53,11 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
             for task, how in changed.items()
         },
         "results": {pair: _figures(journal, pair) for pair in pairs},
+        "checked": sorted(
+            task.partition(":")[2]
+            for task, how in journal.ends.items()
+            if task.startswith("check:") and how == "up to date"
+        ),
     }
     path = journal.root / FILE
     builds.append(path, line)
@@ -59,9 +67,22 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
 def _figures(journal: Journal, pair: str) -> dict[str, Any]:
     """Return the figures of a pair; a check of an artifact before it is not of it."""
     found = figures(journal.root, *pair.split("@"))
-    if journal.ends.get(f"check:{pair}", "failed") == "failed":
+    ended = journal.ends.get(f"check:{pair}")
+    if ended in (None, "failed"):
         found = {key: x for key, x in found.items() if key not in ("passed", "check")}
+    rows = _comparisons(journal.root / FAILED / f"check-{pair}")
+    if ended == "failed" and rows:
+        found["compared"] = rows
     return found
+
+
+def _comparisons(folder: Path) -> list[dict[str, Any]]:
+    """Return what a failed check compared; nothing where it did not come so far."""
+    return [
+        {key: row[key] for key in ("level", "name", "inputs", "tolerance", "passed")}
+        | {"error": row["max_abs_error"]}
+        for row in _load(folder / "check.json").get("rows", [])
+    ]
 
 
 def _failure(message: str, root: Path) -> dict[str, str]:

@@ -127,6 +127,8 @@ def trace(spans: list[Span], start_s: float, ends: dict[str, str]) -> dict[str, 
         )
     for span in sorted(spans, key=lambda item: (item.start_s, -item.end_s)):
         whole = span.phase == "action"
+        # Both ends rounded: a phase may not end after its action, not by 1 us.
+        start, end = (round((at - start_s) * 1e6) for at in (span.start_s, span.end_s))
         events.append(
             {
                 "ph": "X",
@@ -134,8 +136,8 @@ def trace(spans: list[Span], start_s: float, ends: dict[str, str]) -> dict[str, 
                 "cat": stage_of(span.task) if whole else "phase",
                 "pid": 1,
                 "tid": threads[span.thread],
-                "ts": round((span.start_s - start_s) * 1e6),
-                "dur": round((span.end_s - span.start_s) * 1e6),
+                "ts": start,
+                "dur": end - start,
                 "args": {"task": span.task, "how": ends.get(span.task, "")},
             }
         )

@@ -14,6 +14,7 @@ from ingot.edges.digests import Identity, identify, is_settled
 from ingot.edges.machine import machine
 from ingot.errors import IngotError
 from ingot.readers.processor import features
+from ingot.values import Action, SourceFile
 
 SEAL_BYTES = 4
 
@@ -80,6 +81,28 @@ def save(
             f"{place}: cannot be written: {error.strerror}",
             "make room or permission in the build folder",
         ) from error
+
+
+def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
+    """Return the other folders of files that actions read: a file may come or go.
+
+    And the index in one, which planning itself reads: it may be edited in place.
+    """
+    from ingot.readers.shards import INDEX
+
+    folders = {
+        source.path.parent
+        for action in actions
+        for _, source in action.inputs
+        if isinstance(source, SourceFile)
+    }
+    own = [root / name for name in SOURCES]
+    others = {
+        folder
+        for folder in folders
+        if ".." in folder.parts or not any(map(folder.is_relative_to, own))
+    }
+    return others | {folder / INDEX for folder in others}
 
 
 def seal(content: bytes) -> bytes:

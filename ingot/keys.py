@@ -28,6 +28,11 @@ class Encoded:
     key: Digest
     blobs: tuple[tuple[Digest, bytes], ...]
 
+    @property
+    def messages(self) -> tuple[Digest, ...]:
+        """Return the digests of all messages, the key first."""
+        return (self.key, *(digest for digest, _ in self.blobs if digest != self.key))
+
 
 def encode(bound: BoundAction) -> Encoded:
     """Return the action's key and messages."""

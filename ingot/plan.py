@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from ingot.catalogue import Model, Settings
+from ingot.emit.limits import Limits
 from ingot.errors import IngotError
+from ingot.graph import Graph
+from ingot.readers.component import TensorFormal, read_component
 from ingot.readers.lower import lower
 from ingot.readers.manifest import Manifest, read_manifest
 from ingot.readers.sources import Splat, Url
@@ -18,9 +22,14 @@ from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check
-from ingot.stages.compile import plan_compile, plan_compile_probe, plan_phases
+from ingot.stages.compile import (
+    plan_compile,
+    plan_compile_debug,
+    plan_compile_probe,
+    plan_phases,
+)
 from ingot.stages.fetch import plan_fetch
-from ingot.stages.link import plan_link, plan_link_probe
+from ingot.stages.link import plan_link, plan_link_debug, plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.values import Action
 from ingot.weights.inputs import is_fetched
@@ -39,6 +48,7 @@ def shared_settings(workspace: Workspace) -> Settings:
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         default_model=workspace.default_model,
         default_target=workspace.default_target,
+        project=workspace.project,
         shared_cache=workspace.shared_cache,
     )
 
@@ -83,6 +93,21 @@ def _lowered(
     return lowered, refused
 
 
+def limits_of(graph: Graph, root: Path) -> Limits:
+    """Return where the values must be that the graph's components do not look at."""
+    signatures = {
+        item.component: read_component(item.component, root) for item in graph.instances
+    }
+    return {
+        component: {
+            formal.name: formal.limit
+            for formal in signature.arguments
+            if isinstance(formal, TensorFormal) and formal.limit
+        }
+        for component, signature in signatures.items()
+    }
+
+
 def plan_model(
     workspace: Workspace, manifest: Manifest, lowered: dict[str, Manifest]
 ) -> Iterator[Action]:
@@ -100,6 +125,7 @@ def plan_model(
         yield plan_link(item.graph)
         if not is_splat:
             yield plan_link_probe(item.graph)
+            yield plan_link_debug(item.graph, limits_of(item.graph, workspace.root))
         yield plan_bake(item, workspace.root)
     # `ablate` reads the weights as they are, whatever is stored for targets.
     yield plan_bake(manifest, workspace.root)
@@ -112,6 +138,7 @@ def plan_model(
         if is_splat:
             continue
         yield from plan_compile_probe(manifest.graph, target)
+        yield from plan_compile_debug(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, workspace.root)
         yield plan_bench(manifest, target, workspace.root)

@@ -41,7 +41,7 @@ def show(
         except OSError:
             is_copy = False
         if not is_copy:
-            with _temporary(root, Path(target)) as temporary:
+            with _temporary(root, target) as temporary:
                 store.copy_to(outputs[name], target, temporary)
         shown.append((path, identify(os.stat(target))))
     return tuple(shown)
@@ -61,44 +61,49 @@ def sweep(root: Path) -> None:
     """Remove what killed builds left of the files that they were making."""
     with contextlib.suppress(OSError):
         for path in _folder(root).iterdir():
-            with _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
-                if is_ours:
+            with (
+                contextlib.suppress(FileNotFoundError, BlockingIOError),
+                open(path, "rb") as file,
+            ):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_named(file.fileno(), str(path)):
                     path.unlink()
 
 
 @contextlib.contextmanager
-def _temporary(root: Path, target: Path) -> Iterator[Path]:
+def _temporary(root: Path, target: str) -> Iterator[str]:
     """Yield a file on the target's disk, held by this process.
 
     It is not beside the target: what a killed build leaves there would be taken for a
     part of the bundle.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = _folder(root)
-    folder.mkdir(parents=True, exist_ok=True)
-    if os.stat(folder).st_dev != os.stat(target.parent).st_dev:
-        folder = target.parent
+    folder, parent = str(_folder(root)), os.path.dirname(target)
+    try:
+        is_one_disk = os.stat(folder).st_dev == os.stat(parent).st_dev
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        os.makedirs(parent, exist_ok=True)
+        is_one_disk = os.stat(folder).st_dev == os.stat(parent).st_dev
     name = hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
-    path = folder / f".{name}"
+    path = f"{folder if is_one_disk else parent}/.{name}"
     held = False
     while not held:
-        path.touch()
-        with _held(path, fcntl.LOCK_EX) as held:
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            held = _is_named(handle, path)
             if held:
                 yield path
+        finally:
+            os.close(handle)
 
 
-@contextlib.contextmanager
-def _held(path: Path, how: int) -> Iterator[bool]:
-    """Lock the file; yield whether it is locked and still has that name."""
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(path, "rb"))
-            fcntl.flock(file, how)
-            held = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-        except (FileNotFoundError, BlockingIOError):
-            held = False
-        yield held
+def _is_named(handle: int, path: str) -> bool:
+    """Return whether the open file still has that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _folder(root: Path) -> Path:

@@ -20,6 +20,7 @@ class Workspace:
     aliases: dict[str, Target]
     default_model: str
     default_target: str
+    project: str  # its name, of pyproject.toml
     shared_cache: tuple[str, str]  # its address or "", its mode
 
 
@@ -38,6 +39,7 @@ def load(root: Path) -> Workspace:
         aliases={item.name: item for item in named if item.name != item.resolved},
         default_model=defaults["default-model"],
         default_target=defaults["default-target"],
+        project=settings.get("project", {}).get("name", ""),
         shared_cache=(
             defaults.get("shared-cache", ""),
             defaults.get("shared-cache-mode", "read-write"),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Mask = NDArray[np.int32]
 Positions = NDArray[np.int32]
+_LOWEST = -1e300
 
 
 def attention_bidirectional(
@@ -97,9 +98,7 @@ def attention_sink(
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]
     _check_heads(n_head, n_head_kv, width, width_kv, window)
-    if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
-        found = f"{start.min()} to {start.max() + seq - 1}"
-        raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
+    _check_positions(start, seq, ctx)
     head_dim = width // n_head
     j = np.arange(ctx)
     y = np.empty((batch, seq, width), dtype=np.float64)
@@ -119,6 +118,65 @@ def attention_sink(
             total = weight.sum(axis=-1, keepdims=True) + np.exp(sink[h] - peak)
             y[b, :, head] = weight / total @ value
     return y
+
+
+def flash_attention(
+    q: Floats,
+    cache_k: Floats,
+    cache_v: Floats,
+    start: Positions,
+    sink: Floats,
+    layer: int,
+    window: int,
+    scale: float,
+    n_head: int,
+    n_head_kv: int,
+    block_size: int,
+) -> NDArray[np.float64]:
+    """Do as attention_sink, block_size keys after block_size keys.
+
+    Largest scores, sums and results are carried from block to block, as in the paper:
+    how large a block is makes no difference.
+
+    Shapes: q [batch, seq, n_head*head_dim],
+        cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch],
+        sink [n_head], of which -infinity is none -> [batch, seq, n_head*head_dim].
+    Raises: ValueError as attention_sink, or if block_size is below 1.
+    Source: Dao et al. 2022, arXiv:2205.14135, algorithm 1; the rest as attention_sink.
+    """
+    batch, seq, width = q.shape
+    ctx, width_kv = cache_k.shape[2:]
+    _check_heads(n_head, n_head_kv, width, width_kv, window)
+    _check_positions(start, seq, ctx)
+    if block_size < 1:
+        raise ValueError(f"block_size must be at least 1, found {block_size}")
+    head_dim = width // n_head
+    y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
+    for b, h in np.ndindex(batch, n_head):
+        query = q[b, :, h * head_dim : (h + 1) * head_dim].astype(np.float64)
+        first_kv = h // (n_head // n_head_kv) * head_dim
+        head_kv = slice(first_kv, first_kv + head_dim)
+        keys, values = cache_k[layer, b, :, head_kv], cache_v[layer, b, :, head_kv]
+        p = start[b] + np.arange(seq)[:, None]
+        # Finite also where there is no sink: infinity less infinity is no number.
+        peak = np.full((seq, 1), max(float(sink[h]), _LOWEST))
+        total, mix = np.exp(sink[h] - peak), np.zeros((seq, head_dim))
+        for first in range(0, ctx, block_size):
+            j = np.arange(first, min(first + block_size, ctx))
+            score = scale * (query @ keys[j].T.astype(np.float64))
+            score = np.where((p - window < j) & (j <= p), score, -np.inf)
+            highest = np.maximum(peak, score.max(axis=-1, keepdims=True))
+            weight, kept = np.exp(score - highest), np.exp(peak - highest)
+            total = kept * total + weight.sum(axis=-1, keepdims=True)
+            mix, peak = kept * mix + weight @ values[j].astype(np.float64), highest
+        y[b, :, h] = mix / total
+    return y.reshape(batch, seq, width)
+
+
+def _check_positions(start: Positions, seq: int, ctx: int) -> None:
+    if start.min(initial=0) < 0 or start.max(initial=0) + seq > ctx:
+        found = f"{start.min()} to {start.max() + seq - 1}"
+        raise ValueError(f"positions must be within ctx = {ctx}, found {found}")
 
 
 def _check_heads(

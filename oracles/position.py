@@ -120,16 +120,11 @@ def _turn(
     pairs: list[tuple[int, int]],
 ) -> NDArray[np.float64]:
     """Turn pair number i of every head by the i-th angle of its position."""
-    # NumPy takes a negative position from the end; the table has no such row.
-    if start.size and start.min() < 0:
-        raise IndexError(f"position out of range; expected 0 or more, found {start}")
+    _refuse_negative(start)
     batch, seq, width = x.shape
     y = x.astype(np.float64).reshape(batch, seq, n_head, width // n_head)
     position = start[:, None] + np.arange(seq)
-    angle = table.astype(np.float64)[position][:, :, None, :]
+    angles = table.astype(np.float64)[position]
     for i, (one, other) in enumerate(pairs):
-        cosine, sine = angle[..., i], angle[..., i + len(pairs)]
-        a, b = y[..., one].copy(), y[..., other].copy()
-        y[..., one] = a * cosine - b * sine
-        y[..., other] = a * sine + b * cosine
+        _turn_pair(y, one, other, angles[..., i], angles[..., i + len(pairs)])
     return y.reshape(x.shape)

@@ -1,6 +1,6 @@
 """Maps and lookups with weights in words: the truth for components named *_words_*.
 
-A word of 32 bits holds 2, 4 or 8 numbers, the first in its lowest bits. Of a tile's
+A word of 32 bits holds 1, 2, 4 or 8 numbers, the first in its lowest bits. Of a tile's
 words for one column, the numbers in order are those of 8 rows: row n of the plain
 weight is in tile n // 8, number n % 8. Integers come with scales: of a row, or of 32 of
 its values, its block.
@@ -145,6 +145,14 @@ def looked_up(ids: Ids, scale: float, plain: Plain, *stored: NDArray[Any]) -> Ex
     table = plain(*(part[tiles] for part in stored))
     rows: Exact = table[place.reshape(ids.shape) * LANE + ids % LANE] * scale
     return rows
+
+
+def linear_words_f32(x: Floats, weight: NDArray[np.float32]) -> Exact:
+    """Map each row of x by the weight, whose values are float32.
+
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 8] -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, rows_of, weight)
 
 
 def linear_words_bf16(x: Floats, weight: Words) -> Exact:

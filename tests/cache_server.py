@@ -32,6 +32,7 @@ class CacheServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.fault = ""
         self.password = ""
+        self.refuses: set[str] = set()  # paths that are not to be written
         self.asked: Counter[str] = Counter()
         self.order: list[str] = []
         self.over = Event()
@@ -98,6 +99,8 @@ class Handler(BaseHTTPRequestHandler):
             self.trickle()
         elif server.fault.isdigit():
             self.answer(int(server.fault))
+        elif method == "PUT" and self.path in server.refuses:
+            self.answer(409)
         elif server.fault == "full" and method == "PUT":
             self.answer(507)
         elif server.fault == "read-only" and method == "PUT":

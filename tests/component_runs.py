@@ -9,17 +9,20 @@ from __future__ import annotations
 import importlib
 import json
 import platform
+import re
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ingot.graph import Instance
+from ingot.emit import component_probe, probe_module
+from ingot.graph import DynamicDim, Graph, Instance
 from ingot.readers.component import ComponentSignature, IndexFormal, TensorFormal
 from ingot.stages import specialize
 from ingot.values import Text
@@ -41,6 +44,23 @@ FAST_FLAGS = (
 SHAPES = ((1, 1), (1, 7), (1, 64), (1, 200), (3, 1), (3, 7), (3, 64), (3, 200))
 # Where seq is bound, as in decode: batch below, at and above a vector.
 STEPS = ((1, 1), (3, 1), (8, 1), (17, 1))
+
+# What instances are given by the models that call them: ranges of what stays dynamic.
+ODD = Graph(
+    model="odd",
+    layout="plain",
+    dynamic=(
+        DynamicDim("batch", 1, 32),
+        DynamicDim("seq", 1, 256),
+        DynamicDim("ctx", 1, 512),
+        DynamicDim("n_block", 1, 512),
+        DynamicDim("n_block_seq", 1, 128),
+        DynamicDim("n_patch", 1, 512),
+    ),
+    instances=(),
+    parameters=(),
+    entry_points=(),
+)
 
 Forward = Callable[..., Any]
 
@@ -100,16 +120,48 @@ def merged(modules: Mapping[str, str], path: Path) -> Path:
         whole = ir.Module.create()
         for name, text in modules.items():
             module = ir.Module.parse(text)
-            for item in list(module.body.operations):
+            items = list(module.body.operations)
+            for item in items:
                 symbol = item.attributes["sym_name"].value
                 ir.SymbolTable.replace_all_symbol_uses(
                     symbol, f"{name}.{symbol}", module.operation
                 )
                 item.attributes["sym_name"] = ir.StringAttr.get(f"{name}.{symbol}")
+            for item in items:
                 item.detach_from_parent()
                 whole.body.append(item)
         path.write_text(str(whole), "utf-8")
     return path
+
+
+def together(
+    texts: Mapping[str, str], folder: Path, flags: tuple[str, ...]
+) -> dict[str, Forward | str]:
+    """Compile many modules as one; where that fails, in parts, down to those at fault.
+
+    Returns: each module's `@forward`, or what the compiler said of it.
+    """
+    folder = folder / str(len(list(folder.iterdir())))
+    folder.mkdir()
+    numbers = {name: f"m{number}" for number, name in enumerate(texts)}
+    source = merged({numbers[name]: texts[name] for name in texts}, folder / "all.mlir")
+    vmfb = folder / "all.vmfb"
+    words = tool_words("iree-compile", source, "-o", vmfb, *flags)
+    if not words:
+        function = loaded(vmfb)
+        return {name: function(f"{numbers[name]}.forward") for name in texts}
+    if len(texts) == 1:
+        return dict.fromkeys(texts, words)
+    # A crash names nobody, and some words name all: then half of them.
+    told = set(re.findall(r"\b(m\d+)\.", words))
+    one = [name for name in texts if numbers[name] in told]
+    if len(one) in (0, len(texts)):
+        one = list(texts)[: len(texts) // 2]
+    parts = (one, [name for name in texts if name not in one])
+    found: dict[str, Forward | str] = {}
+    for part in parts:
+        found |= together({name: texts[name] for name in part}, folder.parent, flags)
+    return found
 
 
 def specialized(instance: Instance, folder: Path) -> Path:
@@ -126,6 +178,32 @@ def specialized(instance: Instance, folder: Path) -> Path:
         patch.setattr(sys, "argv", ["specialize", str(specification)])
         specialize.main()
     return output
+
+
+def in_range(instance: Instance, folder: Path) -> str:
+    """Return a module whose `@forward` calls an instance as the probe of a model does.
+
+    Of sizes without a limit the compiler makes tiles without one, and refuses some.
+    """
+    from iree.compiler import ir
+
+    body = specialized(instance, folder).read_text("utf-8")
+    name = f"{instance.name}.forward"
+    with ir.Context(), ir.Location.unknown():
+        whole = ir.Module.parse(probe_module(replace(ODD, instances=(instance,))))
+        symbols = {
+            item.attributes["sym_name"].value: item for item in whole.body.operations
+        }
+        symbols.pop(name).erase()
+        module = ir.Module.parse(body)
+        (inner,) = module.body.operations
+        inner.attributes["sym_name"] = ir.StringAttr.get(name)
+        inner.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        inner.detach_from_parent()
+        whole.body.append(inner)
+        outer = symbols[component_probe(instance.name)]
+        outer.attributes["sym_name"] = ir.StringAttr.get("forward")
+        return str(whole)
 
 
 def oracle_of(signature: ComponentSignature) -> Forward:

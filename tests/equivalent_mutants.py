@@ -7,6 +7,8 @@ _UNSEEN = "stands for no score at all; any number that low does"
 _STEP = "the last term of a series: less than two steps of f32 at its end"
 _HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
 _FLAT = "where tanh is 1 in f32; any number there does"
+_MORE = "more keys than any query of the block sees, and all of them masked"
+_BEHIND = "queries that are not there, computed behind the last: no result shows it"
 _UNUSED = "divides what a select then leaves out"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
 _WIDER = "half as far again from the middle of a quarter, where the series holds too"
@@ -36,6 +38,12 @@ EQUIVALENT: dict[str, str] = {
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_sink: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/flash_attention: "
+    "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/flash_attention: %next_query arith.addi -> arith.subi": _MORE,
+    "attention/flash_attention: %room arith.subi -> arith.addi": _MORE,
+    "attention/flash_attention: %n_key arith.subi -> arith.addi": _MORE,
+    "attention/flash_attention: %length arith.minsi -> arith.maxsi": _BEHIND,
     "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
     **{
         f"{component}: {name}": _FLAT
@@ -82,7 +90,7 @@ EQUIVALENT: dict[str, str] = {
     },
     **{
         f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
-        for stored in _WORDS
+        for stored in (*_WORDS, "f32")
         for change in ("-> arith.addi", "with operands swapped")
     },
     "elementwise/cos: %half 0.5 -> 0.75": _WIDER,

@@ -212,9 +212,16 @@ def write_metadata(writer: GGUFWriter, config: Config, licence: str) -> None:
 
 
 def write_as_gguf(
-    path: Path, config: Config, licence: str = "apache-2.0", **changes: Any
+    path: Path,
+    config: Config,
+    licence: str = "apache-2.0",
+    more: dict[str, int] | None = None,
+    **changes: Any,
 ) -> Path:
-    """Write the numbers of `write_hf` as a GGUF file, with more metadata if given."""
+    """Write the numbers of `write_hf` as a GGUF file, with more metadata if given.
+
+    `more` has whole keys, `changes` those of the architecture.
+    """
     architecture = {"gemma3_text": "gemma3"}.get(
         config["model_type"], config["model_type"]
     )
@@ -230,6 +237,8 @@ def write_as_gguf(
 
     def add(writer: GGUFWriter) -> None:
         write_metadata(writer, config, licence)
+        for key, value in (more or {}).items():
+            writer.add_uint32(key, value)
         for key, value in changes.items():
             full = f"{architecture}.{key.replace('__', '.')}"
             if isinstance(value, str):

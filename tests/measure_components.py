@@ -34,10 +34,7 @@ from tests.component_cases import (
     row_sizes,
 )
 from tests.component_runs import difference, expected_of, passed
-from tests.test_odd_sizes import ROW, instance, linked, of_tree
-
-# Packed weights have kernels for vectors of a CPU.
-PACKED = "_packed"
+from tests.test_odd_sizes import EVERYWHERE, ROW, instance, linked, of_tree
 
 
 def errors(target: Target, components: tuple[str, ...], folder: Path) -> Iterator[Any]:
@@ -86,7 +83,7 @@ def measure(target: Target, only: str) -> Iterator[dict[str, float | None]]:
     families: dict[str, list[str]] = {}
     for component in COMPONENTS:
         asked = any(fnmatch(component, pattern) for pattern in only.split(","))
-        if asked and not (PACKED in component and "vulkan" in target.runner.device):
+        if asked and ("vulkan" not in target.runner.device or component in EVERYWHERE):
             families.setdefault(component.partition("/")[0], []).append(component)
     for family, components in families.items():
         with tempfile.TemporaryDirectory() as name:

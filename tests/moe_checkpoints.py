@@ -67,6 +67,18 @@ CONFIGS: dict[str, Config] = {
         "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
         "tie_word_embeddings": False,
     },
+    "grok": {
+        **{key: value for key, value in _LLAMA.items() if key != "rope_theta"},
+        "architectures": ["Grok1ModelForCausalLM"],
+        "model_type": "grok-1",
+        "intermediate_size": 48,
+        "num_experts": 4,
+        "attn_output_multiplier": 0.25,
+        "max_attn_value": 30.0,
+        "embedding_multiplier_scale": 78.38367176906169,
+        "output_multiplier_scale": 0.5773502691896257,
+        "tie_word_embeddings": True,
+    },
 }
 """By architecture: what config.json says of a small model."""
 
@@ -103,6 +115,20 @@ _QWEN2_MOE = {
     "ffn_gate_shexp.weight": "mlp.shared_expert.gate_proj.weight",
     "ffn_up_shexp.weight": "mlp.shared_expert.up_proj.weight",
     "ffn_down_shexp.weight": "mlp.shared_expert.down_proj.weight",
+}
+_GROK = {
+    "attn_norm.weight": "pre_attn_norm.scale",
+    "attn_q.weight": "attn.q_proj.weight",
+    "attn_k.weight": "attn.k_proj.weight",
+    "attn_v.weight": "attn.v_proj.weight",
+    "attn_output.weight": "attn.o_proj.weight",
+    "attn_output_norm.weight": "post_attn_norm.scale",
+    "ffn_norm.weight": "pre_moe_norm.scale",
+    "ffn_gate_inp.weight": "moe_block.gate.weight",
+    "ffn_gate_exps.weight": "moe_block.experts.*.linear.weight",
+    "ffn_up_exps.weight": "moe_block.experts.*.linear_v.weight",
+    "ffn_down_exps.weight": "moe_block.experts.*.linear_1.weight",
+    "layer_output_norm.weight": "post_moe_norm.scale",
 }
 
 
@@ -151,8 +177,17 @@ def hf_names(architecture: str, arrays: Arrays) -> dict[str, Any]:
     """Return the tensors that a checkpoint of the architecture has."""
     if architecture == "dbrx":
         return dbrx_names(arrays)
+    if architecture == "grok":
+        # It has the embedding a second time, under the head's name.
+        head = arrays["token_embd.weight"]
+        found = llama_names({**arrays, "output.weight": head}, _GROK)
+        return {_grok_norm(name): values for name, values in found.items()}
     names = {"mixtral": _MIXTRAL, "qwen2moe": _QWEN2_MOE}[architecture]
     return llama_names(arrays, names)
+
+
+def _grok_norm(name: str) -> str:
+    return {"model.norm.weight": "model.norm.scale"}.get(name, name)
 
 
 def write_checkpoint(
@@ -243,5 +278,18 @@ hyperparameters:
   attention_scale: 0.3535533905932738
   attn_clamp_low: -8
   attn_clamp_high: 8
+{_END}""",
+    "grok": f"""\
+model: by-hand
+architecture: grok
+licence: Apache-2.0
+dims: {{{_SIZES}, n_ff: 48, n_layer: 2, n_expert: 4, n_expert_used: 2, block_size: 16}}
+hyperparameters:
+  rms_norm_eps: 1.0e-6
+  rope_freq_base: 10000
+  attention_scale: 0.25
+  attention_cap: 30
+  embedding_scale: 78.38367176906169
+  output_scale: 0.5773502691896257
 {_END}""",
 }

@@ -28,6 +28,10 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "attention/attention_sink": (
         {"n_layer": 3, "n_head": 64, "n_head_kv": 8, "head_dim": 64},
     ),
+    "attention/flash_attention": (
+        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256, "block_size": 64},
+        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128, "block_size": 64},
+    ),
     "audio/stft": (
         {"n_sample": 2002, "n_window": 400, "n_hop": 160, "n_frame": 11, "n_bin": 201},
     ),

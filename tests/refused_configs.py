@@ -11,8 +11,8 @@ from tests.import_cases import LOCAL
 
 NOT_SCALED = "\n  positions are rotated as they are, not scaled"
 KNOWN = (
-    "DbrxForCausalLM, Gemma3ForCausalLM, LlamaForCausalLM, MixtralForCausalLM,"
-    " Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
+    "DbrxForCausalLM, Gemma3ForCausalLM, Grok1ModelForCausalLM, LlamaForCausalLM,"
+    " MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
 )
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -33,8 +33,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"architectures": None, "model_type": "mamba"},
         "model_type: not a known architecture; found 'mamba'\n"
-        "  did you mean 'llama'? known: dbrx, gemma3_text, llama, mixtral, qwen2,"
-        " qwen2_moe, qwen3",
+        "  did you mean 'llama'? known: dbrx, gemma3_text, grok-1, llama, mixtral,"
+        " qwen2, qwen2_moe, qwen3",
     ),
     "two names": (
         "llama",

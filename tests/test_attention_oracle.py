@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from oracles.attention import attention_bidirectional, attention_causal
+from oracles.attention import (
+    attention_bidirectional,
+    attention_causal,
+    attention_sink,
+    flash_attention,
+)
 from oracles.cache import kv_cache_update
 
 # float64 keeps 15 to 16 digits; sums of a few hundred terms lose two of them.
@@ -146,3 +151,33 @@ def test_kv_cache_update_writes_the_rows_of_one_layer_and_nothing_else():
 def test_kv_cache_update_refuses(start: int, layer: int, message: str):
     with pytest.raises(ValueError, match=message):
         kv_cache_update(normal(3, 1, 9, 4), normal(1, 3, 4), starts(start), layer)
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 11, 64])
+@pytest.mark.parametrize("window", [1, 4, EVERYTHING])
+def test_attention_in_blocks_is_attention_at_once(window: int, block_size: int):
+    q, sink = normal(2, 5, 12), normal(4, seed=3)
+    sink[1] = -np.inf
+    cache_k, cache_v = (normal(2, 2, 11, 6, seed=i) for i in (1, 2))
+    numbers = (1, window, 0.5, 4, 2)
+    given = (q, cache_k, cache_v, starts(0, 6), sink, *numbers)
+    found = flash_attention(*given, block_size)
+    np.testing.assert_allclose(found, attention_sink(*given), **EXACT)
+
+
+def test_flash_attention_without_a_sink_is_its_formula_in_sums():
+    q = normal(2, 5, 12)
+    cache_k, cache_v = (normal(2, 2, 11, 6, seed=i) for i in (1, 2))
+    first, numbers = starts(0, 6), (1, 4, 0.5, 4, 2)
+    none = np.full(4, -np.inf)
+    found = flash_attention(q, cache_k, cache_v, first, none, *numbers, 3)
+    expected = in_sums(q, cache_k, cache_v, first, *numbers)
+    np.testing.assert_allclose(found, expected, **EXACT)
+
+
+def test_flash_attention_refuses_blocks_of_nothing():
+    cache = normal(1, 1, 9, 4)
+    with pytest.raises(ValueError, match="block_size must be at least 1, found 0"):
+        flash_attention(
+            normal(1, 3, 4), cache, cache, starts(0), normal(1), 0, 9, 0.5, 1, 1, 0
+        )

@@ -80,6 +80,18 @@ def overflow(toy: Toy) -> None:
     toy.specification["parameters"][0]["stored"] = "f16"
 
 
+def endless_scale(toy: Toy) -> None:
+    toy.tensors["emb"] = ("F32", np.ones((8, 64)))
+    toy.tensors["emb"][1][3, 40] = -1e7
+    weight = toy.specification["parameters"][0]
+    shapes = {"weight": ("i8", [1, 2, 32, 8]), "weight_scale": ("f16", [1, 2, 8])}
+    parts = [
+        {"name": name, "argument": name, "element": element, "shape": shape}
+        for name, (element, shape) in shapes.items()
+    ]
+    weight |= {"shape": [8, 64], "stored": "i8_block32", "lane": 8, "parts": parts}
+
+
 def ignore_all(toy: Toy) -> None:
     toy.specification["ignore"] = ["*"]
 
@@ -189,6 +201,14 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
         [
             f"{LABEL}: tensor 'emb': a value is beyond the stored type; expected a"
             " f16, found 70000 at [0, 3]\n"
+            "  store it as bf16 or f32: change 'stored' in the rule of weights.policy"
+        ],
+    ),
+    "endless_scale": (
+        endless_scale,
+        [
+            f"{LABEL}: tensor 'emb': a value is beyond the stored type; expected a"
+            " i8_block32, found -1e+07 at [3, 40]\n"
             "  store it as bf16 or f32: change 'stored' in the rule of weights.policy"
         ],
     ),

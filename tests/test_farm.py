@@ -41,7 +41,7 @@ def started(machine: Machine, *actions: Action) -> threading.Thread:
 
 
 def worker_of(pid: int) -> int:
-    """The Dask worker that a command runs under: bwrap's and setpriv's parent."""
+    """The Dask worker that a command runs under: bwrap's parent, or the command's."""
     while "python" not in os.readlink(f"/proc/{parent(pid)}/exe"):
         pid = parent(pid)
     return parent(pid)

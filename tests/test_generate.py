@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,12 +15,13 @@ from ingot.bundles import generator
 from ingot.bundles.generator import End, Outside, Request, ctx_for, generate
 from ingot.bundles.read import read_bundle
 from ingot.bundles.sampler import Sampling
+from ingot.bundles.seal import unseal
 from ingot.edges.tarball import file_digest
 from ingot.front.generate import first_interrupt_noted
 from ingot.generate import read_request, run, summary
 from ingot.values import Runner
 from tests.scripted import script
-from tests.tiny_decoder import N_CTX, following, lay_out, text_of
+from tests.tiny_decoder import N_CTX, following, lay_out, sealed, text_of
 
 HERE = Runner("local-sync")
 
@@ -81,6 +83,30 @@ def test_the_end_token_ends_the_text_and_is_not_written(
     text, told = written(made, Request("x"))
     assert text == "hi"
     assert (told.tokens, told.decodes, told.end) == (2, 2, End.SEQUENCE)
+
+
+def test_the_end_tokens_of_the_manifest_end_the_text_too(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = unseal((bundle / "bundle.json").read_text())
+    sealed(bundle, {**content, "end_tokens": [10, 33]})
+    script(monkeypatch, [104, 105, 33, 106])
+    text, told = written(bundle, Request("x"))
+    assert (text, told.end) == ("hi", End.SEQUENCE)
+
+
+def test_an_ordinary_token_with_the_name_of_an_end_is_text(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in Gemma 3 and Qwen 3.
+    value = json.loads((bundle / "tokenizer.json").read_text())
+    added = {**value["added_tokens"][1], "id": 258, "content": "</s>"}
+    value["added_tokens"].append({**added, "special": False})
+    (bundle / "tokenizer.json").write_text(json.dumps(value))
+    sealed(bundle, unseal((bundle / "bundle.json").read_text()))
+    script(monkeypatch, [104, 258, 257])
+    text, told = written(bundle, Request("x"))
+    assert (text, told.end) == ("h</s>", End.SEQUENCE)
 
 
 def test_a_text_may_end_before_it_begins(

@@ -90,11 +90,20 @@ def test_a_bundle_without_tokenizer_is_an_error(bundle: Path) -> None:
 
 
 def test_a_tokenizer_of_another_vocabulary_is_an_error(bundle: Path) -> None:
-    changed(bundle, lambda content: content["dims"].update(n_vocab=257))
+    changed(bundle, lambda content: content["dims"].update(n_vocab=255))
     assert refused(bundle) == (
         f"{bundle}/tokenizer.json: token ids that the model has no row for; "
-        "expected ids below n_vocab = 257, found 257\n"
+        "expected ids below n_vocab = 255, found 256\n"
         "  take tokenizer and weights from one revision of the model"
+    )
+
+
+def test_a_special_token_without_a_row_is_refused_in_a_prompt(bundle: Path) -> None:
+    changed(bundle, lambda content: content["dims"].update(n_vocab=257))
+    assert refused(bundle, "a<eos>") == (
+        "the prompt has a token that the model has no row for; expected ids below"
+        " n_vocab = 257, found 257\n"
+        "  leave out '<eos>'"
     )
 
 

@@ -148,3 +148,27 @@ def test_token_ids_beyond_the_models_rows_are_an_error(
         " n_vocab = 30522, found 30522\n"
         "  take tokenizer and weights from one revision of the model"
     )
+
+
+def test_a_special_token_beyond_the_models_rows_is_none_that_a_text_has(
+    tokenizer_json: dict[str, Any], tmp_path: Path
+) -> None:
+    # Gemma 3 has one for images, whose id is the number of its rows.
+    path = tmp_path / "tokenizer.json"
+    image = {**tokenizer_json["added_tokens"][0], "id": N_VOCAB, "content": "<image>"}
+    tokenizer_json["added_tokens"].append(image)
+    path.write_text(json.dumps(tokenizer_json))
+    assert load_tokenizer(path, N_VOCAB).encode("<image>") == [N_VOCAB]
+    image["special"] = False
+    path.write_text(json.dumps(tokenizer_json))
+    with pytest.raises(IngotError, match="found 30522"):
+        load_tokenizer(path, N_VOCAB)
+
+
+def test_a_token_without_a_row_around_every_text_is_an_error(
+    tokenizer_json: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(tokenizer_json))
+    with pytest.raises(IngotError, match="below n_vocab = 102, found"):
+        load_tokenizer(path, SEP)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,15 @@ def test_a_published_config_has_the_numbers_of_the_models_here(
     assert found.hyperparameters == ours.hyperparameters
     assert found.graph == ours.graph
     assert found.bench == ours.bench
-    assert [policy.source for policy in found.weights.policies] == ["bf16"]
+    (policy,) = found.weights.policies
+    assert (policy.source, policy.stored) == ("bf16", "bf16")
+
+
+def test_weights_that_do_not_divide_into_groups_are_stored_as_f32(root: Path) -> None:
+    config = {**PUBLISHED["smollm2-135m"], "vocab_size": 49153}
+    _, found = bring(root, write_hollow(root.parent / "odd", config))
+    (policy,) = found.weights.policies
+    assert (policy.source, policy.stored) == ("bf16", "f32")
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -82,7 +91,7 @@ def test_shards_are_imported_as_one_file_is(root: Path) -> None:
 
 def test_the_whole_manifest_of_a_small_llama(root: Path) -> None:
     source = write_hf(root.parent / "Tiny Llama_1.5", TINY["llama"])
-    (source / "tokenizer.json").write_text("{}")
+    shutil.copy(ROOT / "models/tokenizers/bytes.json", source / "tokenizer.json")
     imported, _ = bring(root, source, n_ctx="48")
     assert (root / imported.path).read_text() == MANIFEST
 
@@ -111,6 +120,8 @@ weights:
     - {match: "*", source: f32, stored: f32, compute: f32}
 
 tokenizer: {kind: file, path: "../../Tiny Llama_1.5/tokenizer.json"}
+
+end_tokens: [0]
 
 bench:
   prefill:
@@ -147,7 +158,39 @@ LlamaForCausalLM
   tied             output.weight       the checkpoint has no tensor of it
   licence          Apache-2.0          README.md: license
   tokenizer        none                no tokenizer.json: `doit generate` needs one
+  end_tokens       0                   config.json: eos_token_id
 next: doit check model=small"""
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "found"),
+    [
+        (1, None, (1,)),
+        (None, None, ()),
+        ([1, 106], [1, 106], (1, 106)),
+        (100, [107, 100], (100, 107)),
+        # What says that there is none, and what no row can say.
+        (-1, 300, ()),
+    ],
+)
+def test_the_tokens_that_end_a_text_are_those_of_the_checkpoint(
+    config: Any, generation: Any, found: tuple[int, ...], root: Path
+) -> None:
+    source = write_hf(root.parent / "tiny", {**TINY["llama"], "eos_token_id": config})
+    if generation is not None:
+        text = json.dumps({"eos_token_id": generation})
+        (source / "generation_config.json").write_text(text)
+    assert bring(root, source)[1].end_tokens == found
+
+
+def test_the_tokens_that_end_a_text_are_those_of_the_gguf_file(root: Path) -> None:
+    ends = {"tokenizer.ggml.eos_token_id": 7, "tokenizer.ggml.eot_token_id": 9}
+    path = write_as_gguf(root.parent / "tiny.gguf", TINY["llama"], more=ends)
+    imported, found = bring(root, path)
+    assert found.end_tokens == (7, 9)
+    places = ", ".join(f"tiny.gguf: {key}" for key in ends)
+    assert "  end_tokens       7, 9 " in str(imported)
+    assert places in str(imported)
 
 
 @pytest.mark.parametrize("said", [True, False])
@@ -218,7 +261,7 @@ def test_an_imported_checkpoint_is_baked_number_for_number(tmp_path: Path) -> No
         run = project.doit("import", words)
         assert run.code == 0, run.err
         assert "next: doit check model=tiny" in run.out
-    archives = []  # of a target that stores rows as they are
+    archives = []
     for model in ("tiny", "tiny-file"):
         run = project.doit("bake", f"model={model}", "target=vulkan-llvmpipe")
         assert run.code == 0, run.out + run.err
@@ -229,6 +272,9 @@ def test_an_imported_checkpoint_is_baked_number_for_number(tmp_path: Path) -> No
     for name, values in numbers(config).items():
         entry = baked.pop(gguf_name(name, gemma=False))
         content = archives[0][entry.offset : entry.offset + entry.size_bytes]
+        if values.ndim == 2 and len(values) % 8 == 0:
+            # In groups of 8 rows, the numbers of one column side by side.
+            values = values.reshape(-1, 8, values.shape[1]).transpose(0, 2, 1)
         assert content == values.tobytes(), name
     assert list(baked) == ["rope.table"]
 

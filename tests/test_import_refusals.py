@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,25 @@ def test_a_folder_without_a_config_says_what_belongs_there(root: Path) -> None:
         "  expected model.safetensors, or shards and model.safetensors.index.json;"
         " PyTorch's own files hold programs: convert them to safetensors\n"
         "nothing was written: 2 things to be settled first"
+    )
+
+
+def test_a_tokenizer_of_more_tokens_than_rows_is_told(root: Path, tiny: Path) -> None:
+    value = json.loads((ROOT / "models/tokenizers/bytes.json").read_text())
+    value["model"]["vocab"]["hello"] = 300
+    (tiny / "tokenizer.json").write_text(json.dumps(value))
+    assert refusal(root, tiny) == (
+        f"{tiny}/tokenizer.json: token ids that the model has no row for; expected ids"
+        " below n_vocab = 300, found 300\n"
+        f"  take tokenizer and weights from one revision of the model{END}"
+    )
+
+
+def test_an_end_of_text_that_is_no_token_is_told(root: Path, tiny: Path) -> None:
+    (tiny / "generation_config.json").write_text('{"eos_token_id": [1, "</s>"]}')
+    assert refusal(root, tiny) == (
+        "generation_config.json: eos_token_id: expected a token's id, or several, found"
+        f" [1, '</s>']{END}"
     )
 
 

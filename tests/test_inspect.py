@@ -49,7 +49,7 @@ def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> 
         "6 parameters in 3,648 bytes each"
     )
     assert " ".join(lines[start + 2].split()) == (
-        "q linear/linear (norm, blk.0.attn_q.weight) -> f32[batch, seq, 16]"
+        "q linear/linear_words_f32 (norm, blk.0.attn_q.weight) -> f32[batch, seq, 16]"
     )
     assert "  output cache_k: f32[3, batch, ctx, 8], in the place of cache_k" in lines
     assert lines[-1] == f"build/{MODEL}/{TARGET}/graph.svg"
@@ -107,7 +107,7 @@ def test_program_shows_functions_dispatches_and_code(project: Project) -> None:
     )
     text = "\n".join(lines)
     assert "unnamed" not in text
-    assert re.search(r"\n +2  prefill.layer_dispatch_\d+_matmul_Dx8x16_f32\n", text)
+    assert re.search(r"\n +\d  prefill.layer_dispatch_\d+_\w+_Dx\w+x8x16_f32\n", text)
     assert re.search(r"\n +[\d,]+ bytes  prefill\S+_dispatch_0_vulkan_spirv_fb\n", text)
 
 
@@ -181,11 +181,11 @@ def test_a_filter_that_takes_nothing_of_a_phase_is_an_error(project: Project) ->
         f"model={MODEL}",
         f"target={TARGET}",
         "level=linalg",
-        "filter=linalg.matmull",
+        "filter=linalg.generi",
     )
     run = project.doit("inspect", *words)
     assert (run.code, run.out) == (3, "")
     assert (
-        f"filter=linalg.matmull: nothing of {MODEL} at level 'linalg' has such a name\n"
-        "  did you mean 'linalg.matmul'?"
+        f"filter=linalg.generi: nothing of {MODEL} at level 'linalg' has such a name\n"
+        "  did you mean 'linalg.generic'?"
     ) in run.err

@@ -6,9 +6,11 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ingot import history, journal
@@ -16,6 +18,7 @@ from ingot.edges import builds
 from ingot.journal import Journal, trace
 from ingot.spans import Span
 from tests.project import Project, Run, edit
+from tests.trace_format import defects
 
 TASK = "specialize:add__n_embd_32"
 
@@ -87,6 +90,43 @@ def test_the_profile_has_each_phase_within_its_action(built: Project) -> None:
         assert event["ts"] + event["dur"] <= whole["ts"] + whole["dur"]
 
 
+def whole(project: Project) -> list[tuple[str, str]]:
+    """Actions and how they ended, of the last build's profile; it is well formed."""
+    folder = max((project.root / journal.FOLDER).iterdir())
+    profile = json.loads((folder / "profile.json").read_text())
+    assert defects(profile) == []
+    spans = [event for event in profile["traceEvents"] if event["ph"] == "X"]
+    return sorted(
+        (event["name"], event["args"]["how"])
+        for event in spans
+        if event["name"] == event["args"]["task"]
+    )
+
+
+def ended(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Actions and how they ended, of a build's log."""
+    kind = "action ended"
+    return sorted((e["task"], e["how"]) for e in events if e["event"] == kind)
+
+
+def test_phases_nest_whatever_the_clock_says() -> None:
+    rng = np.random.default_rng(3)
+    spans = []
+    for number in range(200):
+        ends = sorted(rng.uniform(number, number + 1, 6).tolist())
+        spans.append(Span("bake:m@t", "action", ends[0], ends[-1], thread=1))
+        spans += [Span("bake:m@t", "run", a, b, thread=1) for a, b in pairwise(ends)]
+    assert defects(trace(spans, 0.0, {})) == []
+    crossed = [
+        Span("bake:m@t", "action", 0.0, 1.0, thread=1),
+        Span("bake:m@t", "run", 0.5, 1.000001, thread=1),
+    ]
+    (defect,) = defects(trace(crossed, 0.0, {}))
+    assert defect.startswith("it ends after what it is in")
+    (defect,) = defects(trace([Span("bake:m@t", "action", 1.0, 0.0, 1)], 0.0, {}))
+    assert defect.startswith("dur is no such thing")
+
+
 def test_history_has_a_line_for_a_build_that_did_something(built: Project) -> None:
     (line,) = builds.read(built.root / "build/.ingot/history.jsonl")
     assert line["counts"] == {"ran": 2}
@@ -135,6 +175,10 @@ def test_going_on_after_a_failure_ends_like_it(other: Project) -> None:
     edit(other.root / "components/elementwise/add.mlir", "arith.addf", "arith.nothing")
     run = other.doit("-c", "specialize")
     assert run.done[TASK] == "FAILED"
+    told = ended(logs(other)[-1])
+    assert whole(other) == told
+    assert dict(told) == {task: how.lower() for task, how in run.done.items()}
+    assert {how for _, how in told} == {"ran", "restored", "failed"}
     assert "not tried: specialize" in run.err
     assert (run.code, logs(other)[-1][-1]["exit_code"]) == (1, 1)
     assert other.doit("specialize").code == 1

@@ -150,6 +150,13 @@ def test_rows_in_8_bits_are_within_half_a_step() -> None:
     assert np.array_equal(unpacked_i8(weight, scales), exact)
 
 
+def test_a_row_next_to_nothing_keeps_its_sign() -> None:
+    # The scale is 1.49 of the least number, rounded down to 1 of it: 189 is no code.
+    rows = np.full((1, 32), 189 * 2.0**-149, np.float32)
+    assert (quantise_rows(rows)[0] == 127).all()
+    assert (quantise_rows(-rows)[0] == -127).all()
+
+
 def test_blocks_in_8_bits_are_within_half_a_step_of_the_stored_scale() -> None:
     rows = RNG.normal(size=(8, 96)).astype(np.float32)
     rows[2, 32:64] = 0

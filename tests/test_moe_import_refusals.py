@@ -57,6 +57,42 @@ def test_joined_rows_must_be_as_many_as_the_config_says(root: Path) -> None:
     )
 
 
+def saved_again(config: dict[str, Any], base: float) -> dict[str, Any]:
+    """What transformers 5.23 writes for a config of DBRX: its parts have all keys."""
+    common = {"_name_or_path": "", "architectures": None, "dtype": None}
+    common |= {"id2label": {"0": "LABEL_0"}, "model_type": "", "problem_type": None}
+    parts = {key: {**common, **config[key]} for key in ("attn_config", "ffn_config")}
+    parts["ffn_config"] |= {
+        "ffn_act_fn": {"name": "silu"},
+        "hidden_size": config["d_model"],
+        "moe_jitter_eps": None,
+        "moe_normalize_expert_weights": 1.0,
+    }
+    rope = {"rope_theta": base, "rope_type": "default"}
+    return {**config, **parts, "num_key_value_heads": 2, "rope_parameters": rope}
+
+
+def test_dbrx_as_transformers_saves_it_has_one_base_where_both_agree(
+    root: Path,
+) -> None:
+    source, _ = checkpoint(root, "dbrx")
+    write_config(source, saved_again(CONFIGS["dbrx"], 500000.0))
+    imported = import_checkpoint(root, {"source": str(source)})
+    manifest = read_manifest(root / imported.path, root)
+    assert dict(manifest.hyperparameters)["rope_freq_base"] == 500000
+
+
+def test_dbrx_with_two_bases_is_refused(root: Path) -> None:
+    source, _ = checkpoint(root, "dbrx")
+    write_config(source, saved_again(CONFIGS["dbrx"], 10000.0))
+    assert refusal(root, source) == (
+        "config.json: rope_parameters.rope_theta: expected 500000, as config.json:"
+        " attn_config.rope_theta has, found 10000.0\n"
+        "  transformers 5 turns by rope_parameters alone, and writes 10000 there for"
+        " weights that were trained with attn_config's: put the right one into both"
+    )
+
+
 @pytest.mark.parametrize(
     ("architecture", "key", "value", "message"),
     [
@@ -64,6 +100,8 @@ def test_joined_rows_must_be_as_many_as_the_config_says(root: Path) -> None:
         ("qwen2moe", "norm_topk_prob", True, "shares of experts are the softmax's own"),
         ("qwen2moe", "mlp_only_layers", [1], "every layer has its experts"),
         ("dbrx", "tie_word_embeddings", True, "it has a head of its own"),
+        ("grok", "rope_theta", 20000.0, "its class has this base"),
+        ("grok", "tie_word_embeddings", False, "it makes logits with the embedding"),
     ],
 )
 def test_what_a_mixture_here_does_not_compute_is_refused(

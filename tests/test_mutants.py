@@ -25,10 +25,8 @@ from tests.component_runs import (
     Forward,
     difference,
     expected_of,
-    loaded,
-    merged,
     passed,
-    tool_words,
+    together,
 )
 from tests.equivalent_mutants import EQUIVALENT, FEW
 from tests.mutants import Mutant, mutants
@@ -77,26 +75,11 @@ def compiled(found: list[Mutant], count: int, folder: Path) -> dict[str, Forward
     functions: dict[str, Forward] = {}
     while found and len(functions) < count:
         tried = found[: count - len(functions)]
-        functions |= batch(tried, folder)
+        texts = {item.name: item.text for item in tried}
+        made = together(texts, folder, QUICK_FLAGS)
+        functions |= {k: made[k] for k in made if not isinstance(made[k], str)}
         found = found[len(tried) :]
     return functions
-
-
-def batch(found: list[Mutant], folder: Path) -> dict[str, Forward]:
-    """Return the functions of mistakes by name, without those that do not compile."""
-    folder = folder / str(len(list(folder.iterdir())))
-    folder.mkdir()
-    texts = {f"m{number}": item.text for number, item in enumerate(found)}
-    source = merged(texts, folder / "all.mlir")
-    if tool_words("iree-compile", source, "-o", folder / "all.vmfb", *QUICK_FLAGS):
-        if len(found) == 1:
-            return {}
-        half = len(found) // 2
-        return batch(found[:half], folder.parent) | batch(found[half:], folder.parent)
-    function = loaded(folder / "all.vmfb")
-    return {
-        item.name: function(f"m{number}.forward") for number, item in enumerate(found)
-    }
 
 
 Known = list[tuple[Case, tuple[Any, ...]]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ingot.edges import process
+from tests.farm import processes, until
+from tests.source_tree import ROOT
 
 needs_sandbox = pytest.mark.skipif(
     process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
@@ -24,6 +28,25 @@ stop_on_signals()
 subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
 process.run(("true",), Path("."), {}, {}, confined=False, network=False)
 """
+
+# Runs a shell with a child, unconfined; the second word is what stops it, or nothing.
+STARTS = """
+import sys, threading, time
+from pathlib import Path
+from ingot.edges import process
+
+mark, folder, how = sys.argv[1:]
+if how:
+    threading.Timer(float(how), process.stop_all).start()
+words = ("sh", "-c", f"sh -c ': {mark}; sleep 60' & touch started; wait; : {mark}")
+env = {"PATH": "/usr/bin:/bin"}
+process.run(words, Path(folder), env, {}, confined=False, network=False)
+"""
+
+
+def starts(mark: str, folder: Path, how: str = "") -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-c", STARTS, mark, str(folder), how]
+    return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
 def confined(
@@ -79,3 +102,32 @@ def test_sigterm_while_a_command_starts_ends_the_build() -> None:
     words = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS]
     done = subprocess.run(words, timeout=60, check=False)
     assert done.returncode == 143
+
+
+def test_an_unconfined_command_dies_with_whoever_started_it(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-killed"
+    with starts(mark, tmp_path) as starter:
+        until((tmp_path / "started").exists)
+        assert len(processes(mark)) == 3
+        starter.kill()
+    until(lambda: not processes(mark))
+
+
+def test_all_of_an_unconfined_command_is_stopped(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-stopped"
+    with starts(mark, tmp_path, "1") as starter:
+        assert starter.wait(30) == -signal.SIGINT
+    assert (tmp_path / "started").exists()
+    until(lambda: not processes(mark))
+
+
+def test_a_keeper_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin"}
+    groups = []
+    for _ in range(2):
+        words = ("sh", "-c", "read -r _ _ _ _ group _ < /proc/$$/stat; echo $group")
+        done = process.run(words, tmp_path, env, {}, confined=False, network=False)
+        groups.append(int(done.output))
+        os.killpg(groups[-1], signal.SIGKILL)
+        until(lambda: Path(f"/proc/{groups[-1]}/stat").read_text().split()[2] == "Z")
+    assert groups[0] != groups[1]

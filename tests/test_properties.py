@@ -23,13 +23,11 @@ from tests.component_runs import (
     FAST_FLAGS,
     FLAGS,
     Forward,
+    in_range,
     judge,
-    loaded,
-    merged,
     oracle_of,
-    run_tool,
     shapes,
-    specialized,
+    together,
 )
 from tests.real_sizes import real_instances
 
@@ -41,9 +39,9 @@ REAL = real_instances()
 Compiled = Callable[[str], Callable[[str], Forward]]
 
 
-def members(family: str) -> list[str]:
-    """Return the components of a family."""
-    return [item for item in COMPONENTS if item.startswith(f"{family}/")]
+def members(group: str) -> list[str]:
+    """Return the components of a family, or the one of the name."""
+    return [item for item in COMPONENTS if f"{item}/".startswith(f"{group}/")]
 
 
 @pytest.fixture(scope="module")
@@ -52,31 +50,30 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
     @cache
     def family(name: str) -> Callable[[str], Forward]:
-        folder = tmp_path_factory.mktemp(name)
         texts = {
             item: (ROOT / f"components/{item}.mlir").read_text("utf-8")
             for item in members(name)
         }
-        return batch(texts, folder, FLAGS)
+        return batch(texts, tmp_path_factory.mktemp("dynamic"), FLAGS)
 
     return family
 
 
 @pytest.fixture(scope="module")
 def static(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """Compile the components of a family at the sizes of some rows."""
+    """Compile the components of a family, or one alone, at the sizes of some rows."""
 
     @cache
-    def family(name: str) -> Callable[[str], Forward]:
-        folder = tmp_path_factory.mktemp(name)
+    def group(name: str) -> Callable[[str], Forward]:
+        folder = tmp_path_factory.mktemp("static")
         texts = {
-            f"{item}.{row}": specialized(bound(item, row), folder).read_text("utf-8")
+            f"{item}.{row}": in_range(bound(item, row), folder)
             for item in members(name)
             for row in STATIC
         }
         return batch(texts, folder, FLAGS + FAST_FLAGS)
 
-    return family
+    return group
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     def instances(component: str) -> Callable[[str], Forward]:
         folder = tmp_path_factory.mktemp("real")
         texts = {
-            name: specialized(item, folder).read_text("utf-8")
+            name: in_range(item, folder)
             for name, item in REAL.items()
             if item.component == component
         }
@@ -100,13 +97,15 @@ def batch(
     texts: dict[str, str], folder: Path, flags: tuple[str, ...]
 ) -> Callable[[str], Forward]:
     """Compile many modules as one, and return what finds the function of each."""
-    names = {name: re.sub(r"\W", "_", name) for name in texts}
-    source = merged(
-        {names[name]: text for name, text in texts.items()}, folder / "all.mlir"
-    )
-    run_tool("iree-compile", source, "-o", folder / "all.vmfb", *flags)
-    function = loaded(folder / "all.vmfb")
-    return lambda name: function(f"{names[name]}.forward")
+    found = together(texts, folder, flags)
+
+    def function(name: str) -> Forward:
+        forward = found[name]
+        if isinstance(forward, str):
+            pytest.fail(forward, pytrace=False)
+        return forward
+
+    return function
 
 
 def bound(component: str, row: str) -> Instance:
@@ -164,7 +163,8 @@ def test_static_component_computes_its_oracle(
     component: str, row: str, static: Compiled
 ) -> None:
     signature = read_component(component, ROOT)
-    forward = static(component.partition("/")[0])(f"{component}.{row}")
+    group = component if FULL else component.partition("/")[0]
+    forward = static(group)(f"{component}.{row}")
     judge(forward, signature, row_sizes(signature, row), bound=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ingot import history
 from ingot.journal import Journal
-from ingot.report import actions, page, plots, runs
+from ingot.report import actions, origins, page, plots, runs
 from ingot.report.actions import Ended
 from ingot.report.runs import Build, Cell
 from ingot.values import Action, Output
@@ -35,6 +35,24 @@ def figures(**changed: Any) -> dict[str, Any]:
     }
 
 
+def row(level: str, name: str, error: float | str, **changed: Any) -> dict[str, Any]:
+    """One comparison of a check, as the history keeps it; of a tolerance of 1e-5."""
+    passed = isinstance(error, float) and error <= 1e-5
+    plain = {"level": level, "name": name, "error": error, "tolerance": 1e-5}
+    return {**plain, "inputs": {"batch": 2}, "passed": passed, **changed}
+
+
+COMPARED = [
+    row("component", "add", 1e-8),
+    row("component", "gelu", 0.0),
+    row("block", "layer.0", 2e-6),
+    row("block", "layer.1", 3e-2),
+    row("block", "layer.1", 3e-3),
+    row("model", "oracle", "inf"),
+    row("tokens", "sentence 1", 1.0, tolerance=0.0),
+]
+
+
 def build(
     at_s: float, results: dict[str, Any], code: int = 0, **hows: str
 ) -> dict[str, Any]:
@@ -54,11 +72,12 @@ def build(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout of three builds: the second restored a benchmark, the third failed."""
+    there = {"toy@there": {"sizes": {"vmfb": 1000}, "compared": COMPARED}}
     lines: list[Any] = [
         build(1e9, {"toy@here": figures()}, **{"bench_toy@here": "ran"}),
         build(2e9, {"toy@here": figures()}, **{"bench_toy@here": "restored"}),
         "a torn line",
-        build(3e9, {}, 1, **{"check_toy@there": "failed", "bench_toy@here": "ran"}),
+        build(3e9, there, 1, **{"check_toy@there": "failed", "bench_toy@here": "ran"}),
     ]
     failed = lines[-1]["actions"]["check:toy@there"]
     failed |= {"why": ["flag added: <-O3>"], "message": "logits differ: 2 > 1"}
@@ -89,10 +108,10 @@ def test_a_failure_is_that_of_all_who_need_the_task(root: Path) -> None:
     link = "link:toy@plain"
     add(root, **{"link_toy@plain": "failed", "bake_other@plain": "failed"})
     found = cell(root, "here", link)
-    assert (found.status, found.failed, found.at_s) == ("failed", (link,), 4e9)
+    assert (found.status, list(found.failed), found.at_s) == ("failed", [link], 4e9)
     assert cell(root, "here").status == "passed"
     add(root, **{"link_toy@plain": "ran"})
-    assert cell(root, "here", link).status == "passed"
+    assert cell(root, "here", link).failed == {}
 
 
 def test_an_artifact_that_was_not_checked_has_not_passed(tmp_path: Path) -> None:
@@ -119,10 +138,96 @@ def test_a_cell_is_the_newest_that_is_known(root: Path) -> None:
     here, there = (cell(root, name) for name in ("here", "there"))
     assert (here.status, here.at_s) == ("passed", 2e9)
     assert here.margin == pytest.approx(0.2)
-    assert (there.status, there.failed) == ("failed", ("check:toy@there",))
+    assert (there.status, there.failed) == (
+        *("failed", {"check:toy@there": "logits differ: 2 > 1"}),
+    )
     assert cell(root, "nowhere").status == "none"
     assert Cell("a@b", {"sizes": {"vmfb": 1}}).status == "built"
     assert Cell("a@b", figures(passed=False)).status == "failed"
+
+
+def test_a_check_stands_until_something_of_it_is_made_anew(root: Path) -> None:
+    seen = []
+    for results, checked, hows in (
+        ({"toy@here": {"sizes": {"vmfb": 1}}}, [], {"bench_toy@here": "ran"}),
+        ({}, [], {"link_toy@plain": "ran"}),
+        # The linked module came out as before: the check had nothing to do.
+        ({}, ["toy@here"], {"link_toy@plain": "ran"}),
+        ({"toy@here": {"sizes": {"vmfb": 2}}}, [], {"compile_toy@here": "ran"}),
+    ):
+        line = build(4e9, results, **hows) | {"checked": checked}
+        with (root / history.FILE).open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps(line)}\n")
+        found = cell(root, "here", "link:toy@plain")
+        seen.append((found.status, found.figures["sizes"]["vmfb"], found.margin))
+    near = pytest.approx(0.2)
+    assert seen == [
+        ("passed", 1, near),
+        ("changed", 1, None),
+        ("passed", 1, near),
+        ("changed", 2, None),
+    ]
+
+
+def test_what_is_only_compiled_is_never_called_passed() -> None:
+    built = Cell("toy@here", {"sizes": {"vmfb": 1}}, unchecked="no weights to check")
+    text = page.page(["toy"], ["here"], {("toy", "here"): built}, [], {})
+    assert "<h1>1 compiled, not checked</h1>" in text
+    assert "<b>compiled, not checked</b><small>no weights to check</small>" in text
+    assert "passed</" not in text
+    assert "error" not in text.partition("<body>")[2]
+
+
+def test_a_failed_check_shows_where_its_error_comes_from(root: Path) -> None:
+    (card,) = re.findall(r"Where the error comes from.*?</svg>", written(root), re.S)
+    words = re.findall(r"<text[^>]*>([^<]*)<", card)
+    assert words == [
+        *("1/10000 of it", "1/100", "tolerance", "100 times", "10000 times"),
+        "component: 2 right",
+        *("block: 2 of 3 wrong", "layer.0", "layer.1"),
+        *("model: 1 of 1 wrong", "oracle", "tokens: 1 of 1 wrong", "sentence 1"),
+    ]
+    dots = re.findall(r'cx="([\d.]+)"[^>]*class="(\w+)[^>]*><title>([^<]*)<', card)
+    limit = float(re.findall(r'd="M([\d.]+) [^"]*" class="limit"', card)[0])
+    assert len(dots) == len(COMPARED)
+    for x, kind, about in dots:
+        assert (kind == "red") == (float(x) > limit), about
+    places = {about: float(x) for x, _, about in dots}
+    end = max(places.values())
+    assert places["model oracle (batch 2): error inf, tolerance 1.0e-05"] == end
+    assert (
+        places["tokens sentence 1 (batch 2): error 1.0e+00, tolerance 0.0e+00"] == end
+    )
+
+
+def test_a_plot_of_a_failure_shows_the_worst_and_counts_the_rest() -> None:
+    rows = [row("golden", f"sentence {n}", 1e-5 * n, passed=n < 20) for n in range(40)]
+    found = Cell("toy@here", {"compared": rows}).comparisons
+    words = re.findall(r"<text[^>]*>([^<]*)<", origins.origins(found))
+    names = [f"sentence {n}" for n in range(32, 40)]
+    assert words[-10:] == ["golden: 20 of 40 wrong", *names, "32 more"]
+    odd = Cell("a@b", {"compared": [row("model", "x", 1e-9, passed=False)]})
+    assert "the cosine is too low" in origins.origins(odd.comparisons)
+
+
+def test_what_a_failed_check_compared_is_remembered(tmp_path: Path) -> None:
+    folder = tmp_path / history.FAILED / "check-toy@here"
+    folder.mkdir(parents=True)
+    journal = Journal(tmp_path, ["build"])
+    journal.ends = {"check:toy@here": "failed"}
+    seen = []
+    report = {key: x for key, x in row("block", "b", "nan").items() if key != "error"}
+    rows = [{**report, "max_abs_error": "nan", "worst": [0], "got": 1.0}]
+    for text in ("", "torn", json.dumps({"passed": False, "rows": rows})):
+        if text:
+            (folder / "check.json").write_text(text)
+        history.add(journal, 1, 1.0)
+        seen.append(runs.cell(tmp_path, runs.read(tmp_path), "toy@here", {"check:x@y"}))
+    assert [found.comparisons for found in seen[:2]] == [[], []]
+    (only,) = seen[2].comparisons
+    assert (only.name, only.sizes, only.passed, only.ratio) == (
+        *("b", "batch 2", False, float("inf")),
+    )
 
 
 def test_a_restored_benchmark_is_no_new_measurement(root: Path) -> None:
@@ -150,7 +255,7 @@ def test_the_page_needs_no_other_file(root: Path) -> None:
 
 def test_the_page_says_what_failed_and_why(root: Path) -> None:
     text = written(root)
-    assert "<h1>1 of 2 failed</h1>" in text
+    assert "<h1>1 failed; 1 passed</h1>" in text
     assert '<td class="failed" data-target="there"><b>✗ failed</b>' in text
     assert '<td class="passed" data-target="here"><b>✓ passed</b>' in text
     assert "error 0.2 of tolerance" in text
@@ -160,7 +265,7 @@ def test_the_page_says_what_failed_and_why(root: Path) -> None:
 
 def test_every_picture_is_well_formed_and_within_its_frame(root: Path) -> None:
     pictures = re.findall(r"<svg.*?</svg>", written(root), re.DOTALL)
-    assert len(pictures) == 4
+    assert len(pictures) == 5
     for picture in pictures:
         tree = ET.fromstring(picture)
         width, height = (float(n) for n in tree.attrib["viewBox"].split()[2:])

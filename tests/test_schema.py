@@ -29,6 +29,7 @@ BEYOND_A_SCHEMA = {
     "checkpoint-folder-is-missing",
     "control-character",
     "empty-range",
+    "end-token-beyond-the-vocabulary",
     "golden-file-is-missing",
     "huge-size",
     "infinite-number",

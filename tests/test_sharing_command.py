@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,26 @@ def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
     assert set(second.done.values()) == {"fetched"}
     assert " fetched; " in second.out.splitlines()[-1]
     assert linked(machines[0]) == linked(machines[1]) != []
+
+
+def test_why_knows_what_another_machine_built(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    task, source = "specialize:add__n_embd_32", "components/elementwise/add.mlir"
+    first, second = (
+        Project(made.root, made.cache, {"INGOT_SHARED_CACHE": server.url})
+        for name in "ab"
+        for made in [Project.create(tmp_path / name, tmp_path / f"{name}-cache")]
+    )
+    assert first.doit(task).done == {task: "ran"}
+    run = second.doit("why", task)
+    assert run.out.startswith(f"{task} would be fetched: the shared cache has"), run.err
+    component = second.root / source
+    component.write_text(component.read_text() + "// more\n")
+    lines = second.doit("why", task).out.splitlines()
+    assert "against its last build elsewhere, " in lines[2]
+    assert re.fullmatch(rf"  input {source}: \w{{12}} -> \w{{12}}", lines[3])
+    assert len(lines) == 4
 
 
 def test_a_cache_that_is_down_is_said_once_and_the_build_succeeds(

@@ -89,7 +89,7 @@ def test_two_that_show_one_file_at_once_leave_one_of_them_whole(
 ) -> None:
     copy, inside = Store.copy_to, threading.Barrier(2)
 
-    def slow(store: Store, digest: Digest, path: Path, temporary: Path) -> None:
+    def slow(store: Store, digest: Digest, path: Path, temporary: str) -> None:
         # The second waits for the first, so they never meet here.
         with pytest.raises(threading.BrokenBarrierError):
             inside.wait(0.1)
@@ -102,7 +102,7 @@ def test_two_that_show_one_file_at_once_leave_one_of_them_whole(
 
     def show(content: bytes) -> None:
         digest = checkout.store.put_bytes(content)
-        with shown._temporary(checkout.root, target) as temporary:
+        with shown._temporary(checkout.root, str(target)) as temporary:
             checkout.store.copy_to(digest, target, temporary)
 
     threads = [threading.Thread(target=show, args=(item,)) for item in contents]

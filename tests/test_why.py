@@ -10,7 +10,7 @@ import pytest
 from ingot.catalogue import Plan
 from ingot.edges import toolchain
 from ingot.errors import IngotError
-from ingot.front.why import explain, print_reasons
+from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout
 from tests.test_executor import COUNT, upper
@@ -27,7 +27,8 @@ def told(
     checkout: Checkout, capsys: pytest.CaptureFixture[str], *actions: Action
 ) -> list[str]:
     """What is said of the last of the actions."""
-    print_reasons(Plan(actions), {actions[-1].task}, checkout.executor)
+    elsewhere = Elsewhere(checkout.executor, lambda: None)
+    print_reasons(Plan(actions), {actions[-1].task}, checkout.executor, elsewhere)
     return capsys.readouterr().out.splitlines()
 
 

@@ -27,9 +27,9 @@ from ingot.weights.packing import grouped, quantised
 from oracles import packed, words
 from tests import scratch
 from tests.component_cases import NUMPY, ROOT, cases, fitted, instance_of, sized
-from tests.component_runs import difference, expected_of, passed
+from tests.component_runs import ODD, difference, expected_of, passed
 from tests.project import Project, edit
-from tests.test_odd_sizes import ODD, of_tree
+from tests.test_odd_sizes import of_tree
 from tests.toy_decoder import MODEL, place
 
 FULL = bool(os.environ.get("INGOT_FULL"))

@@ -9,7 +9,8 @@
 // (h+1)*head_dim, and group = n_head / n_head_kv heads of q read one head of k and v.
 // The cache holds the new tokens already; what it holds at a position that is not seen
 // does not matter, as long as it is finite. A window of ctx or more is plain causal
-// attention; it is at least 1. head_dim is even, and start[b] + seq is at most ctx. All
+// attention; it is at least 1. head_dim is even, and 4 or more: 2 compiles for a short
+// ctx alone (tests/test_compiler_limits.py). start[b] + seq is at most ctx. All
 // scores are in memory at once, with what they are made of and what is made of them: 16
 // bytes for each head, query and position, 576 MiB for 9 heads, 2048 and 2048.
 //

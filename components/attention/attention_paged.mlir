@@ -33,7 +33,7 @@ module @attention_paged {
       %q: tensor<?x?x?xf32>,          // [batch, seq, n_head*head_dim] queries
       %keys: tensor<?x?x?x?xf32>,  // [n_layer, n_block, block_size, n_head_kv*head_dim]
       %values: tensor<?x?x?x?xf32>,  // [n_layer, n_block, block_size, n_head_kv*head_dim]
-      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] blocks of each sequence
+      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] in [0, n_block)
       %start: tensor<?xi32>,          // [batch] position of the first query
       %layer: i32,                    // 0 to n_layer - 1
       %window: i32,                   // positions seen, the query's own included

@@ -17,7 +17,7 @@ module @kv_cache_update {
   util.func public @forward(
       %cache: tensor<?x?x?x?xf32>,  // [n_layer, batch, ctx, n_embd_kv]
       %x: tensor<?x?x?xf32>,        // [batch, seq, n_embd_kv] of the new tokens
-      %start: tensor<?xi32>,        // [batch] position of the first new token
+      %start: tensor<?xi32>,        // [batch] first position, in [0, ctx - seq]
       %layer: i32                   // 0 to n_layer - 1
   ) -> tensor<?x?x?x?xf32> {        // [n_layer, batch, ctx, n_embd_kv]
     %c0 = arith.constant 0 : index

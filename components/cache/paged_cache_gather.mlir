@@ -17,7 +17,7 @@
 module @paged_cache_gather {
   util.func public @forward(
       %cache: tensor<?x?x?x?xf32>,  // [n_layer, n_block, block_size, n_embd_kv]
-      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] blocks of each sequence
+      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] in [0, n_block)
       %layer: i32                   // 0 to n_layer - 1
   ) -> tensor<?x?x?x?xf32> {        // [batch, n_block_seq, block_size, n_embd_kv]
     %c0 = arith.constant 0 : index

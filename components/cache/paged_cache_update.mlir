@@ -26,7 +26,7 @@ module @paged_cache_update {
   util.func public @forward(
       %cache: tensor<?x?x?x?xf32>,  // [n_layer, n_block, block_size, n_embd_kv]
       %x: tensor<?x?x?xf32>,        // [batch, seq, n_embd_kv] of the new tokens
-      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] blocks of each sequence
+      %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] in [0, n_block)
       %start: tensor<?xi32>,        // [batch] position of the first new token
       %layer: i32                   // 0 to n_layer - 1
   ) -> tensor<?x?x?x?xf32> {        // [n_layer, n_block, block_size, n_embd_kv]

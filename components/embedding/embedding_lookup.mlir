@@ -14,7 +14,7 @@
 module @embedding_lookup {
   util.func public @forward(
       %weight: tensor<?x?xf32>,  // [n_vocab, n_embd] one row per id
-      %ids: tensor<?x?xi32>      // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>      // [batch, seq] rows, in [0, n_vocab)
   ) -> tensor<?x?x?xf32> {       // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index

@@ -15,7 +15,7 @@
 module @embedding_lookup_packed {
   util.func public @forward(
       %weight: tensor<?x?x?xf32>,  // [n_tile, n_embd, lane]
-      %ids: tensor<?x?xi32>,       // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>,       // [batch, seq] rows, in [0, n_tile*lane)
       %scale: f32                  // dimensionless
   ) -> tensor<?x?x?xf32> {         // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index

@@ -17,7 +17,7 @@ module @embedding_lookup_packed_i8_block32 {
   util.func public @forward(
       %weight: tensor<?x?x32x?xi8>,      // [n_tile, n_block, 32, lane]
       %weight_scale: tensor<?x?x?xf16>,  // [n_tile, n_block, lane]
-      %ids: tensor<?x?xi32>,             // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>,             // [batch, seq] rows, in [0, n_tile*lane)
       %scale: f32                        // dimensionless
   ) -> tensor<?x?x?xf32> {               // [batch, seq, 32*n_block]
     %c0 = arith.constant 0 : index

@@ -15,7 +15,7 @@
 module @embedding_lookup_words_bf16 {
   util.func public @forward(
       %weight: tensor<?x?x4xi32>,  // [n_tile, n_embd, 4]
-      %ids: tensor<?x?xi32>,       // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>,       // [batch, seq] rows, in [0, 8*n_tile)
       %scale: f32                  // dimensionless
   ) -> tensor<?x?x?xf32> {         // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index

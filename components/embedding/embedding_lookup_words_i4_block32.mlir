@@ -17,7 +17,7 @@ module @embedding_lookup_words_i4_block32 {
   util.func public @forward(
       %weight: tensor<?x?x32xi32>,       // [n_tile, n_block, 32]
       %weight_scale: tensor<?x?x4xi32>,  // [n_tile, n_block, 4]
-      %ids: tensor<?x?xi32>,             // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>,             // [batch, seq] rows, in [0, 8*n_tile)
       %scale: f32                        // dimensionless
   ) -> tensor<?x?x?xf32> {               // [batch, seq, 32*n_block]
     %c0 = arith.constant 0 : index

@@ -17,7 +17,7 @@ module @embedding_lookup_words_i8 {
   util.func public @forward(
       %weight: tensor<?x?x2xi32>,      // [n_tile, n_embd, 2]
       %weight_scale: tensor<?x8xf32>,  // [n_tile, 8]
-      %ids: tensor<?x?xi32>,           // [batch, seq] rows to take
+      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, 8*n_tile)
       %scale: f32                      // dimensionless
   ) -> tensor<?x?x?xf32> {             // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index

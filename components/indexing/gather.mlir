@@ -14,7 +14,7 @@
 module @gather {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,       // [batch, ctx, n_embd]
-      %positions: tensor<?x?xi32>  // [batch, seq] rows to take
+      %positions: tensor<?x?xi32>  // [batch, seq] rows, in [0, ctx)
   ) -> tensor<?x?x?xf32> {         // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index

@@ -15,7 +15,7 @@
 module @scatter {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,        // [batch, ctx, n_embd]
-      %positions: tensor<?x?xi32>,  // [batch, seq] rows of x to replace
+      %positions: tensor<?x?xi32>,  // [batch, seq] rows of x, in [0, ctx)
       %rows: tensor<?x?x?xf32>      // [batch, seq, n_embd] what they become
   ) -> tensor<?x?x?xf32> {          // [batch, ctx, n_embd]
     %c0 = arith.constant 0 : index

@@ -16,7 +16,7 @@
 module @mul_mat_id {
   util.func public @forward(
       %weight: tensor<?x?x?xf32>,  // [n_expert, n_out, n_in]
-      %ids: tensor<?x?x?xi32>,     // [batch, seq, n_expert_used] experts of each row
+      %ids: tensor<?x?x?xi32>,     // [batch, seq, n_expert_used] in [0, n_expert)
       %x: tensor<?x?x?xf32>        // [batch, seq, n_in]
   ) -> tensor<?x?x?xf32> {         // [batch, seq, n_expert_used*n_out]
     %c0 = arith.constant 0 : index

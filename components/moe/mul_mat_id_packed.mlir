@@ -19,7 +19,7 @@
 module @mul_mat_id_packed {
   util.func public @forward(
       %weight: tensor<?x?x?x?xf32>,  // [n_expert, n_tile, n_in, lane]
-      %ids: tensor<?x?x?xi32>,       // [batch, seq, n_expert_used] experts of each row
+      %ids: tensor<?x?x?xi32>,       // [batch, seq, n_expert_used] in [0, n_expert)
       %x: tensor<?x?x?xf32>          // [batch, seq, n_in]
   ) -> tensor<?x?x?xf32> {           // [batch, seq, n_expert_used*n_tile*lane]
     %c0 = arith.constant 0 : index

@@ -22,7 +22,7 @@ module @rope {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,    // [batch, seq, n_head*head_dim]
       %table: tensor<?x?xf32>,  // [n_ctx, n_rot] cosines, then sines, n_rot/2 of each
-      %start: tensor<?xi32>,    // [batch] position of each sequence's first row of x
+      %start: tensor<?xi32>,    // [batch] first position, in [0, n_ctx - seq]
       %n_head: index            // n_head
   ) -> tensor<?x?x?xf32> {      // [batch, seq, n_head*head_dim]
     %c0 = arith.constant 0 : index

@@ -23,7 +23,7 @@ module @rope_multimodal {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,          // [batch, seq, n_head*head_dim]
       %table: tensor<?x?xf32>,        // [n_ctx, head_dim] cosines, then sines
-      %positions: tensor<3x?x?xi32>,  // [3, batch, seq] in time, height, width
+      %positions: tensor<3x?x?xi32>,  // [3, batch, seq] axes of space in [0, n_ctx)
       %n_temporal: i32,               // pairs turned by time
       %n_height: i32,                 // pairs turned by height
       %n_head: index                  // n_head

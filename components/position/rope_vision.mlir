@@ -27,7 +27,7 @@ module @rope_vision {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,          // [batch, seq, n_head*head_dim]
       %table: tensor<?x?xf32>,        // [n_ctx, n_rot] cosines, then sines
-      %positions: tensor<2x?x?xi32>,  // [2, batch, seq] row and column of each patch
+      %positions: tensor<2x?x?xi32>,  // [2, batch, seq] row and column in [0, n_ctx)
       %n_head: index                  // n_head
   ) -> tensor<?x?x?xf32> {            // [batch, seq, n_head*head_dim]
     %c0 = arith.constant 0 : index

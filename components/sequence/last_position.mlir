@@ -15,7 +15,7 @@
 module @last_position {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,  // [batch, seq, n_embd]
-      %last: tensor<?xi32>    // [batch] index in seq
+      %last: tensor<?xi32>    // [batch] in [0, seq)
   ) -> tensor<?x1x?xf32> {    // [batch, 1, n_embd]
     %c0 = arith.constant 0 : index
     %c2 = arith.constant 2 : index

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ingot.weights.packing import BLOCK, I8_LIMIT, quantise_blocks, quantise_rows
+from ingot.weights.packing import (
+    BLOCK,
+    I4_LIMIT,
+    I8_LIMIT,
+    quantise_blocks,
+    quantise_rows,
+)
 
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
 
-I4_LIMIT = 7
 # Rows of a large table are rounded so many values at a time: 32 MB of temporaries each.
 _CHUNK = 1 << 22
 

@@ -28,6 +28,7 @@ def declaration(
         "architecture": manifest.architecture,
         "licence": manifest.licence,
         "dims": dict(manifest.dims),
+        "end_tokens": manifest.end_tokens,
         "dynamic_dims": {
             dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
         },

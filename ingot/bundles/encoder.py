@@ -30,7 +30,8 @@ class Encoded:
 def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """Return each sentence's token ids, [CLS] and [SEP] included.
 
-    Raises: IngotError where the bundle has no tokenizer, or a sentence is too long.
+    Raises: IngotError where the bundle has no tokenizer, or a sentence is too long, or
+    has a token that the model does not have.
     """
     from ingot.edges.runtime import load_tokenizer
 
@@ -39,7 +40,7 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
     n_vocab = bundle.contract["dims"].get("n_vocab")
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     tokens = tuple(
-        encoded(tokenizer, sentence, f"sentence {number}")
+        encoded(tokenizer, sentence, f"sentence {number}", n_vocab)
         for number, sentence in enumerate(sentences)
     )
     longest = bundle.limit("seq")

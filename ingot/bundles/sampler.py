@@ -88,7 +88,9 @@ def narrow(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     if sampling.top_k is not None and sampling.top_k < len(logits):
         kept = largest(logits, sampling.top_k)
     scaled = logits[kept].astype(np.float64)
-    weights = np.exp((scaled - scaled.max()) / sampling.temperature)
+    # A temperature next to 0 makes them endless, and their weights 0.
+    with np.errstate(over="ignore"):
+        weights = np.exp((scaled - scaled.max()) / sampling.temperature)
     if sampling.top_p == 1:
         return kept, weights
     wanted = sampling.top_p * weights.sum()

@@ -11,7 +11,7 @@ from ingot.errors import IngotError
 Array: TypeAlias = Any
 
 # A `tokenizer.json` says which tokens are special, not what for. These end a text or a
-# turn: Gemma, Llama, Qwen and SmolLM, Mistral.
+# turn, whatever else the manifest names: Gemma, Llama, Qwen and SmolLM, Mistral.
 ENDS = (
     "<eos>",
     "<end_of_turn>",
@@ -50,9 +50,14 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     # Ids may have gaps, and a model more rows than the tokenizer has tokens.
     known = [i for i in range(n_vocab) if tokenizer.id_to_token(i) is not None]
-    found = {tokenizer.token_to_id(name) for name in ENDS}
-    found.add(tokenizer.special_ids["eos"])
-    ends = frozenset(token for token in found if token is not None)
+    named = [tokenizer.token_to_id(name) for name in ENDS]
+    # Only where it is special: to Gemma 3 and Qwen 3, `</s>` is a text like any other.
+    special = [
+        token
+        for token in named
+        if token is not None and not tokenizer.decode([token], skip_special_tokens=True)
+    ]
+    ends = frozenset((*special, *bundle.contract.get("end_tokens", ())))
     return Vocabulary(tokenizer, np.array(known, np.int64), ends)
 
 
@@ -68,24 +73,37 @@ def refuse_no_tokenizer(name: str, files: Any) -> None:
         )
 
 
-def encoded(tokenizer: Any, text: str, what: str) -> tuple[int, ...]:
+def encoded(
+    tokenizer: Any, text: str, what: str, n_vocab: int | None
+) -> tuple[int, ...]:
     """Return a text's token ids, with what the tokenizer puts around a text.
 
-    Raises: IngotError where a command line gave bytes that are no text.
+    Raises: IngotError where a command line gave bytes that are no text, or the text
+    has a token that a model of `n_vocab` tokens has no row for.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise IngotError(f"{what} is not UTF-8 text") from error
-    return tuple(tokenizer.encode(text, add_special_tokens=True))
+    ids = tuple(tokenizer.encode(text, add_special_tokens=True))
+    highest = max(ids, default=-1)
+    if n_vocab is not None and highest >= n_vocab:
+        raise IngotError(
+            f"{what} has a token that the model has no row for; expected ids below"
+            f" n_vocab = {n_vocab}, found {highest}",
+            f"leave out '{tokenizer.id_to_token(highest)}'",
+        )
+    return ids
 
 
 def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[int]:
     """Return the prompt's token ids, with what the tokenizer puts before a text.
 
-    Raises: IngotError where there are none, or more than the model's context holds.
+    Raises: IngotError where there are none, more than the model's context holds, or
+    one that the model does not have.
     """
-    ids = list(encoded(vocabulary.tokenizer, prompt, "the prompt"))
+    n_vocab = bundle.contract["dims"]["n_vocab"]
+    ids = list(encoded(vocabulary.tokenizer, prompt, "the prompt", n_vocab))
     n_ctx = bundle.limit("ctx")
     if len(ids) > n_ctx:
         raise IngotError(

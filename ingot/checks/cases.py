@@ -199,8 +199,8 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
     if port.role == "last":
         return as_element(np.asarray(case.valid) - 1, port.type.element)
     if port.role == "start":
-        # The first row reaches the cache's end.
-        free = case.ctx - case.seq
+        # The first row reaches the cache's end, where there is one.
+        free = max(case.ctx - case.seq, 0)
         starts = [free, *rng.integers(0, free + 1, case.batch - 1)]
         return as_element(starts, port.type.element)
     if port.role == "block_table":

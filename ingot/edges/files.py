@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 from pathlib import Path
@@ -18,6 +19,13 @@ def finish(handle: int, size_bytes: int) -> None:
     if size_bytes > SMALL_BYTES:
         os.fsync(handle)
     os.fchmod(handle, 0o444)
+
+
+def write(file: io.FileIO, content: bytes) -> None:
+    """Write all of it to a file without a buffer."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def rename(temporary: str | Path, path: str) -> None:
@@ -38,8 +46,14 @@ def unlink(path: str | Path) -> None:
 
 def copy(source: str, target: str | Path) -> None:
     """Copy content, sharing blocks where the file system can."""
-    with open(source, "rb") as reader, open(target, "wb") as writer:
+    with (
+        open(source, "rb", buffering=0) as reader,
+        open(target, "wb", buffering=0) as writer,
+    ):
         remaining = os.fstat(reader.fileno()).st_size
+        if remaining <= SMALL_BYTES:
+            write(writer, reader.read())
+            return
         try:
             while remaining:
                 done = os.copy_file_range(reader.fileno(), writer.fileno(), remaining)

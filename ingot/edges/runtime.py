@@ -118,10 +118,12 @@ def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:
 def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
     """Return the `iree.runtime.Tokenizer` of a `tokenizer.json`.
 
-    It neither truncates nor pads, whatever the file says of that.
+    It neither truncates nor pads, whatever the file says of that. A special token that
+    the model has no row for is none that a text has, unless it is written out: Gemma 3
+    has one for images.
 
-    Raises: IngotError where the file is not a tokenizer, or makes ids that a model of
-    `n_vocab` tokens has no row for.
+    Raises: IngotError where the file is not a tokenizer, or makes other ids that a
+    model of `n_vocab` tokens has no row for.
     """
     from iree.runtime import Tokenizer
 
@@ -135,7 +137,8 @@ def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
             f"{path}: not a tokenizer that IREE reads; {_first_line(error)}",
             "expected the tokenizer.json of Hugging Face tokenizers",
         ) from error
-    highest = _highest_id(json.loads(text))
+    around = tuple(tokenizer.encode("", add_special_tokens=True))
+    highest = max((_highest_id(json.loads(text)), *around))
     if n_vocab is not None and highest >= n_vocab:
         raise IngotError(
             f"{path}: token ids that the model has no row for; expected ids below"
@@ -156,13 +159,16 @@ def _entry(key: str, entry: Any) -> ArchiveEntry:
 
 
 def _highest_id(tokenizer: Any) -> int:
+    """Return the highest id of a token that is not special; -1 where there is none."""
     # `vocab_size` counts the tokens: ids may have gaps, and then reach beyond it.
     vocabulary = tokenizer["model"]["vocab"]
     if isinstance(vocabulary, list):  # Unigram: the place in the list is the id
-        ids = [len(vocabulary) - 1]
+        ids = set(range(len(vocabulary)))
     else:
-        ids = list(vocabulary.values())
-    ids += [token["id"] for token in tokenizer.get("added_tokens") or ()]
+        ids = set(vocabulary.values())
+    added = tokenizer.get("added_tokens") or ()
+    ids |= {token["id"] for token in added}
+    ids -= {token["id"] for token in added if token.get("special")}
     return max(ids, default=-1)
 
 

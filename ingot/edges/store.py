@@ -259,9 +259,7 @@ class Store:
             temporary = self._temporary()
             try:
                 with open(temporary, "xb", buffering=0) as file:
-                    rest = memoryview(content)
-                    while rest:
-                        rest = rest[file.write(rest) :]
+                    files.write(file, content)
                     files.finish(file.fileno(), len(content))
                 files.rename(temporary, path)
             except BaseException:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ingot.emit.blocks import Blocks
 from ingot.emit.guards import guard
+from ingot.emit.limits import Limits
 from ingot.emit.memory import held_inputs
 from ingot.emit.run import Run
 from ingot.emit.text import (
@@ -34,9 +35,10 @@ PARAMETER_SCOPE = "model"
 RESERVED = "forward"
 
 
-def main_module(graph: Graph) -> str:
+def main_module(graph: Graph, limits: Limits | None = None) -> str:
     """Return the module that exports every entry point of the model.
 
+    With `limits`, that of a debug build: it checks what they say.
     Raises: IngotError where an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]
@@ -45,7 +47,7 @@ def main_module(graph: Graph) -> str:
             f"{graph.model}: an entry point cannot be named '{RESERVED}'",
             "the functions of components have that name; choose another, such as 'run'",
         )
-    blocks = Blocks(graph)
+    blocks = Blocks(graph, limits or {})
     functions = [_entry_point(blocks, entry) for entry in graph.entry_points]
     name = symbol(graph.model)
     return _module(name, "entry points", exports, functions, blocks)

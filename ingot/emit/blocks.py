@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ingot.emit.limits import Limits, checked
 from ingot.emit.memory import is_chain, own_values
 from ingot.emit.text import (
     BUFFER,
@@ -63,6 +64,7 @@ class Blocks:
     """The functions of one module's blocks."""
 
     graph: Graph
+    limits: Limits = field(default_factory=dict)  # what a debug build checks
     functions: dict[object, Function] = field(default_factory=dict)
     # By entry point: whether it is a chain, and its blocks' own_values.
     entries: dict[str, tuple[bool, dict[str, object]]] = field(default_factory=dict)
@@ -87,7 +89,7 @@ class Blocks:
         form = (apart, own[block.name], _form(self.graph, block, held))
         if form not in self.functions:
             name = self._name(entry, block)
-            self.functions[form] = _function(self.graph, block, held, name)
+            self.functions[form] = _function(self, block, held, name)
             self.functions[form].apart = apart
         function = self.functions[form]
         function.n_calls += 1
@@ -148,8 +150,10 @@ def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
     )
 
 
-def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Function:
-    types = dict(block.types)
+def _function(
+    blocks: Blocks, block: Block, held: frozenset[str], name: str
+) -> Function:
+    graph, types = blocks.graph, dict(block.types)
     inputs = [(formal, types[formal]) for formal, _ in block.inputs]
     sizes = dynamic_dims((kind for _, kind in inputs), graph.dynamic)
     arguments: list[Argument] = [(f"%in.{symbol(dim)}", "index") for dim in sizes]
@@ -172,7 +176,7 @@ def _function(graph: Graph, block: Block, held: frozenset[str], name: str) -> Fu
     local |= {f"param:{key}": value for key, (value, _) in parameters.items()}
     arguments += [(f"%{key}", kind) for key, kind, _ in integers_of(graph, block)]
     owners, _ = held_values(block, {formal: formal for formal in held})
-    lines += _calls(graph, block, local, owners, sizes)
+    lines += _calls(blocks, block, local, owners, sizes)
     results = tuple(
         (inner, types[inner])
         for inner in dict.fromkeys(inner for _, inner in block.outputs)
@@ -211,14 +215,14 @@ def _assume(sizes: Iterable[str], dynamic: Iterable[DynamicDim]) -> Iterator[str
 
 
 def _calls(
-    graph: Graph,
+    blocks: Blocks,
     block: Block,
     local: dict[str, str],
     owners: Mapping[str, str],
     sizes: tuple[str, ...],
 ) -> Iterator[str]:
     """Yield the calls; define what they make in `local`."""
-    types = dict(block.types)
+    graph, types = blocks.graph, dict(block.types)
     read = {operand for use in block.calls for operand in use.operands}
     for use in block.calls:
         operands = [local[operand] for operand in use.operands]
@@ -227,8 +231,13 @@ def _calls(
             if kind.startswith("f"):
                 yield f"{operands[-1]} = arith.constant {literal(value, kind)}"
         results = [f"%{symbol(result)}" for result in use.results]
+        instance, where = graph.instance(use.instance), f"{block.kind}: {use.name}"
+        lines, operands = checked(
+            instance, operands, blocks.limits, where, f"%{symbol(use.name)}"
+        )
+        yield from lines
         local |= dict(zip(use.results, results, strict=True))
-        yield from call(graph.instance(use.instance), operands, results)
+        yield from call(instance, operands, results)
         for result in use.results:
             if result not in owners:
                 continue

@@ -12,9 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from doit import doit_cmd
+from doit import cmd_run, doit_cmd
 from doit.cmd_base import Command
-from doit.cmd_run import Run as DoitRun
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
@@ -37,11 +36,11 @@ OPT_QUIET = {
 REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 
 
-class Run(DoitRun):  # type: ignore[misc]
+class Run(cmd_run.Run):  # type: ignore[misc]
     """doit's own `run`, with ingot's reporter, `--quiet` and a clean end."""
 
     name = "run"
-    cmd_options = (*DoitRun.cmd_options, OPT_QUIET)
+    cmd_options = (*cmd_run.Run.cmd_options, OPT_QUIET)
 
     def execute(self, params: Any, args: list[str]) -> int:
         """Run tasks; or, with input=..., the built bundle."""
@@ -64,8 +63,11 @@ class Run(DoitRun):  # type: ignore[misc]
         from ingot.front import sharing
         from ingot.front.ending import DEFECT, FAILED
         from ingot.front.reporter import Reporter
+        from ingot.front.runner import ThreadRunner
         from ingot.front.tasks import Front
 
+        # doit has no option for it.
+        cmd_run.MThreadRunner = ThreadRunner
         Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +85,16 @@ def _write_report(root: Path) -> int:
     settings, plan = catalogue.settings, catalogue.plan
     models, targets = list(settings.models), list(settings.targets)
     found = runs.read(root)
-    cells = {
-        (model, target): runs.cell(
-            root,
-            found,
-            f"{model}@{target}",
-            plan.needed(plan.ends(Selection((model,), (target,)))),
-        )
-        for model in models
-        for target in targets
-    }
+    cells = {}
+    for model in models:
+        splats = plan.compiled_only(Selection((model,), ()))
+        for target in targets:
+            needed = plan.needed(plan.ends(Selection((model,), (target,))))
+            cell = runs.cell(root, found, f"{model}@{target}", needed)
+            why = "no weights to check" if splats else ""
+            if target in settings.unrunnable:
+                why = "cannot run here"
+            cells[model, target] = replace(cell, unchecked=why)
     place = root / REPORT
     place.parent.mkdir(exist_ok=True)
     text = page(models, targets, cells, found, runs.benchmarks(found))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ingot.errors import IngotError, did_you_mean
 
 if TYPE_CHECKING:
+    from ingot.catalogue import Settings
     from ingot.edges.shared.cache import SharedCache
     from ingot.edges.store import Store
     from ingot.farm.protocol import Workers
@@ -27,16 +28,14 @@ _opened: list[SharedCache] = []
 _farms: list[Workers] = []
 
 
-def open_cache(
-    settings: tuple[str, str], store: Store, executor: str
-) -> SharedCache | None:
-    """Return the shared cache of the settings (address, mode); None without one.
+def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache | None:
+    """Return the shared cache of the settings; None without one.
 
     A server that runs actions has a cache too, which is used unless another is named.
 
     Raises: IngotError where address or mode is wrong, or a package is missing.
     """
-    kept, mode = settings
+    kept, mode = settings.shared_cache
     mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
     address = os.environ.get("INGOT_SHARED_CACHE", kept)
     if not address and executor.startswith(("grpc:", "grpcs:")):
@@ -63,6 +62,7 @@ def open_cache(
         _warn,
         writes=mode == "read-write",
         patience=patience,
+        project=settings.project,
     )
     _opened.append(cache)
     return cache

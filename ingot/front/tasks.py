@@ -60,7 +60,7 @@ class Front:
             kept = store()
             kept.sweep()
             where = variables.get("executor", "local")
-            shared = sharing.open_cache(catalogue.settings.shared_cache, kept, where)
+            shared = sharing.open_cache(catalogue.settings, kept, where)
             farm = sharing.open_farm(where, shared, kept)
             ending.begin(root)
             self.executor = Executor(root, kept, self._ended, shared, farm)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
+from collections.abc import Callable
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingot.catalogue import Plan, asked, read
 from ingot.edges.digests import identify
@@ -17,38 +21,54 @@ from ingot.edges.records import Record
 from ingot.edges.survey import blob_path, last_results
 from ingot.errors import IngotError
 from ingot.executor import Executor
+from ingot.front import sharing
 from ingot.front.tasks import store
 from ingot.selection import select
 from ingot.values import Action, BoundAction, Output
+
+if TYPE_CHECKING:
+    from ingot.edges.shared.cache import SharedCache
+
+# Who has a result, by how it would come from there.
+HOLDERS = {"restored": "the store", "fetched": "the shared cache"}
 
 
 def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
     """Print the reasons of every stale action that is selected; return 0."""
     catalogue = read(root, asked(variables, patterns))
     everything = catalogue.plan
-    executor = Executor(root, store(), lambda *_: None)
+    kept = store()
+    executor = Executor(root, kept, lambda *_: None)
+    where = variables.get("executor", "local")
+    elsewhere = Elsewhere(
+        executor, lambda: sharing.open_cache(catalogue.settings, kept, where)
+    )
     names = chosen(everything, patterns) or everything.needed(
         everything.ends(select(catalogue, variables))
     )
-    print_reasons(everything, names, executor)
+    try:
+        print_reasons(everything, names, executor, elsewhere)
+    finally:
+        sharing.finish()
     return 0
 
 
-def print_reasons(everything: Plan, names: set[str], executor: Executor) -> None:
+def print_reasons(
+    everything: Plan, names: set[str], executor: Executor, elsewhere: Elsewhere
+) -> None:
     """Print why the actions of these names would run, or that none would."""
-    elsewhere = Elsewhere(executor)
     stale: set[str] = set()
-    restored = 0
+    found: Counter[str] = Counter()
     # What is above a named one is the reason why it would run, though not asked for.
     needed = everything.needed(names)
     for action in everything.actions:
         task = action.task
         if task not in needed:
             continue
-        if executor.records.get(task) is None and elsewhere.restores(action):
+        if executor.records.get(task) is None and (how := elsewhere.has(action)):
             if task in names:
-                print(f"{task} would be restored: the store has its result")
-                restored += 1
+                print(f"{task} would be {how}: {HOLDERS[how]} has its result")
+                found[how] += 1
             continue
         reasons = explain(action, executor, stale, elsewhere)
         if reasons:
@@ -58,31 +78,37 @@ def print_reasons(everything: Plan, names: set[str], executor: Executor) -> None
             for reason in reasons:
                 print(f"  {reason}")
     if not stale & names:
-        current = f"{len(names) - restored} actions are up to date"
-        others = f", {restored} would be restored" if restored else ""
-        print(f"nothing would run: {current}{others}")
+        current = f"{len(names) - found.total()} actions are up to date"
+        others = [f"{count} would be {how}" for how, count in found.items()]
+        print(f"nothing would run: {', '.join([current, *others])}")
 
 
 class Elsewhere:
-    """What other checkouts and machines that share the store have made."""
+    """What other checkouts and machines that share store or cache have made."""
 
-    def __init__(self, executor: Executor) -> None:
-        """Look at the executor's store, once and when first asked."""
+    def __init__(
+        self, executor: Executor, connect: Callable[[], SharedCache | None]
+    ) -> None:
+        """Look at the executor's store and the shared cache when first asked."""
         self._executor = executor
+        self._shared = cache(connect)
         self._last: dict[str, tuple[float, str]] | None = None
 
-    def restores(self, action: Action) -> bool:
-        """Return whether the store has the result; then its outputs are known."""
+    def has(self, action: Action) -> str:
+        """Return how the result would come, or ""; its outputs are known then."""
         from ingot.keys import encode
 
         try:
             key = encode(self._executor.bound(action)).key
         except (OSError, IngotError):
-            return False
-        result = self._executor.store.action(key)
-        if result is not None:
-            self._executor.foresee(action.task, result.outputs)
-        return result is not None
+            return ""
+        result, how = self._executor.store.action(key), "restored"
+        if result is None and (shared := self._shared()):
+            result, how = shared.look(key, action.outputs), "fetched"
+        if result is None:
+            return ""
+        self._executor.foresee(action.task, result.outputs)
+        return how
 
     def differences(self, action: Action, bound: BoundAction) -> list[str]:
         """Return how the action differs from the last one of that task, if any is kept.
@@ -92,20 +118,26 @@ class Elsewhere:
         """
         from ingot.edges import results
 
-        store = self._executor.store
+        root = self._executor.store.root
         if self._last is None:
-            self._last = last_results(store.root)
-        if action.task not in self._last:
+            self._last = last_results(root)
+        at_s, key = self._last.get(action.task, (0.0, ""))
+        where = "result in the store, {}, last used {}"
+        shared = self._shared()
+        last = shared.last(action.task) if shared else None
+        if last is not None and last.at_s > at_s and last.key.hash != key:
+            at_s, key = last.at_s, last.key.hash
+            where = "build elsewhere, {}, of {}"
+        if not key:
             return []
-        used_s, key = self._last[action.task]
         try:
             old, _ = results.spelt_out(
-                key, lambda name: blob_path(store.root, name).read_bytes()
+                key, lambda name: blob_path(root, name).read_bytes()
             )
         except (OSError, results.Damaged):
             return []
-        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(used_s))
-        told = f"against its last result in the store, {key[:12]}, last used {day}:"
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
+        told = f"against its last {where.format(key[:12], day)}:"
         return [told, *differences(old, bound)]
 
 
@@ -131,6 +163,8 @@ def explain(
     if above:
         follows = [f"it follows {task}" for task in above]
         return follows if record is not None else [never, *follows]
+    if record is None and elsewhere is None:
+        return [never]
     try:
         bound = executor.bound(action)
     except OSError as error:

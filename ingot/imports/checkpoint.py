@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingot.edges.runtime import load_tokenizer
 from ingot.errors import IngotError
 from ingot.imports.config import survey_directory
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf import survey_gguf
 from ingot.imports.licence import choose_licence
-from ingot.imports.numbers import check_rules, read_numbers
+from ingot.imports.numbers import check_rules, read_ends, read_numbers
 from ingot.imports.tensors import Comparison, compare
 from ingot.imports.values import Fact, Survey
-from ingot.imports.write import STORED, Decision, manifest, number, relative
+from ingot.imports.write import Decision, manifest, number, relative, stored
 from ingot.readers.architecture_forms import ARCHITECTURE
 from ingot.readers.forms import check
 from ingot.readers.manifest import read_manifest
@@ -71,7 +72,8 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
     if survey.family is None:
         raise _together(errors)
     errors += check_rules(survey, survey.family)
-    facts = read_numbers(survey, errors)
+    facts, ends = read_numbers(survey, errors), read_ends(survey, errors)
+    _check_tokenizer(survey, facts, errors)
     _add_context(facts, words.get("n_ctx"), errors)
     _fit_blocks(facts)
     node = _architecture(survey.family.architecture, root)
@@ -93,6 +95,7 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
         },
         tied=compared.tied,
         ignored=compared.ignored,
+        ends={t: at for t, at in ends.items() if 0 <= t < facts["n_vocab"].value},
         source=_element(survey),
     )
     return Imported(_write(decision, root), decision, compared.notes)
@@ -172,6 +175,19 @@ def _add_context(
         facts["n_ctx"] = Fact(int(given), "n_ctx=")
 
 
+def _check_tokenizer(
+    survey: Survey, facts: dict[str, Fact], errors: list[IngotError]
+) -> None:
+    """Read the tokenizer as commands will; what is wrong is added to the errors."""
+    n_vocab = facts.get("n_vocab")
+    if survey.tokenizer is None or n_vocab is None:
+        return
+    try:
+        load_tokenizer(survey.tokenizer, int(n_vocab.value))
+    except IngotError as error:
+        errors.append(error)
+
+
 def _fit_blocks(facts: dict[str, Fact]) -> None:
     """Make blocks of the caches no longer than the context."""
     block, context = facts.get("block_size"), facts.get("n_ctx")
@@ -241,12 +257,13 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         *((name, number(fact.value), fact.origin) for name, fact in numbers.items()),
         (
             "weights",
-            f"{', '.join(types)} -> {STORED}",
+            f"{', '.join(types)} -> {stored(decision)}",
             f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB",
         ),
         ("tied", *_tied_row(decision)),
         ("licence", str(decision.licence.value), decision.licence.place),
         ("tokenizer", *_tokenizer_row(survey)),
+        ("end_tokens", *_ends_row(decision)),
     ]
     return rows
 
@@ -255,6 +272,13 @@ def _tied_row(decision: Decision) -> tuple[str, str]:
     if decision.tied:
         return ", ".join(decision.tied), "the checkpoint has no tensor of it"
     return "none", "every parameter has a tensor"
+
+
+def _ends_row(decision: Decision) -> tuple[str, str]:
+    if not decision.ends:
+        return "none", "the checkpoint names none"
+    places = dict.fromkeys(decision.ends.values())
+    return ", ".join(map(str, decision.ends)), ", ".join(places)
 
 
 def _tokenizer_row(survey: Survey) -> tuple[str, str]:

@@ -20,6 +20,8 @@ from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.readers.strict_json import parse_object
 
 CONFIG = "config.json"
+GENERATION = "generation_config.json"
+END = "eos_token_id"
 SINGLE = "model.safetensors"
 README = "README.md"
 
@@ -28,6 +30,11 @@ _ROPE_BASES = {
     "full_attention": "rope_theta",
     "sliding_attention": "rope_local_base_freq",
 }
+_ATTENTION_BASE = "attn_config.rope_theta"
+_DBRX_BASES = (
+    "transformers 5 turns by rope_parameters alone, and writes 10000 there for weights"
+    " that were trained with attn_config's: put the right one into both"
+)
 _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
 
@@ -36,14 +43,16 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
     config = _config(path, errors)
     family = _family(config, errors) if config is not None else None
     tokenizer = path / TOKENIZER
+    said = _said(config or {}, errors)
     return Survey(
         path=path,
         kind="hf-directory",
         file=CONFIG,
         family=family,
-        said=_said(config or {}, errors),
+        said=said,
         tensors=_tensors(path, errors),
         tokenizer=tokenizer if tokenizer.is_file() else None,
+        ends=_ends(path / GENERATION, said, errors),
         licence=_licence(path / README),
     )
 
@@ -61,6 +70,26 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
     except IngotError as error:
         errors.append(error)
     return None
+
+
+def _ends(
+    path: Path, said: dict[str, Said], errors: list[IngotError]
+) -> tuple[Said, ...]:
+    """Return the tokens that end a text, of the config and of the one to generate by.
+
+    Models for chats often have the end of a turn in the latter alone.
+    """
+    found = [said[END]] if END in said else []
+    try:
+        given = parse_object(path.read_bytes(), GENERATION)
+        found += [Said(given[END], f"{GENERATION}: {END}")] if END in given else []
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        errors.append(IngotError(f"{GENERATION}: cannot be read; {error.strerror}"))
+    except IngotError as error:
+        errors.append(error)
+    return tuple(found)
 
 
 def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
@@ -177,7 +206,8 @@ def _read_settings(
         errors.append(
             IngotError(
                 f"{place}.rope_theta: expected {spelled(older.value)}, as"
-                f" {older.place} has, found {spelled(found)}"
+                f" {older.place} has, found {spelled(found)}",
+                _DBRX_BASES if _ATTENTION_BASE in older.place else "",
             )
         )
     said[base] = Said(found, f"{place}.rope_theta")

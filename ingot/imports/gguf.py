@@ -13,6 +13,8 @@ from ingot.imports.values import Said, Survey
 from ingot.readers.gguf import GgufHeader, read_gguf
 
 TOKENIZER = "tokenizer.json"
+# Of a text, a turn, a message to a tool.
+ENDS = tuple(f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom"))
 
 
 def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
@@ -32,6 +34,11 @@ def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
         said=_said(header, path.name, family) if family else {},
         tensors=header.tensors,
         tokenizer=tokenizer if tokenizer.is_file() else None,
+        ends=tuple(
+            Said(header.metadata[key], f"{path.name}: {key}")
+            for key in ENDS
+            if key in header.metadata
+        ),
         licence=Said(licence, f"{path.name}: general.license") if licence else None,
     )
 

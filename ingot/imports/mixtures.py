@@ -1,7 +1,9 @@
 """Mixtures of experts, as Hugging Face checkpoints have them.
 
 Source: transformers, models/{mixtral,qwen2_moe,dbrx}/configuration_*.py, and
-modeling_dbrx.py for DBRX's norms, which have PyTorch's own epsilon.
+modeling_dbrx.py for DBRX's norms, which have PyTorch's own epsilon. Grok-1, of which
+transformers has no class: HPC-AI Tech, grok-1, configuration_grok1.py and
+modeling_grok1.py; its experts' GELU is exact there, here by tanh as xAI's own.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ def _changed(*numbers: Number) -> tuple[Number, ...]:
     found = (*plain(QUOTIENT), *numbers, _BLOCK_SIZE)
     return tuple({item.name: item for item in found}.values())
 
+
+# Numbers of Llama's that are others here, or made otherwise.
+_GROKS_OWN = ("rms_norm_eps", "rope_freq_base", ATTENTION_DIM)
 
 _DENSE_LAYERS = (
     Rule("decoder_sparse_step", (1,), "every layer has its experts"),
@@ -117,6 +122,34 @@ DBRX = Family(
     ),
     gguf_rules=(),
 )
+GROK = Family(
+    architecture="grok",
+    hf_class="Grok1ModelForCausalLM",
+    model_type="grok-1",
+    numbers=(
+        *(n for n in plain(QUOTIENT, "n_head") if n.name not in _GROKS_OWN),
+        _number("rms_norm_eps", "rms_norm_eps", 1e-5),
+        _number("rope_freq_base", "", 10000.0),
+        _number("n_expert", "num_experts"),
+        _number("n_expert_used", "num_experts_per_tok"),
+        *(
+            Number(name=name, hf=hf, gguf="", whole=False)
+            for name, hf in (
+                ("attention_scale", "attn_output_multiplier"),
+                ("attention_cap", "max_attn_value"),
+                ("embedding_scale", "embedding_multiplier_scale"),
+                ("output_scale", "output_multiplier_scale"),
+            )
+        ),
+        _BLOCK_SIZE,
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(
+        QUANTISED,
+        Rule("rope_theta", (None, 10000), "its class has this base, whatever it says"),
+    ),
+    gguf_rules=(),
+)
 
-HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX)
+HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX, GROK)
 """What is read from config.json; GGUF files are read of FAMILIES alone."""

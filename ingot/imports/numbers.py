@@ -35,6 +35,23 @@ def read_numbers(survey: Survey, errors: list[IngotError]) -> dict[str, Fact]:
     return found
 
 
+def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
+    """Return the tokens that end a text, each with where the checkpoint says so.
+
+    Among them may be ids that are no token's: -1 says that there is none.
+    """
+    found: dict[int, str] = {}
+    for said in survey.ends:
+        given = said.value if isinstance(said.value, list) else [said.value]
+        for token in given:
+            if type(token) is int:
+                found.setdefault(token, said.place)
+            elif token is not None:
+                message = f"{said.place}: expected a token's id, or several"
+                errors.append(IngotError(f"{message}, found {spelled(said.value)}"))
+    return found
+
+
 def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
     """Yield every value that the architecture does not compute."""
     for rule in family.rules(survey.names):
@@ -161,7 +178,8 @@ def _derive(found: dict[str, Fact]) -> None:
     if clamp := found.get("attn_clamp_high"):
         found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
     if width := found.get("n_embd"):
-        found["embedding_scale"] = Fact(math.sqrt(width.value), "sqrt(n_embd)")
+        scale = Fact(math.sqrt(width.value), "sqrt(n_embd)")
+        found.setdefault("embedding_scale", scale)
 
 
 def _is_allowed(value: Any, rule: Rule) -> bool:

@@ -40,6 +40,7 @@ class Survey:
     said: dict[str, Said]  # by the key that a Family's Number has
     tensors: tuple[StoredTensor, ...]  # none where they could not be read
     tokenizer: Path | None
+    ends: tuple[Said, ...]  # what it says of the tokens that end a text
     licence: Said | None
 
     @property

@@ -12,10 +12,12 @@ from pathlib import Path
 from ingot.imports.values import Fact, Said, Survey
 from ingot.readers.scalars import scalar
 
-STORED = "f32"
-"""How imported matrices are stored in the archive, whatever the checkpoint has."""
-
 COMPUTE = "f32"
+
+# What has half the bytes stays so; kernels of it want rows in groups, of these dims.
+_KEPT = ("bf16", "f16")
+_GROUP = 8
+_ROWS = ("n_vocab", "n_embd", "n_ff", "head_dim")
 
 _BATCH_MAX = 64
 # Sequence and context of the timed cases: a short prompt, and a long one.
@@ -37,6 +39,7 @@ class Decision:
     hyperparameters: dict[str, Fact]
     tied: tuple[str, ...]
     ignored: tuple[str, ...]
+    ends: dict[int, str]  # tokens that end a text, each with where that stands
     source: str | None  # element type of all tensors; None where they differ
 
     @property
@@ -66,6 +69,7 @@ def manifest(decision: Decision, folder: Path) -> str:
         "",
         *_weights(decision, folder),
         *_tokenizer(decision, folder),
+        *_ends(decision),
         "",
         *_bench(caches),
     ]
@@ -136,8 +140,17 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
         lines.append(f"  ignore: [{', '.join(map(json.dumps, decision.ignored))}]")
     if decision.tied:
         lines.append(f"  tied: [{', '.join(decision.tied)}]")
-    policy = f'{{match: "*", {source}stored: {STORED}, compute: {COMPUTE}}}'
+    policy = f'{{match: "*", {source}stored: {stored(decision)}, compute: {COMPUTE}}}'
     return [*lines, "  policy:", f"    - {policy}"]
+
+
+def stored(decision: Decision) -> str:
+    """Return the checkpoint's own type where all targets have kernels of it, or f32."""
+    rows = [decision.dims[name].value for name in _ROWS if name in decision.dims]
+    grouped = all(isinstance(count, int) and count % _GROUP == 0 for count in rows)
+    if decision.source in _KEPT and grouped and "n_expert" not in decision.dims:
+        return decision.source
+    return "f32"
 
 
 def _tokenizer(decision: Decision, folder: Path) -> list[str]:
@@ -146,6 +159,12 @@ def _tokenizer(decision: Decision, folder: Path) -> list[str]:
         return []
     place = quoted(relative(path, folder))
     return ["", f"tokenizer: {{kind: file, path: {place}}}"]
+
+
+def _ends(decision: Decision) -> list[str]:
+    if not decision.ends:
+        return []
+    return ["", f"end_tokens: [{', '.join(map(str, decision.ends))}]"]
 
 
 def _bench(caches: _Caches) -> list[str]:

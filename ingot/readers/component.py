@@ -15,7 +15,15 @@ from pathlib import Path
 
 from ingot.errors import Position
 from ingot.readers.component_header import Header, Source, read_header
-from ingot.readers.shapes import ELEMENTS, SHAPE, SymbolicType, parse_shape
+from ingot.readers.shapes import (
+    DIM,
+    ELEMENTS,
+    SHAPE,
+    Product,
+    SymbolicType,
+    parse_dim,
+    parse_shape,
+)
 from ingot.readers.yaml import raise_all
 
 _MODULE = re.compile(r"module @(\w+) \{")
@@ -26,6 +34,22 @@ _RESULT = re.compile(r" *([^ ,{%)]+),? *(?:// *(.*))?")
 _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
+_LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where the values of an integer tensor must be: they are used as addresses."""
+
+    text: str  # "[0, n_ctx - seq]"
+    most: Product  # n_ctx
+    less: Product | None  # seq
+    closed: bool  # whether the last is among them
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the dims that it speaks of."""
+        return (*self.most.names, *(self.less.names if self.less else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +59,7 @@ class TensorFormal:
     name: str
     type: SymbolicType  # over the component's own dims
     position: Position
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +247,20 @@ def _tensor(
         source.error(number, message)
         return
     formal = SymbolicType(dims, match.group(2))
-    yield TensorFormal(name, formal, source.position(number))
+    yield TensorFormal(name, formal, source.position(number), _limit(comment))
+
+
+def _limit(comment: str) -> Limit | None:
+    """Return what a comment says of values: `in [0, n_vocab)`."""
+    if not (match := _LIMIT.fullmatch(comment)):
+        return None
+    most, less, end = match.groups()
+    return Limit(
+        text=comment[comment.rindex("[0, ") :],
+        most=parse_dim(most),
+        less=parse_dim(less) if less else None,
+        closed=end == "]",
+    )
 
 
 def _check_dims(
@@ -240,7 +278,8 @@ def _check_dims(
     given = {name for formal in arguments for name in dims_of(formal)}
     for formal in (*arguments, *results):
         line = formal.position.line - 1
-        for name in dims_of(formal):
+        limit = formal.limit if isinstance(formal, TensorFormal) else None
+        for name in (*dims_of(formal), *(limit.names if limit else ())):
             if name not in header.dims:
                 source.error(line, f"dim '{name}' is not in the header's Dims")
             elif name not in given:

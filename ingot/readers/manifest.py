@@ -114,6 +114,7 @@ class Manifest:
     graph: Graph
     weights: Weights
     tokenizer: FileSource | None
+    end_tokens: tuple[int, ...]  # ids that end a text
     golden: Path | None  # absolute; reference outputs as npz
     tolerances: tuple[ToleranceOverride, ...]
     bench: tuple[BenchCase, ...]
@@ -139,6 +140,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     if not errors:
         errors += rules.check_graph(node, graph)
     tokenizer = _tokenizer(node, path.parent, errors)
+    ends = rules.end_tokens(node, errors)
     golden = _golden(node, path.parent, errors)
     raise_all(errors)
     assert weights is not None
@@ -152,6 +154,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         graph=graph,
         weights=weights,
         tokenizer=tokenizer,
+        end_tokens=ends,
         golden=golden,
         tolerances=_tolerances(architecture, node),
         bench=_bench(node),
@@ -173,9 +176,7 @@ def _architecture(node: Node, root: Path, errors: list[ManifestError]) -> Node |
     try:
         found = load(path, root)
     except ExceptionGroup as group:
-        errors += [
-            error for error in group.exceptions if isinstance(error, ManifestError)
-        ]
+        errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
         return None
     errors += check(found, ARCHITECTURE)
     return found

@@ -56,6 +56,7 @@ LICENCE = Text(
 )
 
 INPUT_ROLES = (
+    "hidden",
     "tokens",
     "token_types",
     "mask",
@@ -218,6 +219,12 @@ MANIFEST = Record(
         Key("dynamic", Mapping(_RANGE, NAME), "dims that stay dynamic, with ranges"),
         Key("weights", WEIGHTS, "where the weights come from and how they are stored"),
         Key("tokenizer", TOKENIZER_SOURCE, "the tokenizer.json to ship", optional=True),
+        Key(
+            "end_tokens",
+            Sequence(Integer(0), min=1),
+            "ids of the tokens that end a text, beside those that are known by name",
+            optional=True,
+        ),
         Key("check", _CHECK, "what the model is checked against", optional=True),
         Key(
             "bench",

@@ -93,6 +93,17 @@ def _check_tie(
         yield target.error(f"{message}; expected [{wanted}], found [{found}]")
 
 
+def end_tokens(node: Node, errors: list[ManifestError]) -> tuple[int, ...]:
+    """Return the ids that end a text; one that the model has no row for is an error."""
+    n_vocab, listed = node["dims"].get("n_vocab"), node.get("end_tokens")
+    found = listed.items if listed else ()
+    for item in found:
+        if n_vocab and item.integer >= n_vocab.integer:
+            message = f"expected an id below n_vocab = {n_vocab.integer}"
+            errors.append(item.error(f"{message}, found {item.integer}"))
+    return tuple(item.integer for item in found)
+
+
 def check_graph(node: Node, graph: Graph) -> Iterator[ManifestError]:
     """Yield where the weights and the benchmark do not suit the graph."""
     names = [parameter.name for parameter in graph.parameters]

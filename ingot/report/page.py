@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from ingot.catalogue import STAGES, stage_of
-from ingot.report import marks, plots
+from ingot.report import marks, origins, plots
 from ingot.report.runs import Build, Cell, Point
 
 STYLE = """
@@ -27,9 +27,9 @@ td { padding: 6px 8px; border-radius: 6px; background: var(--panel) }
 td b { display: block } td small { color: var(--dim) }
 td.passed { box-shadow: inset 4px 0 var(--green) }
 td.failed { box-shadow: inset 4px 0 var(--red) }
-td.built { box-shadow: inset 4px 0 var(--orange) }
+td.built, td.changed { box-shadow: inset 4px 0 var(--orange) }
 .passed b { color: var(--green) } .failed b { color: var(--red) }
-.built b { color: var(--orange) }
+.built b, .changed b { color: var(--orange) }
 pre { overflow-x: auto; padding: 8px; border-radius: 6px; background: var(--panel);
   border-left: 4px solid var(--red); font-size: 12px }
 details { border-top: 1px solid var(--rule); padding: 6px 0 }
@@ -48,7 +48,8 @@ ul { margin: 4px 0; padding-left: 20px }
 MARKS = {
     "passed": "✓ passed",
     "failed": "✗ failed",
-    "built": "not checked",
+    "changed": "changed since its check",
+    "built": "compiled, not checked",
     "none": "–",
 }
 
@@ -65,7 +66,7 @@ def page(
     body = [
         *_head(builds, known),
         *_matrix(models, targets, cells),
-        *_failures(builds),
+        *_failures(builds, known),
         *_plots(known, builds),
         *_benchmarks(cells, series),
         *_reasons(builds),
@@ -123,9 +124,15 @@ def _is_emulated(cells: dict[tuple[str, str], Cell], pair: str) -> bool:
 
 
 def _head(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
-    failed = sum(cell.status == "failed" for cell in known)
-    verdict = f"{failed} of {len(known)} failed" if failed else f"{len(known)} built"
-    yield f"<h1>{verdict if known else 'nothing was built yet'}</h1>"
+    of = Counter(cell.status for cell in known)
+    told = {
+        "failed": "failed",
+        "passed": "passed",
+        "changed": "changed since checked",
+        "built": "compiled, not checked",
+    }
+    verdict = "; ".join(f"{of[how]} {words}" for how, words in told.items() if of[how])
+    yield f"<h1>{verdict or 'nothing was built yet'}</h1>"
     if builds:
         last = builds[-1]
         counts = ", ".join(f"{count} {how}" for how, count in last.counts.items())
@@ -155,25 +162,35 @@ def _cell(cell: Cell, target: str) -> str:
     told = ""
     if cell.failed:
         told = ", ".join(stage_of(task) for task in cell.failed)
-    elif cell.margin is not None:
+    elif cell.status == "passed" and cell.margin is not None:
         told = f"error {cell.margin:.2g} of tolerance"
+    elif cell.status == "none":
+        told = "not built"
+    elif cell.status != "passed":
+        told = cell.unchecked
     return (
         f'<td class="{cell.status}" data-target="{escape(target)}">'
         f"<b>{MARKS[cell.status]}</b><small>{escape(told)}</small></td>"
     )
 
 
-def _failures(builds: Sequence[Build]) -> Iterator[str]:
-    """Yield what the last build's failed actions said."""
+def _failures(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
+    """Yield what failed actions said; of a check, where its error comes from."""
     failed = {
         task: str(item.get("message", ""))
         for task, item in (builds[-1].actions.items() if builds else ())
         if item["how"] == "failed"
     }
+    for cell in known:
+        failed |= cell.failed
+    compared = {f"check:{cell.pair}": cell.comparisons for cell in known}
     if failed:
-        yield "<h2>Failures of the last build</h2>"
+        yield "<h2>What failed</h2>"
     for task, message in failed.items():
         yield f"<p><b>{escape(task)}</b></p><pre>{escape(message)}</pre>"
+        if found := compared.get(task):
+            title = "Where the error comes from: the first red row"
+            yield f'<div class="grid">{_card(title, origins.origins(found))}</div>'
 
 
 def _card(title: str, plot: str) -> str:

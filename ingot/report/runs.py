@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ingot import history
+from ingot.catalogue import stage_of
 from ingot.edges import builds
+
+# Stages that change nothing of what ships.
+JUDGING = ("check", "bench", "bundle")
+
+# What a check says.
+VERDICT = ("passed", "check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +32,66 @@ class Build:
     counts: dict[str, int]
     actions: dict[str, dict[str, Any]]  # task: {"how", "why"}
     results: dict[str, dict[str, Any]]  # "model@target": figures
+    checked: frozenset[str] = frozenset()  # "model@target" whose check still stood
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One row of a check's report."""
+
+    level: str
+    name: str  # the component, the block
+    sizes: str
+    error: float  # the largest one, absolute
+    tolerance: float
+    passed: bool
+
+    @property
+    def ratio(self) -> float:
+        """Return the error over its tolerance; infinity for what is no number."""
+        if not math.isfinite(self.error):
+            return math.inf
+        if self.tolerance:
+            return self.error / self.tolerance
+        return math.inf if self.error else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is known of a model on a target: figures, or the task that failed."""
+    """What is known of a model on a target: figures, or the tasks that failed."""
 
     pair: str
     figures: dict[str, Any]
-    failed: tuple[str, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)  # task: what it said
     at_s: float = 0.0
+    changed: bool = False  # since it was checked
+    unchecked: str = ""  # why it cannot be checked here
 
     @property
     def status(self) -> str:
-        """Return "failed", "passed", "built" (unchecked), or "none"."""
+        """Return "failed", "passed", "changed" (since), "built" (only) or "none"."""
         if self.failed or self.figures.get("passed") is False:
             return "failed"
         if "passed" in self.figures:
             return "passed"
+        if self.changed:
+            return "changed"
         return "built" if self.figures.get("sizes") else "none"
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Return what the check that failed compared."""
+        return [
+            Comparison(
+                level=row["level"],
+                name=row["name"],
+                sizes=", ".join(f"{name} {n}" for name, n in row["inputs"].items()),
+                error=float(row["error"]),
+                tolerance=float(row["tolerance"]),
+                passed=row["passed"],
+            )
+            for row in self.figures.get("compared", [])
+        ]
 
     @property
     def margin(self) -> float | None:
@@ -80,6 +129,7 @@ def read(root: Path) -> tuple[Build, ...]:
                     counts=dict(line["counts"]),
                     actions=dict(line["actions"]),
                     results=dict(line["results"]),
+                    checked=frozenset(line.get("checked", ())),
                 )
             )
     return tuple(found)
@@ -90,20 +140,35 @@ def cell(
 ) -> Cell:
     """Return the newest that is known of `model@target`, which needs these tasks.
 
-    A task that failed and ended well since is no failure.
+    A task that failed and ended well since is no failure; and a check says nothing of
+    what was made anew after it.
     """
     since: set[str] = set()
+    later: set[str] = set()  # made after the check was last known to stand
+    stood = False
+    newest: dict[str, Any] = {}
     for build in reversed(found):
-        failed = tuple(
-            task
+        failed = {
+            task: str(item.get("message", ""))
             for task, item in build.actions.items()
             if item["how"] == "failed" and task not in since
             # A manifest that is wrong by now has no plan.
             if task in needed or task.partition(":")[2] == pair
-        )
-        if failed or pair in build.results:
-            return Cell(pair, build.results.get(pair, {}), failed, build.at_s)
+        }
+        figures = build.results.get(pair, {})
+        if failed or "passed" in figures:
+            anew = later.intersection(needed)
+            changed = any(stage_of(task) not in JUDGING for task in anew)
+            if changed:
+                figures = {k: x for k, x in figures.items() if k not in VERDICT}
+            return Cell(pair, figures | newest, failed, build.at_s, changed)
+        newest = newest or figures
         since |= build.actions.keys()
+        stood = stood or pair in build.checked
+        if not stood:
+            later |= build.actions.keys()
+    if newest:
+        return Cell(pair, newest)
     model, _, target = pair.partition("@")
     return Cell(pair, history.figures(root, model, target))
 

@@ -43,6 +43,11 @@ def plan_compile_probe(graph: Graph, target: Target) -> Iterator[Action]:
     )
 
 
+def plan_compile_debug(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that make `debug.vmfb`, with the flags of `model.vmfb`."""
+    yield from _plan(graph, target, "debug", "debug-link", "debug.", "debug.vmfb")
+
+
 def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
     """Yield the actions that make `<phase>.mlir`, each of the phase before.
 

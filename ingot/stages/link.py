@@ -7,6 +7,7 @@ it writes has no comments and no paths, so equal graphs have equal linked module
 from __future__ import annotations
 
 from ingot.emit import main_module, probe_module
+from ingot.emit.limits import Limits
 from ingot.graph import Graph
 from ingot.values import Action, Output, Text
 
@@ -20,6 +21,12 @@ def plan_link_probe(graph: Graph) -> Action:
     """Return the action that makes `probe.linked.mlir`: what the check calls."""
     text = probe_module(graph)
     return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
+
+
+def plan_link_debug(graph: Graph, limits: Limits) -> Action:
+    """Return the action that makes `debug.linked.mlir`: entry points that check."""
+    text = main_module(graph, limits)
+    return _plan(graph, "debug-link", "debug.mlir", text, "debug.linked.mlir")
 
 
 def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:

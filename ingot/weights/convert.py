@@ -209,6 +209,7 @@ def _pack(
             parts = {"weight": grouped(bits.reshape(block.shape), wanted.lane)}
         else:
             parts = quantised(block, wanted.stored, wanted.lane)
+            _refuse_endless_scale(parts, block, wanted, label, start)
         start += block.size
         weight = parts.pop("weight")
         hasher.update(weight)
@@ -238,13 +239,36 @@ def _encoded(block: Array, wanted: Wanted, label: str, start: int) -> bytes:
     data = encode(values, wanted.stored)
     beyond = first_not_finite(decode(memoryview(data), wanted.stored))
     if beyond is not None:
-        place = _place(start + beyond, wanted.shape)
-        raise IngotError(
-            f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
-            f" expected a {wanted.stored}, found {values[beyond]:g} at {place}",
-            "store it as bf16 or f32: change 'stored' in the rule of weights.policy",
-        )
+        raise _beyond(values[beyond], start + beyond, wanted, label)
     return data
+
+
+def _refuse_endless_scale(
+    parts: dict[str, bytes], block: Array, wanted: Wanted, label: str, start: int
+) -> None:
+    """Refuse values whose scale is beyond the scales' type.
+
+    Raises: IngotError that names the largest value.
+    """
+    import numpy as np
+
+    for part in wanted.parts:
+        if part.argument == "weight":
+            continue
+        data = memoryview(parts[part.argument])
+        if first_not_finite(decode(data, part.element)) is not None:
+            values = block.reshape(-1)
+            largest = int(np.abs(values).argmax())
+            raise _beyond(values[largest], start + largest, wanted, label)
+
+
+def _beyond(value: float, index: int, wanted: Wanted, label: str) -> IngotError:
+    return IngotError(
+        f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
+        f" expected a {wanted.stored}, found {value:g} at"
+        f" {_place(index, wanted.shape)}",
+        "store it as bf16 or f32: change 'stored' in the rule of weights.policy",
+    )
 
 
 def _refuse_not_finite(values: Array, start: int, tensor: StoredTensor) -> None:

@@ -57,20 +57,24 @@ def quantise_rows(rows: Array) -> tuple[Array, Array]:
     scale = np.abs(rows).max(axis=1) / np.float32(I8_LIMIT)
     # A row of zeros has any scale.
     divisor = np.where(scale > 0, scale, np.float32(1))
-    codes = np.rint(rows / divisor[:, None]).astype(np.int8)
-    return codes, divisor
+    # A scale below the least normal number may be rounded down by half.
+    codes = np.rint(rows / divisor[:, None]).clip(-I8_LIMIT, I8_LIMIT)
+    return codes.astype(np.int8), divisor
 
 
 def quantise_blocks(rows: Array, limit: int) -> tuple[Array, Array]:
     """Return codes up to `limit` and the scale of each block of 32 columns.
 
     Shapes: rows [n, columns] -> int8 [n, columns], float16 [n, columns / 32].
+    A scale that is beyond float16 is infinite.
+
     Source: ggml's q8_0; here the codes are those of the scale as it is stored.
     """
     import numpy as np
 
     blocks = rows.reshape(len(rows), -1, BLOCK)
-    scale = (np.abs(blocks).max(axis=2) / np.float32(limit)).astype(np.float16)
+    with np.errstate(over="ignore"):
+        scale = (np.abs(blocks).max(axis=2) / np.float32(limit)).astype(np.float16)
     # Blocks of zeros, or of numbers below the scale's type, are zeros.
     divisor = np.where(scale > 0, scale, np.float16(1)).astype(np.float32)
     codes = np.rint(blocks / divisor[:, :, None]).clip(-limit, limit)

@@ -40,7 +40,9 @@ def key(draw: Draw) -> np.ndarray:
 
 
 def sink(draw: Draw) -> np.ndarray:
-    """Return scores of seeing nothing, near those of the keys."""
+    """Return scores of seeing nothing, near those of the keys; in variant 2 none."""
+    if draw.variant == 2:
+        return np.full(draw.shape, -np.inf)
     low = QUERY * KEY if draw.variant == 1 else 0
     return draw.rng.standard_normal(draw.shape) + low
 
@@ -49,6 +51,11 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose rows are whole heads."""
     if sizes.get("n_embd", 0) % sizes["n_head"]:
         sizes["n_embd"] *= sizes["n_head"]
+    if component == "flash_attention":
+        # Two blocks, the last not whole; and heads, even those of the others, odd.
+        sizes["block_size"] = min(sizes["block_size"], sizes.get("seq", 1) // 2 + 1)
+        if sizes["head_dim"] < 14:
+            sizes["head_dim"] |= 1
     return fit_layers(component, sizes)
 
 
@@ -63,4 +70,5 @@ VARIANTS = {
     "attention_causal": 2,
     "attention_sink": 2,
     "attention_paged": 2,
+    "flash_attention": 3,
 }

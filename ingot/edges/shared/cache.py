@@ -6,18 +6,20 @@ without it. Blobs are sent before the result that names them, beside the build.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingot.edges import results
-from ingot.edges.files import SMALL_BYTES
+from ingot.edges.shared import hints
+from ingot.edges.shared.arrival import keep
+from ingot.edges.shared.hints import Last
 from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
 from ingot.edges.store import Store
+from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
 # An action result names some files; more than this is something else.
@@ -40,6 +42,7 @@ class SharedCache:
         warn: Callable[[str], None],
         writes: bool,
         patience: Patience,
+        project: str = "",
     ) -> None:
         """Keep the remote; nothing is asked yet. Without `writes` nothing is sent."""
         self.name = remote.name
@@ -47,11 +50,13 @@ class SharedCache:
         self._store = store
         self._warn = warn
         self._patience = patience
+        self._project = project
         self._may_write = writes
         # Whether the build still looks there, and sends there beside its work; who
         # needs the cache is told of each failure instead.
         self._reads = True
         self._writes = writes
+        self._hints = True
         self._lock = threading.Lock()
         self._said: set[str] = set()
         self._n_damaged = 0
@@ -68,7 +73,9 @@ class SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
         patience = self._patience
         remote = PatientRemote(self._remote, lost, wait, patience.return_s)
-        cache = SharedCache(remote, self._store, self._warn, self._may_write, patience)
+        cache = SharedCache(
+            remote, self._store, self._warn, self._may_write, patience, self._project
+        )
         # The whole transfer: a server may go away in the middle of a blob.
         cache._waited = remote.patiently
         return cache
@@ -78,10 +85,7 @@ class SharedCache:
         if not self._reads:
             return None
         try:
-            content = self._message(key)
-            if content is None:
-                return None
-            result = self._decoded(key, content, outputs)
+            result = self._result(key, outputs)
             if result is None:
                 return None
             # What is here already stays, however full the store is meanwhile.
@@ -94,11 +98,44 @@ class SharedCache:
         self._store.put_action(key, result)
         return result
 
-    def share(self, key: Digest, blobs: Iterable[Digest]) -> None:
-        """Send a result that the store has, soon: its blobs, then the result itself."""
+    def look(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+        """Return the key's result; nothing of it is brought."""
+        try:
+            return self._result(key, outputs) if self._reads else None
+        except CacheFailure as error:
+            self._stop("read", str(error))
+            return None
+
+    def last(self, task: str) -> Last | None:
+        """Return as what the task was last built; its messages are in the store then.
+
+        A hint: it may be anyone's, of any time, and there may be none.
+        """
+        if not self._reads:
+            return None
+        try:
+            content = self._message(hints.place(self._project, task))
+            found = hints.from_bytes(content, task) if content else None
+            whole = found and all(self.bring(digest) for digest in found.messages)
+        except CacheFailure as error:
+            self._stop("read", str(error))
+            return None
+        return found if whole else None
+
+    def share(
+        self, key: Digest, result: ActionResult, messages: tuple[Digest, ...]
+    ) -> None:
+        """Send a result that the store has, soon: its blobs, then the result itself.
+
+        `messages` spell its action out, the key first.
+        """
         if self._writes:
-            needed = tuple(blobs)
-            self._uploads.add(lambda: self._share(key, needed))
+            self._uploads.add(lambda: self._share(key, result, messages))
+
+    def hint(self, task: str, messages: tuple[Digest, ...]) -> None:
+        """Leave, soon, word of the action that the task was just built as."""
+        if self._writes:
+            self._uploads.add(lambda: self._hint(task, messages))
 
     def bring(self, digest: Digest) -> bool:
         """Return whether the blob is in the store, from now on.
@@ -153,12 +190,16 @@ class SharedCache:
         if left:
             self._say(f"{left} results were not sent")
 
-    def _share(self, key: Digest, blobs: tuple[Digest, ...]) -> None:
+    def _share(
+        self, key: Digest, result: ActionResult, messages: tuple[Digest, ...]
+    ) -> None:
         if not self._writes:
             return
+        blobs = messages + result.blobs()
         try:
             self.send({digest: self._store.blob(digest) for digest in blobs})
             self._remote.put("ac", key, self._entry(key))
+            self._hint(result.task, messages)
         except BlobRefused as error:
             self._say(f"{error}; a result was not sent")
         except CacheFailure as error:
@@ -167,8 +208,25 @@ class SharedCache:
             # Another build's clean-up may have been here first.
             self._say(f"cannot send {error.filename}: {error.strerror}")
 
+    def _hint(self, task: str, messages: tuple[Digest, ...]) -> None:
+        """Say what goes wrong and try it no more: results are worth more than hints."""
+        if not (self._writes and self._hints and task):
+            return
+        try:
+            with self._store.scratch() as folder:
+                path = folder / "hint"
+                path.write_bytes(hints.to_bytes(task, Last(messages, time.time())))
+                self._remote.put("ac", hints.place(self._project, task), path)
+        except (CacheFailure, IngotError, OSError) as error:
+            self._hints = False
+            self._say(f"{error}; `doit why` elsewhere will not know of this build")
+
     def _entry(self, key: Digest) -> Path:
         return self._store.root / "ac" / key.hash[:2] / key.hash
+
+    def _result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+        content = self._message(key)
+        return None if content is None else self._decoded(key, content, outputs)
 
     def _decoded(
         self, key: Digest, content: bytes, outputs: tuple[str, ...]
@@ -216,47 +274,13 @@ class SharedCache:
             pieces = iter(())
         if pieces is None:
             return False
-        if self._keep(digest, pieces):
+        if keep(self._store, digest, pieces, self._patience):
             self._present.add(digest)
             return True
         self._damaged.add(digest)
         self._present.discard(digest)
         self._damage(f"blob {digest}")
         return False
-
-    def _keep(self, digest: Digest, pieces: Iterator[bytes]) -> bool:
-        """Return whether the pieces were the blob, which the store has then."""
-        if digest.size_bytes <= SMALL_BYTES:
-            content = bytearray()
-            for piece in self._limited(digest, pieces):
-                content += piece
-            if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
-                return False
-            self._store.put_blobs(((digest, bytes(content)),))
-            return True
-        hasher, size_bytes = hashlib.sha256(), 0
-        with self._store.scratch() as folder:
-            path = folder / digest.hash
-            with open(path, "wb") as file:
-                for piece in self._limited(digest, pieces):
-                    size_bytes += len(piece)
-                    hasher.update(piece)
-                    file.write(piece)
-            if Digest(hasher.hexdigest(), size_bytes) != digest:
-                return False
-            self._store.take_file(path)
-        return True
-
-    def _limited(self, digest: Digest, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the pieces until they are too many."""
-        left = digest.size_bytes
-        # What cannot be unpacked is as damaged as what is another content.
-        with contextlib.suppress(BlobRefused):
-            for piece in paced(pieces, self._patience.deadline(digest.size_bytes)):
-                yield piece
-                left -= len(piece)
-                if left < 0:
-                    return
 
     def _damage(self, what: str) -> None:
         self._say(f"{what} is damaged there; dropped, it is made again")

@@ -1,0 +1,56 @@
+"""A blob's pieces in as they arrive; the store has it afterwards, if they were it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+
+from ingot.edges.files import SMALL_BYTES
+from ingot.edges.shared.remote import BlobRefused, Patience, paced
+from ingot.edges.store import Store
+from ingot.values import Digest
+
+
+def keep(
+    store: Store, digest: Digest, pieces: Iterator[bytes], patience: Patience
+) -> bool:
+    """Return whether the pieces were the blob, which the store has then.
+
+    Raises: CacheFailure where they come too slowly.
+    """
+    limited = _limited(digest, pieces, patience)
+    if digest.size_bytes <= SMALL_BYTES:
+        content = bytearray()
+        for piece in limited:
+            content += piece
+        if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
+            return False
+        store.put_blobs(((digest, bytes(content)),))
+        return True
+    hasher, size_bytes = hashlib.sha256(), 0
+    with store.scratch() as folder:
+        path = folder / digest.hash
+        with open(path, "wb") as file:
+            for piece in limited:
+                size_bytes += len(piece)
+                hasher.update(piece)
+                file.write(piece)
+        if Digest(hasher.hexdigest(), size_bytes) != digest:
+            return False
+        store.take_file(path)
+    return True
+
+
+def _limited(
+    digest: Digest, pieces: Iterator[bytes], patience: Patience
+) -> Iterator[bytes]:
+    """Yield the pieces until they are too many."""
+    left = digest.size_bytes
+    # What cannot be unpacked is as damaged as what is another content.
+    with contextlib.suppress(BlobRefused):
+        for piece in paced(pieces, patience.deadline(digest.size_bytes)):
+            yield piece
+            left -= len(piece)
+            if left < 0:
+                return

@@ -1,0 +1,60 @@
+"""What the compiler refuses to make, strictly: a mended compiler shows itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.component_runs import FLAGS, tool_words
+
+# Weights by values: of which each has two parts, and lies in a layer of a cache.
+VALUES = """
+module @values {
+  util.func public @forward(
+      %weights: tensor<?x?x?xf32>, %cache: tensor<1x?x?x2xf32>, %layer: index
+  ) -> tensor<2x?x?xf32> {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %zero = arith.constant 0.0 : f32
+    %batch = tensor.dim %weights, %c0 : tensor<?x?x?xf32>
+    %seq = tensor.dim %weights, %c1 : tensor<?x?x?xf32>
+    %any_ctx = tensor.dim %cache, %c2 : tensor<1x?x?x2xf32>
+    %ctx = util.assume.int %any_ctx<umin = 1, umax = LARGEST> : index
+    %v = tensor.extract_slice %cache[%layer, 0, 0, 0] [1, %batch, %ctx, 2] [1, 1, 1, 1]
+        : tensor<1x?x?x2xf32> to tensor<?x?x2xf32>
+    %empty = tensor.empty(%batch, %seq) : tensor<2x?x?xf32>
+    %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x?x?xf32>)
+        -> tensor<2x?x?xf32>
+    %y = linalg.generic {
+      indexing_maps = [
+        affine_map<(e, b, s, t) -> (b, s, t)>, affine_map<(e, b, s, t) -> (b, t, e)>,
+        affine_map<(e, b, s, t) -> (e, b, s)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+    } ins(%weights, %v : tensor<?x?x?xf32>, tensor<?x?x2xf32>)
+      outs(%init : tensor<2x?x?xf32>) {
+    ^bb0(%weight: f32, %value: f32, %sum: f32):
+      %product = arith.mulf %weight, %value : f32
+      %next = arith.addf %sum, %product : f32
+      linalg.yield %next : f32
+    } -> tensor<2x?x?xf32>
+    util.return %y : tensor<2x?x?xf32>
+  }
+}
+"""
+TILES_WITHOUT_END = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="'large vector sizes': values of one number in a slice are copied whole to"
+    " the stack, in 3.13: components/attention name the head_dim that this refuses",
+)
+
+
+@pytest.mark.parametrize("largest", [512, pytest.param(4096, marks=TILES_WITHOUT_END)])
+def test_values_of_a_cache_of_any_length_compile(largest: int, tmp_path: Path) -> None:
+    source = tmp_path / "values.mlir"
+    source.write_text(VALUES.replace("LARGEST", str(largest)), "utf-8")
+    flags = (*FLAGS, "--iree-opt-data-tiling")
+    assert tool_words("iree-compile", source, "-o", tmp_path / "y.vmfb", *flags) == ""

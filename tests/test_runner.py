@@ -1,0 +1,78 @@
+"""The runner of tasks: everything runs once, after what it needs, until one fails."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from doit.control import TaskControl
+from doit.dependency import Dependency
+from doit.task import Stream, Task
+
+from ingot.front.backend import NoDatabase
+from ingot.front.reporter import QuietReporter
+from ingot.front.runner import ThreadRunner
+
+
+def run(tasks: list[Task], threads: int, go_on: bool = False) -> int:
+    """Run the tasks; return doit's exit code."""
+    control = TaskControl(tasks)
+    control.process(None)
+    database, reporter = Dependency(NoDatabase, ""), QuietReporter(io.StringIO(), {})
+    runner = ThreadRunner(database, reporter, go_on, False, Stream(0), threads)
+    return int(runner.run_all(control.task_dispatcher()))
+
+
+def task(
+    name: str, action: Callable[[], object], *needed: str, done: bool = False
+) -> Task:
+    return Task(name, [action], task_dep=list(needed), uptodate=[done])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 200])
+def test_each_task_runs_once_and_after_what_it_needs(threads: int) -> None:
+    numbers, ended = random.Random(7), list[int]()
+    needed = [numbers.sample(range(i), min(i, numbers.randrange(4))) for i in range(60)]
+
+    def action(number: int) -> Callable[[], object]:
+        def end() -> None:
+            assert set(needed[number]) - set(current) <= set(ended)
+            ended.append(number)
+
+        return end
+
+    current = {3, 20, 21}
+    tasks = [
+        task(str(i), action(i), *map(str, needed[i]), done=i in current)
+        for i in range(60)
+    ]
+    assert run(tasks, threads) == 0
+    assert sorted(ended) == sorted(set(range(60)) - current)
+
+
+def test_what_was_chosen_but_not_begun_is_left_once_a_task_has_failed() -> None:
+    begun: list[str] = []
+
+    def act(name: str, ends: bool) -> Callable[[], object]:
+        return lambda: begun.append(name) or ends
+
+    tasks = [task("a", act("a", True)), task("b", act("b", False))]
+    tasks += [task(name, act(name, True)) for name in "cdefgh"]
+    assert run(tasks, 1) == 1
+    assert begun == ["a", "b"]
+    begun.clear()
+    assert run(tasks, 1, go_on=True) == 1
+    assert begun == list("abcdefgh")
+
+
+def test_what_ends_a_thread_ends_the_run() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    waiting = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        run([task("a", waiting.wait), task("b", stop)], 2)
+    waiting.set()
