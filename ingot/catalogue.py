@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import kept
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.values import Action, Output
 
 if TYPE_CHECKING:
@@ -152,13 +152,18 @@ def stage_of(task: str) -> str:
 def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
     """Return the models that a command is about: `all`, or "" for the default one.
 
-    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's.
+    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's;
+    `build` and the stages are about the default one.
     """
-    models = {word.strip() for word in variables.get("model", "").split(",")}
-    for task in tasks:
+    named = "model" in variables
+    words = variables["model"].split(",") if named else ()
+    models = {word.strip() for word in words}
+    for task in tasks or ("build",):
         if task not in (*STAGES, "build"):
             name = task.partition(":")[2].partition("@")
             models.add(name[0] if name[1] and "*" not in task else "all")
+        elif not named:
+            models.add("")
     return models
 
 
@@ -231,53 +236,3 @@ class _Reader:
             except ExceptionGroup as group:
                 raise IngotError(format_errors(group)) from None
         return self._workspace
-
-
-def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
-    """Return the models and targets that the variables name, or the defaults.
-
-    `all` leaves out what this processor cannot run, or a target cannot have, and says
-    so; what is named is never left out.
-
-    Raises: IngotError for an unknown name, with a named manifest's own defects, or
-    where a target cannot have a model and nothing else is left, or both were named.
-    """
-    settings = catalogue.settings
-    models, all_models = _names(
-        "model", variables, settings.models, settings.default_model
-    )
-    for name in models:
-        if broken := catalogue.models[name].broken:
-            raise IngotError(broken)
-    known = (*settings.targets, *settings.aliases)
-    targets, all_targets = _names("target", variables, known, settings.default_target)
-    skipped = dict(settings.unrunnable) if all_targets else {}
-    resolved = dict.fromkeys(
-        settings.aliases.get(name, name) for name in targets if name not in skipped
-    )
-    refused = {
-        f"{model}@{target}": reason
-        for model in models
-        for target, reason in catalogue.models[model].unbuildable.items()
-        if target in resolved
-    }
-    named = not (all_models or all_targets)
-    if refused and (named or len(refused) == len(models) * len(resolved)):
-        raise IngotError("\n".join(dict.fromkeys(refused.values())))
-    return Selection(models, tuple(resolved), tuple((skipped | refused).items()))
-
-
-def _names(
-    kind: str, variables: dict[str, str], known: tuple[str, ...], default: str
-) -> tuple[tuple[str, ...], bool]:
-    """Return the names that the variable stands for, and whether it says `all`."""
-    words = [word.strip() for word in variables.get(kind, default).split(",")]
-    if "all" in words:
-        return known, True
-    for word in words:
-        if word not in known:
-            raise IngotError(
-                f"{kind}={word}: no {kind} named '{word}'",
-                did_you_mean(word, known, f"{kind}s"),
-            )
-    return tuple(dict.fromkeys(words)), False

@@ -68,7 +68,7 @@ def start(action: Action, folder: Path, large: dict[str, Path]) -> process.Compl
     return process.run(
         (toolchain.executable(action.argv[0]), *action.argv[1:]),
         folder,
-        {**environment(), **dict(action.env)},
+        {**environment(), **(proxies() if network else {}), **dict(action.env)},
         mounts=large,
         confined=confined,
         network=network,
@@ -91,6 +91,19 @@ def environment() -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": ".",
         "SOURCE_DATE_EPOCH": "0",
+    }
+
+
+def proxies() -> dict[str, str]:
+    """Return how this machine reaches the network: a download's bytes are pinned.
+
+    Not written for `run-again.sh`: a proxy's address may have a password.
+    """
+    return {
+        name: os.environ[name]
+        for word in ("http_proxy", "https_proxy", "no_proxy", "ssl_cert_file")
+        for name in (word, word.upper())
+        if name in os.environ
     }
 
 

@@ -115,7 +115,7 @@ def sandbox_finding() -> Finding:
         return Finding(
             "sandbox",
             Level.WARNING,
-            "no bubblewrap: actions run unconfined, and their results are not shared",
+            "no bubblewrap: actions run unconfined; only others like it share results",
             "run: apt-get install bubblewrap",
         )
     _, words = start("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")

@@ -16,8 +16,10 @@ from ingot.bundles.runner import runner_for
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.vocabulary import refuse_no_tokenizer
 from ingot.catalogue import Catalogue, Selection
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
+from ingot.selection import refuse_compiled_only
 from ingot.values import Text
+from ingot.variables import refuse_words, whole
 
 WORDS = (
     "model",
@@ -40,15 +42,10 @@ def read_request(variables: Mapping[str, str]) -> Request:
     Raises: IngotError for a variable that is not read here, a value that is wrong, or
     no prompt.
     """
-    for name, value in variables.items():
-        if name not in WORDS:
-            raise IngotError(
-                f"{name}={value}: generate reads no variable named '{name}'",
-                did_you_mean(name, list(WORDS), "variables"),
-            )
+    refuse_words(variables, WORDS, "generate")
     if "prompt" not in variables:
         raise IngotError('generate needs prompt="..."')
-    tokens = _whole(variables, "tokens", 1) or Request("").tokens
+    tokens = whole(variables, "tokens", 1) or Request("").tokens
     return Request(variables["prompt"], tokens, _sampling(variables))
 
 
@@ -57,10 +54,10 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
 
     A seed that nobody names is a new one each time; the summary shows it.
     """
-    top_k = _whole(variables, "top_k", 1)
+    top_k = whole(variables, "top_k", 1)
     top_p = _number(variables, "top_p", "above 0 and at most 1", lambda x: 0 < x <= 1)
     temperature = _number(variables, "temperature", "0 or more", lambda x: x >= 0)
-    seed = _whole(variables, "seed", 0)
+    seed = whole(variables, "seed", 0)
     if temperature is None:
         draws = (top_k, top_p, seed) != (None, None, None)
         temperature = 1.0 if draws else 0.0
@@ -70,16 +67,6 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
         top_p=1.0 if top_p is None else top_p,
         seed=secrets.randbelow(2**32) if seed is None else seed,
     )
-
-
-def _whole(variables: Mapping[str, str], name: str, least: int) -> int | None:
-    if name not in variables:
-        return None
-    text = variables[name]
-    # `int` reads more than the digits that people mean.
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise IngotError(f"{name}={text}: expected a whole number, {least} or more")
-    return int(text)
 
 
 def _number(
@@ -109,6 +96,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     name = f"{model}@{target}"
     if reason := catalogue.settings.unrunnable.get(target):
         raise IngotError(f"{name} does not run here: {reason}")
+    refuse_compiled_only(catalogue, selection)
     # Known before it is built: the plan holds what the bundle will say of itself.
     specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
     assert isinstance(specification, Text)

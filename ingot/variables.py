@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ingot.errors import IngotError, did_you_mean
 
 VARIABLES = {
@@ -43,3 +45,32 @@ def refuse_unknown(variables: dict[str, str]) -> None:
                 f"{name}={variables[name]}: no variable named '{name}'",
                 did_you_mean(name, swapped or list(VARIABLES), "variables"),
             )
+
+
+def refuse_words(
+    variables: Mapping[str, str], words: tuple[str, ...], command: str
+) -> None:
+    """Refuse a variable that this command does not read.
+
+    Raises: IngotError with the nearest that it reads.
+    """
+    for name, value in variables.items():
+        if name not in words:
+            raise IngotError(
+                f"{name}={value}: {command} reads no variable named '{name}'",
+                did_you_mean(name, words, "variables"),
+            )
+
+
+def whole(variables: Mapping[str, str], name: str, least: int) -> int | None:
+    """Return the whole number that a variable is set to; None where it is not set.
+
+    Raises: IngotError where it is no such number.
+    """
+    if name not in variables:
+        return None
+    text = variables[name]
+    # `int` reads more than the digits that people mean.
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise IngotError(f"{name}={text}: expected a whole number, {least} or more")
+    return int(text)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ingot import catalogue, kept
-from ingot.catalogue import Catalogue, Model, Plan, Settings, asked, read, select
+from ingot.catalogue import Model, asked, read
 from ingot.edges.digests import SETTLED_NS
 from ingot.errors import IngotError
+from ingot.selection import select
 from ingot.variables import VARIABLES, refuse_unknown
 from ingot.workspace import Workspace
 from tests.project import ROOT, edit
@@ -82,9 +83,10 @@ def test_a_command_reads_the_models_that_it_is_about(
         ({}, (), {""}),
         ({"model": "a, b"}, ("build", "check"), {"a", "b"}),
         ({"model": "all"}, (), {"all"}),
-        ({}, ("check:a@host", "compile-probe:b@host"), {"", "a", "b"}),
-        ({}, ("check:a@*",), {"", "all"}),
-        ({}, ("check:*",), {"", "all"}),
+        ({}, ("check:a@host", "compile-probe:b@host"), {"a", "b"}),
+        ({}, ("check:a@host", "bench"), {"", "a"}),
+        ({}, ("check:a@*",), {"all"}),
+        ({}, ("check:*",), {"all"}),
         ({"model": "a"}, ("specialize:rope__n_head_1",), {"a", "all"}),
     ],
 )
@@ -268,54 +270,6 @@ def test_all_leaves_out_what_cannot_run_here_and_says_so(root: Path) -> None:
     settings = found.settings
     assert set(chosen.targets) == set(settings.targets) - set(settings.unrunnable)
     assert dict(chosen.skipped) == settings.unrunnable
-
-
-def refusing(*pairs: str) -> Catalogue:
-    """A catalogue of models a, b and targets x, y, where these pairs cannot be had."""
-    settings = Settings(
-        models=("a", "b"),
-        targets={"x": "", "y": ""},
-        unrunnable={},
-        aliases={},
-        default_model="a",
-        default_target="x",
-        shared_cache=("", ""),
-    )
-    models = {
-        model: Model(
-            unbuildable={
-                target: f"no {model} on {target}"
-                for target in ("x", "y")
-                if f"{model}@{target}" in pairs
-            }
-        )
-        for model in settings.models
-    }
-    return Catalogue(settings, models, Plan(()))
-
-
-@pytest.mark.parametrize(
-    ("pairs", "variables", "message"),
-    [
-        (["a@x"], {}, "no a on x"),
-        (["a@x"], {"target": "x,y"}, "no a on x"),
-        (["b@y"], {"model": "a,b", "target": "y"}, "no b on y"),
-        (["a@x", "a@y"], {"target": "x,y"}, "no a on x\nno a on y"),
-        (["a@x", "a@y"], {"target": "all"}, "no a on x\nno a on y"),
-    ],
-)
-def test_a_named_pair_that_cannot_be_had_is_refused(
-    pairs: list[str], variables: dict[str, str], message: str
-) -> None:
-    with pytest.raises(IngotError) as caught:
-        select(refusing(*pairs), variables)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("variables", [{"target": "all"}, {"model": "all"}])
-def test_all_leaves_out_a_pair_that_cannot_be_had(variables: dict[str, str]) -> None:
-    chosen = select(refusing("a@x"), variables)
-    assert chosen.skipped == (("a@x", "no a on x"),)
 
 
 def test_every_variable_and_stage_is_explained() -> None:

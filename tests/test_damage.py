@@ -156,7 +156,7 @@ def flip(path: Path, chance: random.Random) -> None:
 
 def test_a_flipped_bit_of_a_kept_plan_makes_it_read_again(tmp_path: Path) -> None:
     place = tmp_path / "plan.pickle"
-    kept.save(place, "what was read", ())
+    kept.save(place, "what was read", (), asked_ns=0)
     assert kept.load(place, str, ()) == "what was read"
     flip(place, random.Random(3))
     assert kept.load(place, str, ()) is None

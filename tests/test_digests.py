@@ -39,6 +39,22 @@ def test_a_content_is_hashed_once_for_all_checkouts(
     assert hashed == [str(weights)] * 2
 
 
+def test_a_file_of_a_clock_that_is_ahead_is_hashed_once(tmp_path: Path) -> None:
+    path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
+    path.write_text("one")
+    os.utime(path, (2e9, 2e9 + time.time()))
+    time.sleep(2e-9 * digests.SETTLED_NS)
+    read: list[Path | str] = []
+
+    def note(file: Path | str) -> str:
+        read.append(file)
+        return "one"
+
+    for _ in range(2):
+        memo.fact(path, "text", note)
+    assert read == [path]
+
+
 def test_what_changes_while_it_is_read_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

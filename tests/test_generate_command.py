@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.catalogue import read, select
+from ingot.catalogue import read
 from ingot.errors import IngotError
 from ingot.generate import choose
+from ingot.selection import select
 from tests.project import Project, edit
 from tests.toy_decoder import MODEL, place
 

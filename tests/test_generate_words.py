@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.catalogue import read, select
+from ingot.catalogue import read
 from ingot.errors import IngotError
 from ingot.generate import WORDS, choose, read_request
+from ingot.selection import select
 from ingot.variables import VARIABLES
 from tests.project import ROOT
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ingot.edges import builds, verify_store
+from ingot.edges import builds, records, verify_store
+from ingot.edges.records import Record, Records
 from ingot.edges.shared.cache import SharedCache
-from ingot.edges.shared.remote import BlobRefused, Kind, Patience
+from ingot.edges.shared.folder import FolderRemote
+from ingot.edges.shared.remote import BlobRefused, Kind, Patience, Unreachable
 from ingot.edges.shared.uploads import N_THREADS, Uploads
 from ingot.edges.store import Store
+from ingot.errors import IngotError
 from ingot.front import store as command
 from ingot.keys import digest_of
 from ingot.values import ActionResult, Digest
@@ -121,3 +128,109 @@ def test_a_blob_that_cannot_be_unpacked_is_one_damaged_blob(tmp_path: Path) -> N
     assert said == [
         f"shared cache garbled: blob {bad} is damaged there; dropped, it is made again"
     ]
+
+
+class Held:
+    """A cache that has one blob, and counts how often it is moved."""
+
+    name = "held"
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.both = threading.Barrier(2)
+        self.moved: list[str] = []
+        self.fails = 0
+
+    def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
+        self.moved.append("got")
+        time.sleep(0.1)
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[bytes]:
+        yield self.content[:1]
+        if self.fails:
+            self.fails -= 1
+            raise Unreachable("the server went away")
+        yield self.content[1:]
+
+    def put(self, kind: Kind, digest: Digest, path: Path) -> None:
+        self.moved.append("put")
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        found = set(digests)
+        self.both.wait(timeout=20)
+        return found
+
+
+def held(tmp_path: Path) -> tuple[Held, SharedCache, Digest]:
+    remote, store = Held(b"content"), Store(tmp_path / "store", print)
+    cache = SharedCache(remote, store, print, writes=True, patience=Patience())
+    return remote, cache, digest_of(b"content")
+
+
+def test_a_blob_is_fetched_once_for_all_that_want_it(tmp_path: Path) -> None:
+    remote, cache, digest = held(tmp_path)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(cache.bring, [digest] * 4))
+    assert remote.moved == ["got"]
+
+
+def test_a_blob_is_sent_once_for_all_that_find_it_missing(tmp_path: Path) -> None:
+    remote, cache, digest = held(tmp_path)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(cache.send, [{digest: tmp_path / "x"}] * 2))
+    assert remote.moved == ["put"]
+
+
+def test_a_server_that_goes_away_in_a_blob_is_asked_again(tmp_path: Path) -> None:
+    remote, cache, digest = held(tmp_path)
+    remote.fails = 1
+    lost: list[str] = []
+    patient = cache.patient(lambda: lost.append("lost"), lambda _: None)
+    assert patient.bring(digest)
+    assert (lost, remote.moved) == (["lost"], ["got", "got"])
+
+
+def test_a_folder_that_is_shared_stays_so_whatever_the_umask(tmp_path: Path) -> None:
+    root, content = tmp_path / "shared", tmp_path / "content"
+    root.mkdir()
+    root.chmod(0o2775)
+    content.write_bytes(b"content")
+    digest, before = digest_of(b"content"), os.umask(0o077)
+    try:
+        FolderRemote(root).put("cas", digest, content)
+    finally:
+        os.umask(before)
+    kept = root / "cas" / digest.hash[:2]
+    for folder in (root / "cas", kept, root / "incoming"):
+        assert folder.stat().st_mode & 0o7777 == 0o2775
+    assert [path.name for path in kept.iterdir()] == [digest.hash]
+
+
+def test_copies_that_were_cut_off_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    root, content = tmp_path / "shared", tmp_path / "content"
+    (root / "incoming").mkdir(parents=True)
+    old, young = root / "incoming/old", root / "incoming/young"
+    for path in (old, young, content):
+        path.write_bytes(b"content")
+    os.utime(old, (1, 1))
+    FolderRemote(root).put("cas", digest_of(b"content"), content)
+    assert list((root / "incoming").iterdir()) == [young]
+
+
+def test_records_that_another_build_holds_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "records.sqlite"
+    Records(place)
+    inode = place.stat().st_ino
+    held = sqlite3.OperationalError("locking protocol")
+    held.sqlite_errorcode = 15  # SQLITE_PROTOCOL
+
+    def refuse(_: object) -> dict[str, Record]:
+        raise held
+
+    monkeypatch.setattr(records, "_load", refuse)
+    with pytest.raises(IngotError, match="locking protocol"):
+        Records(place)
+    assert place.stat().st_ino == inode

@@ -85,6 +85,19 @@ def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
     assert confined(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
 
 
+def test_an_unconfined_command_sees_inputs_in_folders_of_their_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "input").write_text("told")
+    (tmp_path / "scratch").mkdir()
+    mounts = {"a/b/input": tmp_path / "input"}
+    env = {"PATH": "/usr/bin:/bin"}
+    argv = ("cat", "a/b/input")
+    folder = tmp_path / "scratch"
+    done = process.run(argv, folder, env, mounts, confined=False, network=False)
+    assert done == process.Completed(0, b"told")
+
+
 def test_sigterm_while_a_command_starts_ends_the_build() -> None:
     words = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS]
     done = subprocess.run(words, timeout=60, check=False)

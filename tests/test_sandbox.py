@@ -207,6 +207,21 @@ def test_a_link_of_the_network_leads_somewhere(
     sandbox.shown.cache_clear()
 
 
+def test_a_download_alone_is_told_of_the_proxy(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "here")
+    tell = shell('echo "$https_proxy $NO_PROXY" > out.txt')
+    download = replace(tell, task="probe:y", platform=(("network", "yes"),))
+    checkout.build(tell, download)
+    found = [
+        checkout.store.blob(checkout.executor.records.get(task).outputs[0][1])
+        for task in ("probe:x", "probe:y")
+    ]
+    assert [path.read_text() for path in found] == [" \n", "http://proxy:3128 here\n"]
+
+
 @pytest.mark.parametrize("name", ["n" * 300, "a/" * 3000 + "b"])
 def test_a_name_that_no_file_can_have_hides_no_words(
     checkout: Checkout, name: str

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from doit import doit_cmd
+from doit.exceptions import InvalidCommand
 
 from ingot.catalogue import Selection, read
 from ingot.edges.runtime import SplatSource, write_splats
 from ingot.errors import IngotError
+from ingot.front import commands
+from ingot.front.ablate import Ablate
+from ingot.front.generate import Generate
 from ingot.readers.manifest import Splat, read_manifest
 from ingot.stages import bake
 from tests.project import ROOT, Project
@@ -76,6 +82,29 @@ def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
     assert not [task for task in found.by_task if task.startswith("link-probe:mix")]
     both = found.selected("bundle", Selection(names, ("x86_64",)))
     assert both == ("bundle:toy-moe@x86_64",)
+
+
+@pytest.mark.parametrize(
+    ("run", "word"),
+    [
+        (lambda: commands.guarded(commands.run_bundle), "input"),
+        (lambda: object.__new__(Generate).execute({}, []), "prompt"),
+        (lambda: object.__new__(Ablate).execute({}, []), "modes"),
+    ],
+    ids=["run", "generate", "ablate"],
+)
+def test_a_splat_is_not_run_and_nothing_is_built_for_it(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[], int], word: str
+) -> None:
+    words = {"model": "mixtral-8x7b", "target": "x86_64", word: "input"}
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", words)
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(InvalidCommand) as caught:
+        run()
+    assert str(caught.value) == (
+        "mixtral-8x7b: compiled only, its weights are a splat\n"
+        "  give it weights to run it: weights.source in models/mixtral-8x7b.yaml"
+    )
 
 
 def test_why_looks_at_all_that_a_splat_is_built_of(tmp_path: Path) -> None:

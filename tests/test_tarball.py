@@ -33,6 +33,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
         (member("b/dev", tarfile.CHRTYPE), "is not a plain file"),
         (member("b/fifo", tarfile.FIFOTYPE), "is not a plain file"),
         (member("b", tarfile.DIRTYPE), "is not a plain file"),
+        (member("b/sparse", tarfile.GNUTYPE_SPARSE), "is not a plain file"),
+        (member("b/extended", tarfile.XHDTYPE), "is not a plain file"),
     ],
     ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else "",
 )
@@ -56,6 +58,18 @@ def test_a_compressed_tar_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(IngotError, match="not a whole tar"):
         read_tar(tmp_path / "x.tar", tmp_path / "out")
+
+
+@pytest.mark.parametrize("size", [513, 1 << 40, -512])
+def test_a_member_is_no_larger_than_its_tar(tmp_path: Path, size: int) -> None:
+    item = member("b/x")
+    item.size = size
+    header = item.tobuf(tarfile.GNU_FORMAT)
+    (tmp_path / "x.tar").write_bytes(header + bytes(512))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(IngotError, match=r"not a whole tar; 'b/x' ends early"):
+        read_tar(tmp_path / "x.tar", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:

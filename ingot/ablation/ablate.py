@@ -23,10 +23,11 @@ from ingot.ablation.report import FILES, Report, show, write
 from ingot.ablation.run import Row, Subject, measure
 from ingot.catalogue import Selection
 from ingot.checks.archive import read_parameters
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.graph import EntryPoint
 from ingot.oracle import load_oracles
 from ingot.readers.manifest import Manifest, read_manifest
+from ingot.variables import refuse_words, whole
 
 WORDS = ("model", "target", "modes", "weights", "tokens", "seed")
 """The variables that `doit ablate` reads."""
@@ -61,19 +62,15 @@ def read_request(
     Raises: IngotError for a variable that is not read here, a value that is wrong, a
         model that reads no tokens, or no matplotlib.
     """
-    for name, value in variables.items():
-        if name not in WORDS:
-            raise IngotError(
-                f"{name}={value}: ablate reads no variable named '{name}'",
-                did_you_mean(name, WORDS, "variables"),
-            )
+    refuse_words(variables, WORDS, "ablate")
     for kind, names in (("model", selection.models), ("target", selection.targets)):
         if len(names) != 1:
             raise IngotError(f"ablate needs one {kind}, found {', '.join(names)}")
     chosen = read_modes(variables.get("modes"))
     scheme = read_scheme(variables.get("weights"))
-    tokens = _whole(variables, "tokens", TOKENS)
-    seed = _whole(variables, "seed", 0)
+    given = whole(variables, "tokens", 0)
+    tokens = TOKENS if given is None else given
+    seed = whole(variables, "seed", 0) or 0
     manifest = read_manifest(root / f"models/{selection.models[0]}.yaml", root)
     entry = reading_tokens(manifest.graph)
     prompt(manifest.graph, entry, tokens, seed)
@@ -81,14 +78,6 @@ def read_request(
     schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)
     target = selection.targets[0]
     return Request(manifest, target, entry, chosen, schemes, tokens, seed)
-
-
-def _whole(variables: Mapping[str, str], name: str, default: int) -> int:
-    text = variables.get(name, str(default))
-    # `int` reads more than the digits that people mean.
-    if not (text.isascii() and text.isdigit()):
-        raise IngotError(f"{name}={text}: expected a whole number, 0 or more")
-    return int(text)
 
 
 def run(root: Path, request: Request) -> int:

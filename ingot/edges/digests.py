@@ -135,8 +135,12 @@ def identify(stat: os.stat_result) -> Identity:
 
 
 def is_settled(identity: Identity, asked_ns: int) -> bool:
-    """Return whether a change since then would show in an identity of that time."""
-    return asked_ns - max(identity[3], identity[4]) >= SETTLED_NS
+    """Return whether a change since then would show in an identity of that time.
+
+    Every change of a file sets its ctime, to this machine's clock. An mtime may be of
+    another's, years ahead: archives and rsync bring it along.
+    """
+    return asked_ns - identity[4] >= SETTLED_NS
 
 
 def hash_file(path: Path | str) -> Digest:

@@ -102,6 +102,7 @@ def run(
         cwd, variables = None, None
     else:
         for name, path in mounts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).symlink_to(path)
         command = list(argv)
         cwd, variables = folder, env

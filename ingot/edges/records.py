@@ -23,9 +23,9 @@ from ingot.values import BoundAction, Digest
 # misread.
 SCHEMA = 3
 
-# SQLite's codes for what is no damage: PERM, BUSY, LOCKED, READONLY, IOERR, FULL,
-# CANTOPEN.
-SURROUNDINGS = frozenset({3, 5, 6, 8, 10, 13, 14})
+# SQLite's codes for damage: ERROR, of a table that is another; CORRUPT, NOTADB. All
+# others are of the disk, the memory or another build, and removing would harm.
+DAMAGE = frozenset({1, 11, 26})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, Record]]:
 
 def _refuse_surroundings(error: sqlite3.Error) -> None:
     """Return where the database is damaged; raise what the disk or others do to it."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DAMAGE:
         raise error
 
 

@@ -55,7 +55,9 @@ def seen(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
     """
     found = [path for tool in tools for path in toolchain.places(tool)]
     if network:
-        known = [name for name in NETWORK_PLACES if os.path.exists(name)]
+        trusted = os.environ.get("SSL_CERT_FILE", "")
+        places = (*NETWORK_PLACES, trusted)
+        known = [name for name in places if os.path.exists(name)]
         # systemd's /etc/resolv.conf leads to /run, which is not shown.
         found += [Path(item) for name in known for item in (name, realpath(name))]
     # Folders before what is in them: a later mount lies over an earlier one.

@@ -10,15 +10,17 @@ Source: reproducible-builds.org, "Archive metadata"; POSIX.1-1988 ustar.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from ingot.errors import IngotError
 
 # The size field of a ustar header has 11 octal digits.
 LARGEST_BYTES = 8**11 - 1
+
+PIECE_BYTES = 1 << 20
 
 
 def write_tar(path: Path, folder: str, files: Mapping[str, Path]) -> None:
@@ -48,19 +50,41 @@ def read_tar(path: Path, folder: Path) -> tuple[str, ...]:
     folder.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
-            members = archive.getmembers()
-            names = _refuse_strange(path, members)
-            for name, member in zip(names, members, strict=True):
-                content = archive.extractfile(member)
-                assert content is not None
-                with content, (folder / name).open("xb") as file:
-                    shutil.copyfileobj(content, file)
-                if (folder / name).stat().st_size != member.size:
-                    raise IngotError(f"{path.name}: {name} ends early")
+        with path.open("rb") as archive:
+            members = list(_members(archive, path.stat().st_size))
+            names = _refuse_strange(path, [member for member, _ in members])
+            for name, (member, offset) in zip(names, members, strict=True):
+                archive.seek(offset)
+                with (folder / name).open("xb") as file:
+                    left = member.size
+                    while left and (piece := archive.read(min(left, PIECE_BYTES))):
+                        left -= file.write(piece)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise IngotError(f"{path.name}: not a whole tar; {error}") from error
     return names
+
+
+def _members(
+    archive: BinaryIO, size_bytes: int
+) -> Iterator[tuple[tarfile.TarInfo, int]]:
+    """Yield each member, and where its content starts; all of it is in the file.
+
+    Read here, header by header: tarfile follows extensions of the format, by which a
+    short file tells of a long one, or of itself for ever (CVE-2025-8194).
+
+    Raises: TarError for a damaged header; EOFError where content is missing.
+    """
+    offset = 0
+    while header := archive.read(tarfile.BLOCKSIZE):
+        if not header.strip(b"\0"):
+            return
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        offset += tarfile.BLOCKSIZE
+        yield member, offset
+        if not 0 <= member.size <= size_bytes - offset:
+            raise EOFError(f"'{member.name}' ends early")
+        offset += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        archive.seek(offset)
 
 
 def file_digest(path: Path) -> tuple[str, int]:
@@ -77,7 +101,8 @@ def _refuse_strange(path: Path, members: list[tarfile.TarInfo]) -> tuple[str, ..
     names: list[str] = []
     for member in members:
         parts = member.name.split("/")
-        if not member.isreg():
+        # Not `isreg`, which is true of a sparse file too: one of any size in a kB.
+        if member.type != tarfile.REGTYPE:
             raise IngotError(f"{path.name}: '{member.name}' is not a plain file")
         if len(parts) != 2 or not all(map(_is_plain, parts)):
             raise IngotError(

@@ -8,9 +8,10 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import asked, read, select
+from ingot.catalogue import asked, read
 from ingot.front.commands import guarded, variables
 from ingot.front.needed import Building
+from ingot.selection import refuse_compiled_only, select
 
 
 class Ablate(Building):
@@ -31,7 +32,9 @@ class Ablate(Building):
             if args:
                 raise InvalidCommand(f"ablate takes no task, found '{args[0]}'")
             root = Path.cwd()
-            selection = select(read(root, asked(variables())), variables())
+            catalogue = read(root, asked(variables()))
+            selection = select(catalogue, variables())
+            refuse_compiled_only(catalogue, selection)
             requests.append(read_request(root, selection, variables()))
             return 0
 

@@ -25,24 +25,26 @@ class Cluster(Command):  # type: ignore[misc]
     def execute(self, params: Any, args: list[str]) -> int:
         """Run it until Ctrl-C or SIGTERM."""
 
-        def serve() -> int:
-            from ingot.farm.cluster import serve
-
+        def begin() -> int:
             if args:
                 raise InvalidCommand(f"cluster takes no task, found '{args[0]}'")
             signal.signal(signal.SIGTERM, _stop)
             place = Path.cwd() / "build/.ingot/cluster"
-            shared = os.environ.get("INGOT_SHARED_CACHE") or f"file://{place}/shared"
-            serve(_number("workers", 2), _number("port", 8786), place, shared)
+            own = (place / "shared").as_uri()
+            shared = os.environ.get("INGOT_SHARED_CACHE") or own
+            try:
+                from ingot.farm.cluster import serve
+
+                serve(_number("workers", 2), _number("port", 8786), place, shared)
+            except ModuleNotFoundError as error:
+                raise InvalidCommand(
+                    f"cluster: the package '{error.name}' is not installed\n"
+                    "  run: pip install -e '.[dask]'"
+                ) from error
             return 0
 
         try:
-            return guarded(serve)
-        except ModuleNotFoundError as error:
-            raise InvalidCommand(
-                f"cluster: the package '{error.name}' is not installed\n"
-                "  run: pip install -e '.[dask]'"
-            ) from error
+            return guarded(begin)
         except KeyboardInterrupt:
             return 130
 

@@ -8,15 +8,18 @@ or doit itself; 3 the command line, a manifest or the store is wrong, nothing wa
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from doit import cmd_run, doit_cmd
 from doit.cmd_base import Command
-from doit.exceptions import InvalidCommand
+from doit.cmdparse import CmdParseError
+from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from ingot.catalogue import STAGES, asked, read, select
+from ingot.catalogue import STAGES, asked, read
 from ingot.errors import IngotError, did_you_mean
+from ingot.selection import refuse_compiled_only, select
 from ingot.variables import VARIABLES, refuse_unknown
 
 BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
@@ -41,6 +44,8 @@ def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
 
 # Reading the checkout takes a while on a busy machine.
 sys.excepthook = _end
+# What doit shows without a traceback; the exit code is 3.
+REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 
 
 class Run(cmd_run.Run):  # type: ignore[misc]
@@ -99,6 +104,12 @@ class Run(cmd_run.Run):  # type: ignore[misc]
             sharing.abandon()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
+        except REFUSALS:
+            raise
+        except Exception:
+            process.stop_all()
+            sharing.abandon()
+            return defect()
 
 
 class ListCommand(Command):  # type: ignore[misc]
@@ -192,6 +203,21 @@ def guarded(body: Any) -> int:
         return int(body())
     except IngotError as error:
         raise InvalidCommand(str(error)) from None
+    except REFUSALS:
+        raise
+    except Exception:
+        return defect()
+
+
+def defect() -> int:
+    """Show the exception that is being handled; return the exit code of a defect.
+
+    Nobody else does: doit returns 3 for it, as for a wrong command line.
+    """
+    from ingot.front.ending import DEFECT
+
+    traceback.print_exc()
+    return DEFECT
 
 
 def print_catalogue() -> int:
@@ -231,7 +257,9 @@ def run_bundle() -> int:
     """Run the built bundles of the selected model on the input."""
     from ingot.encode import run
 
-    selection = select(read(Path.cwd(), asked(variables())), variables())
+    catalogue = read(Path.cwd(), asked(variables()))
+    selection = select(catalogue, variables())
+    refuse_compiled_only(catalogue, selection)
     for model in selection.models:
         for target in selection.targets:
             run(Path.cwd(), model, target, variables()["input"])

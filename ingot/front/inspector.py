@@ -7,9 +7,10 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import asked, read, select
+from ingot.catalogue import asked, read
 from ingot.front.commands import guarded, variables
 from ingot.front.needed import Building
+from ingot.selection import select
 
 
 class Inspect(Building):

@@ -9,6 +9,7 @@ from typing import Any
 from doit.cmd_base import Command
 from doit.exceptions import InvalidCommand
 
+from ingot.errors import IngotError
 from ingot.front.commands import guarded, variables
 
 REPORT = "build/report.html"
@@ -43,16 +44,20 @@ class Report(Command):  # type: ignore[misc]
 
 
 def _draw(root: Path, patterns: list[str]) -> int:
-    from ingot.catalogue import asked, read, select
+    from ingot.catalogue import asked, read
     from ingot.edges.records import Records
     from ingot.front.why import chosen
     from ingot.report.actions import Ended, picture
+    from ingot.selection import select
 
     catalogue = read(root, asked(variables(), patterns))
     selection = select(catalogue, variables())
     tasks = chosen(catalogue.plan, patterns)
     if not tasks:
         tasks = set(catalogue.plan.ends(selection))
+    if not tasks:
+        reasons = (f"{name} is left out: {why}" for name, why in selection.skipped)
+        raise IngotError("nothing is selected to draw", "\n  ".join(reasons))
     needed = catalogue.plan.needed(tasks)
     actions = tuple(a for a in catalogue.plan.actions if a.task in needed)
     records = Records(root / "build/.ingot/records.sqlite")

@@ -114,7 +114,9 @@ def open_farm(
 def finish() -> None:
     """Wait until everything that was to be sent is there."""
     while _opened:
-        _opened.pop().finish()
+        # Known until its end: stopped meanwhile, `abandon` says what was not sent.
+        _opened[-1].finish()
+        _opened.pop()
     _close()
 
 

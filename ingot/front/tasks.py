@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from doit import doit_cmd
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
-from ingot.catalogue import STAGES, asked, read, select, stage_of
+from ingot.catalogue import STAGES, asked, read, stage_of
 from ingot.edges import process
 from ingot.edges.store import Store
 from ingot.errors import IngotError
@@ -25,6 +25,7 @@ from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
 from ingot.front.steps import Current, Step
 from ingot.journal import Journal
+from ingot.selection import select
 from ingot.values import Action, Output
 from ingot.variables import refuse_unknown
 
@@ -128,7 +129,7 @@ class Front:
 def n_parallel() -> int:
     """Return how many actions are under way at once: elsewhere, more than cores."""
     farmed = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
-    return IN_FLIGHT if farmed else os.cpu_count() or 1
+    return IN_FLIGHT if farmed else len(os.sched_getaffinity(0))
 
 
 def store() -> Store:

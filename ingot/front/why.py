@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot.catalogue import Plan, asked, read, select
+from ingot.catalogue import Plan, asked, read
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.edges.survey import blob_path, last_results
@@ -23,6 +23,7 @@ from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import sharing
 from ingot.front.tasks import store
+from ingot.selection import select
 from ingot.values import Action, BoundAction, Output
 
 if TYPE_CHECKING:

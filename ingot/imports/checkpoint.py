@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.edges.runtime import load_tokenizer
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.imports.config import survey_directory
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf import survey_gguf
@@ -25,6 +25,7 @@ from ingot.readers.forms import check
 from ingot.readers.manifest import read_manifest
 from ingot.readers.manifest_forms import KEBAB
 from ingot.readers.yaml import Node, format_errors, load, raise_all
+from ingot.variables import refuse_words
 from ingot.weights.elements import PROJECT
 
 WORDS = ("source", "model", "licence", "n_ctx")
@@ -58,7 +59,11 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
 
     Raises: IngotError with everything that is wrong; nothing is written then.
     """
-    _refuse_words(words)
+    refuse_words(words, WORDS, "import")
+    if not words.get("source"):
+        raise IngotError(
+            "import needs source=PATH, a checkpoint's folder or a GGUF file"
+        )
     path = _source(words["source"])
     errors: list[IngotError] = []
     survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
@@ -94,19 +99,6 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
         source=_element(survey),
     )
     return Imported(_write(decision, root), decision, compared.notes)
-
-
-def _refuse_words(words: Mapping[str, str]) -> None:
-    for name, value in words.items():
-        if name not in WORDS:
-            raise IngotError(
-                f"{name}={value}: import reads no variable named '{name}'",
-                did_you_mean(name, list(WORDS), "variables"),
-            )
-    if not words.get("source"):
-        raise IngotError(
-            "import needs source=PATH, a checkpoint's folder or a GGUF file"
-        )
 
 
 def _source(text: str) -> Path:

@@ -19,6 +19,7 @@ from ingot.inspection.sizes import Shapes
 from ingot.readers.lower import lower
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
+from ingot.variables import refuse_words
 
 WORDS = ("model", "target", "level", "filter")
 """The variables that `doit inspect` reads."""
@@ -62,12 +63,7 @@ def read_request(
     Raises: IngotError for a variable that is not read here, no level, or more than one
         model or target.
     """
-    for name, value in variables.items():
-        if name not in WORDS:
-            raise IngotError(
-                f"{name}={value}: inspect reads no variable named '{name}'",
-                did_you_mean(name, WORDS, "variables"),
-            )
+    refuse_words(variables, WORDS, "inspect")
     level = variables.get("level", "graph")
     if level not in PHASES:
         hint = did_you_mean(level, list(PHASES), "levels")

@@ -1,8 +1,9 @@
 """A parameter's values in its source in, a range of a file with them as stored out.
 
-By blocks of whole rows, so that memory grows neither with the model nor with its
-largest tensor, and so that what is packed or given scales row by row can be. A tensor
-that is stored as it is in its source is not copied: its range there is returned.
+By blocks of whole rows, so that memory does not grow with the model, and so that what
+is packed or given scales row by row can be. Of the largest tensor its scales are held
+until it ends: a sixteenth of a byte a value. A tensor that is stored as it is in its
+source is not copied: its range there is returned.
 """
 
 from __future__ import annotations
@@ -221,11 +222,11 @@ def _pack(
         if part.argument == "weight":
             found.append(Content(path, offset, size_bytes, hasher.hexdigest()))
             continue
-        data = b"".join(made[part.argument])
-        place = scratch.tell()
-        scratch.write(data)
-        digest = hashlib.sha256(data).hexdigest()
-        found.append(Content(path, place, size_bytes, digest))
+        place, hasher_of_part = scratch.tell(), hashlib.sha256()
+        for data in made.pop(part.argument):
+            hasher_of_part.update(data)
+            scratch.write(data)
+        found.append(Content(path, place, size_bytes, hasher_of_part.hexdigest()))
     return found
 
 

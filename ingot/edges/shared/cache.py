@@ -28,6 +28,9 @@ MESSAGE_BYTES = 4 << 20
 # A cache with more damage than this is not worth asking.
 N_DAMAGED = 10
 
+# Locks are shared out over the blobs: few are moved at once.
+N_LOCKS = 256
+
 
 class SharedCache:
     """A remote in front of nothing and behind the store; safe for several threads."""
@@ -60,6 +63,9 @@ class SharedCache:
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = Uploads()
+        # One thread moves a blob; others that want it then see that it is there.
+        self._moving = tuple(threading.Lock() for _ in range(N_LOCKS))
+        self._waited: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
 
     def patient(
         self, lost: Callable[[], None], wait: Callable[[float], None]
@@ -67,9 +73,12 @@ class SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
         patience = self._patience
         remote = PatientRemote(self._remote, lost, wait, patience.return_s)
-        return SharedCache(
+        cache = SharedCache(
             remote, self._store, self._warn, self._may_write, patience, self._project
         )
+        # The whole transfer: a server may go away in the middle of a blob.
+        cache._waited = remote.patiently
+        return cache
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
@@ -134,7 +143,7 @@ class SharedCache:
         Raises: CacheFailure where the cache fails.
         """
         self._store.pin(digest)
-        return self._bring(digest)
+        return self._waited(lambda: self._bring(digest))
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
         """Send the files that are not there; `again`, whatever is said to be there.
@@ -143,17 +152,19 @@ class SharedCache:
         """
         if not self._may_write:
             raise CacheFailure("nothing is sent there")
-        known = set() if again else self._present
-        asked = [digest for digest in files if digest not in known]
-        wanted = (
-            set(asked)
-            if again
-            else self._remote.missing(asked) | self._damaged.intersection(asked)
-        )
+        if again:
+            self._present.difference_update(files)
+            wanted = set(files)
+        else:
+            asked = [digest for digest in files if digest not in self._present]
+            wanted = self._remote.missing(asked) | self._damaged.intersection(asked)
+            self._present.update(set(asked) - wanted)
         for digest in wanted:
-            self._remote.put("cas", digest, files[digest])
-            self._damaged.discard(digest)
-        self._present.update(asked)
+            with self._alone(digest):
+                if digest not in self._present:
+                    self._remote.put("cas", digest, files[digest])
+                    self._damaged.discard(digest)
+                    self._present.add(digest)
 
     def publish(self, key: Digest, blobs: Iterable[Digest], again: bool) -> None:
         """Send a result that the store has, now: its blobs, then the result itself.
@@ -186,13 +197,7 @@ class SharedCache:
             return
         blobs = messages + result.blobs()
         try:
-            wanted = [digest for digest in blobs if digest not in self._present]
-            for digest in self._remote.missing(wanted) | self._damaged.intersection(
-                blobs
-            ):
-                self._remote.put("cas", digest, self._store.blob(digest))
-                self._damaged.discard(digest)
-            self._present.update(wanted)
+            self.send({digest: self._store.blob(digest) for digest in blobs})
             self._remote.put("ac", key, self._entry(key))
             self._hint(result.task, messages)
         except BlobRefused as error:
@@ -254,6 +259,14 @@ class SharedCache:
         if digest.size_bytes == 0:
             # Everybody knows it, so Bazel never sends it.
             return self._store.put_bytes(b"") == digest
+        with self._alone(digest):
+            return self._store.holds(digest) or self._get(digest)
+
+    def _alone(self, digest: Digest) -> threading.Lock:
+        return self._moving[int(digest.hash[:8], 16) % N_LOCKS]
+
+    def _get(self, digest: Digest) -> bool:
+        """Return whether the cache has the blob, which the store has then."""
         try:
             pieces = self._remote.get("cas", digest)
         except BlobRefused:

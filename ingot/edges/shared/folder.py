@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,6 +13,9 @@ from ingot.edges import files
 from ingot.edges.digests import chunks
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Kind
 from ingot.values import Digest
+
+# No copy of one file takes so long.
+LEFT_S = 24 * 3600.0
 
 
 class FolderRemote:
@@ -19,6 +25,8 @@ class FolderRemote:
         """Keep the place; it is made with the first file that is put there."""
         self.name = f"file://{root}"
         self._root = root
+        self._incoming = f"{root}/incoming"
+        self._swept = False
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
         """Return the file's content; None where there is none."""
@@ -36,10 +44,10 @@ class FolderRemote:
         """Copy the file there, under a temporary name first."""
         target = self._path(kind, digest)
         try:
-            folder = os.path.dirname(target)
-            if not os.path.isdir(folder):
-                os.makedirs(folder, exist_ok=True)
-            name = f"{folder}/.{os.urandom(8).hex()}"
+            self._make(os.path.dirname(target))
+            self._make(self._incoming)
+            self._sweep()
+            name = f"{self._incoming}/{os.urandom(8).hex()}"
             try:
                 files.copy(str(path), name)
                 os.chmod(name, 0o644)
@@ -53,6 +61,30 @@ class FolderRemote:
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the blobs that have no file."""
         return {item for item in digests if not os.path.exists(self._path("cas", item))}
+
+    def _sweep(self) -> None:
+        """Remove what killed builds left, of this machine or another; once."""
+        if self._swept:
+            return
+        self._swept = True
+        for path in Path(self._incoming).iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > LEFT_S:
+                    path.unlink()
+
+    def _make(self, folder: str) -> None:
+        """Make a folder, for whoever may use the one that it is made in."""
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        if parent == str(self._root):
+            os.makedirs(parent, exist_ok=True)
+        else:
+            self._make(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+            # What the user's umask takes away would keep other users out.
+            os.chmod(folder, stat.S_IMODE(os.stat(parent).st_mode))
 
     def _path(self, kind: Kind, digest: Digest) -> str:
         return f"{self._root}/{kind}/{digest.hash[:2]}/{digest.hash}"

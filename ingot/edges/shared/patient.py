@@ -32,19 +32,19 @@ class PatientRemote:
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
         """Return the content in pieces; None where the cache has none."""
-        return self._patiently(lambda: self._remote.get(kind, digest))
+        return self.patiently(lambda: self._remote.get(kind, digest))
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
         """Send the file."""
-        self._patiently(lambda: self._remote.put(kind, digest, path))
+        self.patiently(lambda: self._remote.put(kind, digest, path))
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the blobs to send."""
         asked = tuple(digests)
-        return self._patiently(lambda: self._remote.missing(asked))
+        return self.patiently(lambda: self._remote.missing(asked))
 
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """Return what `ask` returns.
+    def patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """Return what `ask` returns, asked again while the server is away.
 
         Raises: CacheFailure where it fails, or nobody answers for long; IngotError once
         stopped.

@@ -1,0 +1,111 @@
+"""doit's commands, without a build."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doit import doit_cmd
+from doit.cmd_run import Run as DoitRun
+from doit.exceptions import InvalidCommand
+
+import ingot.catalogue
+import ingot.farm.cluster
+import ingot.selection
+from ingot.catalogue import Catalogue, Plan, Selection, Settings
+from ingot.edges import process
+from ingot.front import commands, sharing
+from ingot.front.cluster import Cluster
+from ingot.front.report import Graph
+from ingot.front.tasks import n_parallel
+
+NONE = Settings((), {}, {}, {}, "", "", ("", ""))
+
+
+def defective(*_: Any) -> int:
+    raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: commands.guarded(defective),
+        lambda: object.__new__(commands.Run)._build({}, []),
+    ],
+    ids=["command", "build"],
+)
+def test_a_defect_has_its_own_exit_code_and_a_traceback(
+    run: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(DoitRun, "execute", defective)
+    # A build that ends so stops all commands; tests after this one start some.
+    monkeypatch.setattr(process, "_stopped", False)
+    assert run() == 2
+    assert "ZeroDivisionError: a defect" in capsys.readouterr().err
+
+
+def test_the_cache_of_a_cluster_is_an_address_whatever_the_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str] = []
+    root = tmp_path / "50% #1?"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(
+        ingot.farm.cluster, "serve", lambda *words: served.extend(words)
+    )
+    monkeypatch.delenv("INGOT_SHARED_CACHE", raising=False)
+    assert object.__new__(Cluster).execute({}, []) == 0
+    address = f"file://{tmp_path}/50%25%20%231%3F/build/.ingot/cluster/shared"
+    assert served[-1] == address
+
+
+def test_a_graph_of_nothing_is_refused_with_the_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = Selection((), (), (("x", "the processor lacks y"),))
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
+    monkeypatch.setattr(
+        ingot.catalogue, "read", lambda *_: Catalogue(NONE, {}, Plan(()))
+    )
+    monkeypatch.setattr(ingot.selection, "select", lambda *_: left_out)
+    with pytest.raises(InvalidCommand) as caught:
+        object.__new__(Graph).execute({}, [])
+    assert str(caught.value) == (
+        "nothing is selected to draw\n  x is left out: the processor lacks y"
+    )
+
+
+def test_as_many_actions_are_under_way_as_this_process_has_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    assert n_parallel() == 1
+
+
+def test_what_was_not_sent_when_the_wait_was_stopped_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    class Cache:
+        def finish(self) -> None:
+            raise KeyboardInterrupt
+
+        def abandon(self) -> None:
+            told.append("1 results were not sent")
+
+    monkeypatch.setattr(sharing, "_opened", [Cache()])
+    with pytest.raises(KeyboardInterrupt):
+        sharing.finish()
+    sharing.abandon()
+    assert told == ["1 results were not sent"]
