@@ -90,6 +90,7 @@ class Elsewhere:
         well as a record of this checkout.
         """
         from ingot.edges import results
+        from ingot.edges.message import Damaged
 
         store = self._executor.store
         if self._last is None:
@@ -101,7 +102,7 @@ class Elsewhere:
             old, _ = results.spelt_out(
                 key, lambda name: blob_path(store.root, name).read_bytes()
             )
-        except (OSError, results.Damaged):
+        except (OSError, Damaged):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(used_s))
         told = f"against its last result in the store, {key[:12]}, last used {day}:"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ingot.edges import results
 from ingot.edges.files import SMALL_BYTES
+from ingot.edges.message import Damaged
 from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
 from ingot.edges.shared.uploads import Uploads
@@ -171,7 +172,7 @@ class SharedCache:
         """Return the result that the message tells; None where it is another's."""
         try:
             result = results.from_bytes(content)
-        except results.Damaged:
+        except Damaged:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}
         if result.exit_code == 0 and names == set(outputs):
