@@ -10,6 +10,7 @@ import pytest
 
 from ingot import reapi_pb2 as reapi
 from ingot.edges import results
+from ingot.edges.message import Damaged
 from ingot.edges.shared import address
 from ingot.edges.shared.address import connect
 from ingot.edges.shared.remote import Patience
@@ -63,7 +64,7 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
 )
 def test_what_is_no_digest_is_damage(hash: str) -> None:
-    with pytest.raises(results.Damaged, match="no digest"):
+    with pytest.raises(Damaged, match="no digest"):
         results.told(hash, 1)
 
 
@@ -75,7 +76,7 @@ def test_an_action_cannot_be_read_from_outside_of_the_store() -> None:
         message = reapi.Action(command_digest=reapi.Digest(hash="/dev/zero"))
         return bytes(message.SerializeToString())
 
-    with pytest.raises(results.Damaged):
+    with pytest.raises(Damaged):
         results.spelt_out("0" * 64, read)
     assert asked == ["0" * 64]
 

@@ -153,8 +153,15 @@ def _kept_group() -> int:
             process_group=0,
         )
         _keepers.append(keeper)
-        atexit.register(keeper.communicate)
+        atexit.register(_end, keeper)
     return _keepers[-1].pid
+
+
+def _end(keeper: subprocess.Popen[bytes]) -> None:
+    """Kill what is left in the group; wait for the keeper, so that it is no zombie."""
+    if keeper.poll() is None:
+        os.killpg(keeper.pid, signal.SIGKILL)
+    keeper.communicate()
 
 
 def bubblewrap(

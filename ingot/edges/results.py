@@ -1,7 +1,7 @@
 """Action results as messages: what `ac/` holds in, values out, and back.
 
 An `ActionResult` of Bazel's remote-execution API, so that Bazel and cache servers read
-it too. Protobuf is imported late: a build with nothing to do needs none of it.
+it too. Protobuf is imported late: only `doit why` needs it, as `ingot.keys` says.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ingot.edges.message import Damaged, Message
+from ingot.keys import digest_message, field, number, text
 from ingot.values import ActionResult, BoundAction, Digest
 
 if TYPE_CHECKING:
@@ -24,34 +26,22 @@ TASK_TYPE = "ingot/task"
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class Damaged(ValueError):
-    """The bytes are no message of the kind that is expected."""
-
-
 def to_bytes(result: ActionResult) -> bytes:
     """Return the result as an `ActionResult` message."""
-    from ingot import reapi_pb2 as reapi
-
-    message = reapi.ActionResult(
-        output_files=[
-            reapi.OutputFile(
-                path=path,
-                digest=reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes),
-            )
+    content = b"".join(
+        [
+            field(2, text(1, path) + field(2, digest_message(digest)))
             for path, digest in result.outputs
-        ],
-        exit_code=result.exit_code,
+        ]
     )
+    content += number(4, result.exit_code)
     if result.log is not None:
-        message.stdout_digest.hash = result.log.hash
-        message.stdout_digest.size_bytes = result.log.size_bytes
+        content += field(6, digest_message(result.log))
     if result.task:
-        told = message.execution_metadata
-        told.auxiliary_metadata.add(type_url=TASK_TYPE, value=result.task.encode())
         seconds, milliseconds = divmod(result.wall_ms, 1e3)
-        told.virtual_execution_duration.seconds = int(seconds)
-        told.virtual_execution_duration.nanos = int(milliseconds * 1e6)
-    content: bytes = message.SerializeToString(deterministic=True)
+        took = number(1, int(seconds)) + number(2, int(milliseconds * 1e6))
+        name = text(1, TASK_TYPE) + field(2, result.task.encode())
+        content += field(9, field(11, name) + field(12, took))
     return content
 
 
@@ -60,25 +50,19 @@ def from_bytes(content: bytes) -> ActionResult:
 
     Raises: Damaged where it is none.
     """
-    from ingot import reapi_pb2 as reapi
-
-    message = _parse(reapi.ActionResult, content)
-    log = message.stdout_digest
-    told = message.execution_metadata
-    tasks = [
-        item.value.decode(errors="replace")
-        for item in told.auxiliary_metadata
-        if item.type_url == TASK_TYPE
-    ]
-    ran = told.virtual_execution_duration
+    message = Message(content)
+    told = Message(message.bytes_at(9))
+    names = [Message(item) for item in told.all_at(11)]
+    tasks = [name.bytes_at(2) for name in names if name.text_at(1) == TASK_TYPE]
+    took = Message(told.bytes_at(12))
+    files = [Message(item) for item in message.all_at(2)]
+    log = Message(message.bytes_at(6))
     return ActionResult(
-        outputs=tuple(
-            (file.path, _digest(file.digest)) for file in message.output_files
-        ),
-        exit_code=message.exit_code,
-        log=_digest(log) if log.hash else None,
-        task=tasks[0] if tasks else "",
-        wall_ms=ran.seconds * 1e3 + ran.nanos / 1e6,
+        outputs=tuple([(file.text_at(1), _told(file.bytes_at(2))) for file in files]),
+        exit_code=message.number_at(4, 32),
+        log=_told(message.bytes_at(6)) if log.text_at(1) else None,
+        task=tasks[0].decode(errors="replace") if tasks else "",
+        wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
     )
 
 
@@ -128,7 +112,12 @@ def told(hash: str, size_bytes: int) -> Digest:
     return Digest(hash, size_bytes)
 
 
-def _parse(kind: type[reapi.ActionResult], content: bytes) -> reapi.ActionResult:
+def _told(content: bytes) -> Digest:
+    message = Message(content)
+    return told(message.text_at(1), message.number_at(2, 64))
+
+
+def _parse(kind: type[reapi.Action], content: bytes) -> reapi.Action:
     from google.protobuf.message import DecodeError
 
     try:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ingot.edges import files, results
 from ingot.edges.digests import Digests, Identity, hash_file, identify, is_settled
+from ingot.edges.message import Damaged
 from ingot.edges.uses import Uses
 from ingot.values import ActionResult, Digest
 
@@ -67,7 +68,7 @@ class Store:
                 result = results.from_bytes(file.read())
         except FileNotFoundError:
             return None
-        except (results.Damaged, OSError) as error:
+        except (Damaged, OSError) as error:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             files.unlink(path)
             return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.message import Damaged
 from ingot.values import ActionResult, Digest
 
 
@@ -53,7 +54,7 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
         if entry is not None and entry.file.size_bytes == file.size_bytes:
             entries[key] = Entry(file, entry.result, entry.blobs)
             continue
-        with contextlib.suppress(OSError, results.Damaged):
+        with contextlib.suppress(OSError, Damaged):
             content = (root / "ac" / key[:2] / key).read_bytes()
             result = results.from_bytes(content)
             entries[key] = Entry(file, result, _needed(root, key, result))
@@ -70,7 +71,7 @@ def last_results(root: Path) -> dict[str, tuple[float, str]]:
     """Return when each task's newest result was last used, and its key."""
     last: dict[str, tuple[float, str]] = {}
     for key, file in _files(root / "ac"):
-        with contextlib.suppress(OSError, results.Damaged):
+        with contextlib.suppress(OSError, Damaged):
             content = (root / "ac" / key[:2] / key).read_bytes()
             task = results.from_bytes(content).task
             if task:
@@ -90,7 +91,7 @@ def _needed(root: Path, key: str, result: ActionResult) -> frozenset[str]:
         digests.append(result.log)
     messages: set[str] = set()
     # Another program's entry may have no messages here.
-    with contextlib.suppress(OSError, results.Damaged):
+    with contextlib.suppress(OSError, Damaged):
         _, messages = results.spelt_out(
             key, lambda name: blob_path(root, name).read_bytes()
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ingot.edges import results
 from ingot.edges.digests import hash_file
+from ingot.edges.message import Damaged
 from ingot.edges.survey import blob_path, survey
 
 
@@ -48,7 +49,7 @@ def verify_store(root: Path) -> Verified:
             path = Path(folder, name)
             try:
                 results.from_bytes(path.read_bytes())
-            except results.Damaged:
+            except Damaged:
                 damaged.append(path)
             except FileNotFoundError:
                 continue

@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.edges.results import Damaged, told
+from ingot.edges.message import Damaged
+from ingot.edges.results import told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.

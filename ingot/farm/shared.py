@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ingot.edges.message import Damaged
 from ingot.edges.process import Completed
-from ingot.edges.results import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store

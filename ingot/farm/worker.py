@@ -19,7 +19,7 @@ from ingot.edges import process, toolchain
 from ingot.edges.collect import collect
 from ingot.edges.digests import Digests
 from ingot.edges.machine import machine
-from ingot.edges.results import Damaged
+from ingot.edges.message import Damaged
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store

@@ -7,6 +7,7 @@ or doit itself; 3 the command line, a manifest or the store is wrong, nothing wa
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from pathlib import Path
@@ -78,6 +79,9 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         from ingot.front.runner import ThreadRunner
         from ingot.front.tasks import Front
 
+        # A build keeps nearly all that it makes: to look for the rest is a twentieth
+        # of a build with nothing to do.
+        gc.set_threshold(100_000)
         # doit has no option for it.
         cmd_run.MThreadRunner = ThreadRunner
         Front.named = tuple(args)

@@ -117,6 +117,7 @@ class Elsewhere:
         well as a record of this checkout.
         """
         from ingot.edges import results
+        from ingot.edges.message import Damaged
 
         root = self._executor.store.root
         if self._last is None:
@@ -134,7 +135,7 @@ class Elsewhere:
             old, _ = results.spelt_out(
                 key, lambda name: blob_path(root, name).read_bytes()
             )
-        except (OSError, results.Damaged):
+        except (OSError, Damaged):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
         told = f"against its last {where.format(key[:12], day)}:"

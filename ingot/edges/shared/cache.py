@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ingot.edges import results
+from ingot.edges.message import Damaged
 from ingot.edges.shared import hints
 from ingot.edges.shared.arrival import keep
 from ingot.edges.shared.hints import Last
@@ -234,7 +235,7 @@ class SharedCache:
         """Return the result that the message tells; None where it is another's."""
         try:
             result = results.from_bytes(content)
-        except results.Damaged:
+        except Damaged:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}
         if result.exit_code == 0 and names == set(outputs):

@@ -18,9 +18,9 @@ from typing import Any
 from ingot import reapi_pb2 as reapi
 from ingot.edges.shared import services_pb2 as api
 from ingot.edges.shared.channel import OPERATIONS, V2, Channel
+from ingot.edges.shared.reapi import message
 from ingot.edges.shared.remote import CacheFailure, Patience, Unreachable
 from ingot.errors import IngotError
-from ingot.keys import message
 from ingot.values import Digest
 
 CONNECT_S = 10.0

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from ingot import reapi_pb2 as reapi
 from ingot.edges.shared import services_pb2 as api
 from ingot.edges.shared.channel import BYTES, V2, Channel, NotThere, guarded
 from ingot.edges.shared.remote import BlobRefused, Kind, Patience, paced_file
-from ingot.keys import message
 from ingot.values import Digest
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ ZSTD = 1  # Compressor.Value
 
 # gRPC's own limit of a message is 4 MiB.
 PIECE_BYTES = 1 << 20
+
+
+def message(digest: Digest) -> reapi.Digest:
+    """Return the digest as a message."""
+    return reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes)
 
 
 class ReapiRemote:
