@@ -11,9 +11,9 @@ import contextlib
 import hashlib
 from dataclasses import dataclass
 
-from ingot import reapi_pb2 as reapi
 from ingot.edges import results
-from ingot.keys import message
+from ingot.edges.message import Damaged, Message
+from ingot.keys import digest_message, field, text
 from ingot.values import Digest
 
 # When it was built, in seconds since 1970; other programs skip what they do not know.
@@ -45,29 +45,24 @@ def place(project: str, task: str) -> Digest:
 
 def to_bytes(task: str, last: Last) -> bytes:
     """Return the hint as an `ActionResult` message."""
-    told = reapi.ActionResult(
-        output_files=[
-            reapi.OutputFile(path=f"message-{number:03}", digest=message(digest))
-            for number, digest in enumerate(last.messages)
-        ]
-    )
-    about = told.execution_metadata.auxiliary_metadata
-    about.add(type_url=results.TASK_TYPE, value=task.encode())
-    about.add(type_url=TIME_TYPE, value=f"{last.at_s:.0f}".encode())
-    content: bytes = told.SerializeToString(deterministic=True)
-    return content
+    files = [
+        field(2, text(1, f"message-{place:03}") + field(2, digest_message(digest)))
+        for place, digest in enumerate(last.messages)
+    ]
+    about = ((results.TASK_TYPE, task), (TIME_TYPE, f"{last.at_s:.0f}"))
+    told = [
+        field(11, text(1, name) + field(2, value.encode())) for name, value in about
+    ]
+    return b"".join(files) + field(9, b"".join(told))
 
 
 def from_bytes(content: bytes, task: str) -> Last | None:
     """Return the hint of that task; None where the bytes are anything else."""
-    with contextlib.suppress(results.Damaged, ValueError):
+    with contextlib.suppress(Damaged, ValueError):
         found = results.from_bytes(content)
-        about = reapi.ActionResult.FromString(content).execution_metadata
-        times = [
-            float(item.value)
-            for item in about.auxiliary_metadata
-            if item.type_url == TIME_TYPE
-        ]
+        told = Message(Message(content).bytes_at(9))
+        about = [Message(item) for item in told.all_at(11)]
+        times = [float(a.bytes_at(2)) for a in about if a.text_at(1) == TIME_TYPE]
         messages = tuple(digest for _, digest in sorted(found.outputs))
         small = all(digest.size_bytes <= MESSAGE_BYTES for digest in messages)
         if found.task == task and times and small and 0 < len(messages) <= N_MESSAGES:
