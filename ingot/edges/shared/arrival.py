@@ -1,4 +1,4 @@
-"""A blob's pieces in as they arrive; the store has it afterwards, if they were it."""
+"""Pieces in as they arrive; out, a message, or a blob that the store has afterwards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from ingot.edges.files import SMALL_BYTES
 from ingot.edges.shared.remote import BlobRefused, Patience, paced
 from ingot.edges.store import Store
 from ingot.values import Digest
+
+# An action result names some files; more than this is something else.
+MESSAGE_BYTES = 4 << 20
+
+
+def message(pieces: Iterator[bytes], patience: Patience) -> bytes:
+    """Return the pieces as one, cut where they are too many for a message.
+
+    Raises: CacheFailure where they come too slowly.
+    """
+    content = b""
+    for piece in paced(pieces, patience.deadline(MESSAGE_BYTES)):
+        content += piece
+        if len(content) > MESSAGE_BYTES:
+            break
+    return content
 
 
 def keep(

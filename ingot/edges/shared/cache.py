@@ -14,17 +14,14 @@ from pathlib import Path
 from ingot.edges import results
 from ingot.edges.message import Damaged
 from ingot.edges.shared import hints
-from ingot.edges.shared.arrival import keep
+from ingot.edges.shared.arrival import keep, message
 from ingot.edges.shared.hints import Last
 from ingot.edges.shared.patient import PatientRemote
-from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote, paced
+from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote
 from ingot.edges.shared.uploads import Uploads
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
-
-# An action result names some files; more than this is something else.
-MESSAGE_BYTES = 4 << 20
 
 # A cache with more damage than this is not worth asking.
 N_DAMAGED = 10
@@ -245,14 +242,7 @@ class SharedCache:
 
     def _message(self, key: Digest) -> bytes | None:
         pieces = self._remote.get("ac", key)
-        if pieces is None:
-            return None
-        content = b""
-        for piece in paced(pieces, self._patience.deadline(MESSAGE_BYTES)):
-            content += piece
-            if len(content) > MESSAGE_BYTES:
-                break
-        return content
+        return None if pieces is None else message(pieces, self._patience)
 
     def _bring(self, digest: Digest) -> bool:
         if self._store.holds(digest):
