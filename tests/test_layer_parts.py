@@ -26,11 +26,6 @@ FULL = bool(os.environ.get("INGOT_FULL"))
 # Matrices are packed for one, and as they are for the other.
 VULKAN = pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan)
 TARGETS = ["x86_64", *([VULKAN] if FULL else [])]
-# What is judged is what is computed, not how fast: that compiles in half the time.
-QUICK = (
-    "--iree-llvmcpu-disable-distribution",
-    "--iree-llvmcpu-vector-pproc-strategy=none",
-)
 # f32 in sums of up to n_ff products and softmaxes; 4e-7 to 8e-7 is what is found.
 CLOSE = {"rtol": 0, "atol": 5e-6}
 ATTENTION = read_manifest(ROOT / "models/attention-block.yaml", ROOT)
@@ -64,8 +59,8 @@ def runner(manifest: Manifest, name: str, folder: Any) -> Run:
     """Return what calls the entry points of a model that is compiled for a target."""
     target = read_target(ROOT / f"targets/{name}.yaml", ROOT)
     graph = lowered(manifest, target)
-    weights, quick = packed(manifest, target), () if FULL else QUICK
-    module: Module = build(graph, target, plan_link(graph), weights, folder, quick)
+    weights = packed(manifest, target)
+    module: Module = build(graph, target, plan_link(graph), weights, folder)
     results = {entry.name: len(entry.outputs) for entry in graph.entry_points}
 
     def run(entry: str, *tensors: Any) -> tuple[Any, ...]:

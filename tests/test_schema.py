@@ -43,6 +43,7 @@ BEYOND_A_SCHEMA = {
     "parameter-without-policy",
     "policy-matches-nothing",
     "repeated-key",
+    "rope-of-an-odd-width",
     "tab-indentation",
     "tag",
     "tied-parameter-cannot-be",

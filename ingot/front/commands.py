@@ -72,7 +72,6 @@ class Run(cmd_run.Run):  # type: ignore[misc]
 
     def _build(self, params: Any, args: list[str]) -> int:
         """Run the tasks; return the exit code."""
-        from ingot.edges import process
         from ingot.front import sharing
         from ingot.front.ending import DEFECT, FAILED
         from ingot.front.reporter import Reporter
@@ -99,21 +98,27 @@ class Run(cmd_run.Run):  # type: ignore[misc]
             error = unknown_task(error.not_found, [*STAGES, "build", *known])
             raise InvalidCommand(str(error)) from None
         except KeyboardInterrupt:
-            process.stop_all()
-            sharing.abandon()
+            _leave()
             print("\nstopped; finished actions are kept", file=sys.stderr)
             return 130
         except SystemExit as stop:
-            process.stop_all()
-            sharing.abandon()
+            _leave()
             print("stopped; finished actions are kept", file=sys.stderr)
             return int(stop.code or 0)
         except REFUSALS:
             raise
         except Exception:
-            process.stop_all()
-            sharing.abandon()
+            _leave()
             return defect()
+
+
+def _leave() -> None:
+    """End what runs, and what is being sent."""
+    from ingot.edges import process
+    from ingot.front import sharing
+
+    process.stop_all()
+    sharing.abandon()
 
 
 class ListCommand(Command):  # type: ignore[misc]

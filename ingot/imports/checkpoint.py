@@ -60,11 +60,7 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
     Raises: IngotError with everything that is wrong; nothing is written then.
     """
     refuse_words(words, WORDS, "import")
-    if not words.get("source"):
-        raise IngotError(
-            "import needs source=PATH, a checkpoint's folder or a GGUF file"
-        )
-    path = _source(words["source"])
+    path = _source(words.get("source", ""))
     errors: list[IngotError] = []
     survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
     name = _name(words.get("model"), path, root, errors)
@@ -102,6 +98,10 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
 
 
 def _source(text: str) -> Path:
+    if not text:
+        raise IngotError(
+            "import needs source=PATH, a checkpoint's folder or a GGUF file"
+        )
     # A shell leaves the ~ of source=~/model as it is.
     path = Path(text).expanduser().absolute()
     if not path.exists():

@@ -252,11 +252,13 @@ def _refuse_endless_scale(
     """
     import numpy as np
 
+    # Whatever the words are that a layout reads them as.
+    element = "f32" if wanted.stored == "i8" else "f16"
     for part in wanted.parts:
         if part.argument == "weight":
             continue
         data = memoryview(parts[part.argument])
-        if first_not_finite(decode(data, part.element)) is not None:
+        if first_not_finite(decode(data, element)) is not None:
             values = block.reshape(-1)
             largest = int(np.abs(values).argmax())
             raise _beyond(values[largest], start + largest, wanted, label)

@@ -21,7 +21,7 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes of a cache with a few layers: they are addresses."""
     if "n_layer" in sizes:
         sizes["n_layer"] = min(sizes["n_layer"], 3)
-    if "n_block_seq" in sizes:
+    if "paged" in component:
         positions = sizes.get("seq", 1) + SPARE
         sizes["n_block_seq"] = -(-positions // sizes["block_size"])
         # Block 0 is nobody's, and two are free.
