@@ -6,13 +6,17 @@ Names, shapes and keys are written by hand, not taken from models/architectures.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gguf import GGUFWriter
 
+from ingot.imports.checkpoint import Imported, import_checkpoint
+from ingot.readers.manifest import Manifest, read_manifest
 from tests.gguf_cases import permute, write_gguf
+from tests.project import ROOT
 from tests.weights_cases import save
 
 F32 = np.float32
@@ -50,6 +54,20 @@ TINY: dict[str, Config] = {
 """By architecture: a published config, made small."""
 
 CARD = "---\nlanguage: en\nlicense: apache-2.0  # of the weights\n---\n# A model\n"
+
+
+def checkout(folder: Path) -> Path:
+    """Make a checkout without models."""
+    root = folder / "checkout"
+    for part in ("components", "models/architectures", "models/licences"):
+        shutil.copytree(ROOT / part, root / part)
+    return root
+
+
+def bring(root: Path, source: Path, **words: str) -> tuple[Imported, Manifest]:
+    """Import a checkpoint; return what is told, and the manifest read back."""
+    imported = import_checkpoint(root, {"source": str(source), **words})
+    return imported, read_manifest(root / imported.path, root)
 
 
 def head_dim(config: Config) -> int:

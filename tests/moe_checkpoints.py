@@ -5,7 +5,6 @@ Names and shapes are written by hand, not taken from models/architectures.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import numpy as np
 
 from ingot.readers.manifest import Manifest, read_manifest
 from tests.import_cases import write_config
-from tests.project import ROOT
 from tests.weights_cases import save
 
 Arrays = Mapping[str, Any]
@@ -198,14 +196,6 @@ def write_checkpoint(
     tensors = hf_names(architecture, arrays)
     save(folder / "model.safetensors", {k: (element, v) for k, v in tensors.items()})
     return folder
-
-
-def checkout(folder: Path) -> Path:
-    """Make a checkout without models."""
-    root = folder / "checkout"
-    for part in ("components", "models/architectures", "models/licences"):
-        shutil.copytree(ROOT / part, root / part)
-    return root
 
 
 def arrays(manifest: Manifest) -> dict[str, Any]:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from ingot.edges.runtime import read_archive
-from ingot.imports.checkpoint import Imported, import_checkpoint
 from ingot.imports.write import number, quoted
-from ingot.readers.manifest import Manifest, read_manifest
+from ingot.readers.manifest import read_manifest
 from ingot.readers.scalars import scalar
 from tests.import_cases import (
     PUBLISHED,
     TINY,
+    bring,
+    checkout,
     gguf_name,
     numbers,
     write_as_gguf,
@@ -28,16 +29,7 @@ from tests.project import ROOT, Project
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout without models."""
-    root = tmp_path / "checkout"
-    for part in ("components", "models/architectures", "models/licences"):
-        shutil.copytree(ROOT / part, root / part)
-    return root
-
-
-def bring(root: Path, source: Path, **words: str) -> tuple[Imported, Manifest]:
-    """Import a checkpoint; return what is told, and the manifest read back."""
-    imported = import_checkpoint(root, {"source": str(source), **words})
-    return imported, read_manifest(root / imported.path, root)
+    return checkout(tmp_path)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

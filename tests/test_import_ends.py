@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ingot.errors import IngotError
-from ingot.imports.checkpoint import Imported, import_checkpoint
-from ingot.readers.manifest import Manifest, read_manifest
-from tests.import_cases import TINY, write_as_gguf, write_hf
+from tests.import_cases import TINY, bring, checkout, write_as_gguf, write_hf
 from tests.project import ROOT
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout without models."""
-    root = tmp_path / "checkout"
-    for part in ("components", "models/architectures", "models/licences"):
-        shutil.copytree(ROOT / part, root / part)
-    return root
-
-
-def bring(root: Path, source: Path) -> tuple[Imported, Manifest]:
-    """Import a checkpoint; return what is told, and the manifest read back."""
-    imported = import_checkpoint(root, {"source": str(source)})
-    return imported, read_manifest(root / imported.path, root)
+    return checkout(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ from tests.gguf_cases import F32
 from tests.import_cases import (
     CARD,
     TINY,
+    checkout,
     shapes,
     write_as_gguf,
     write_config,
     write_hf,
     write_shards,
 )
-from tests.project import ROOT
 from tests.refused_configs import GGUF, REFUSED
 from tests.weights_cases import save
 
@@ -35,10 +34,7 @@ LICENCE_HINT = (
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout without models."""
-    root = tmp_path / "checkout"
-    for part in ("components", "models/architectures", "models/licences"):
-        shutil.copytree(ROOT / part, root / part)
-    return root
+    return checkout(tmp_path)
 
 
 @pytest.fixture

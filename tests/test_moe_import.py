@@ -19,7 +19,8 @@ from ingot.readers.manifest import Manifest, read_manifest
 from ingot.readers.yaml import format_errors
 from ingot.stages import bake
 from ingot.values import SourceFile
-from tests.moe_checkpoints import CONFIGS, arrays, checkout, checkpoint, sized
+from tests.import_cases import checkout
+from tests.moe_checkpoints import CONFIGS, arrays, checkpoint, sized
 from tests.project import ROOT, edit
 from tests.weights_cases import save, specification
 
