@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from distributed import Client, Future
 
 from ingot.command import ActionFailed
 from ingot.errors import IngotError
@@ -91,6 +93,28 @@ def test_a_damaged_input_in_the_shared_cache_is_sent_again(
     assert machine.build(action) == ["ran"]
     assert (machine.root / "build/copy-x").read_bytes() == content
     assert (place / name).read_bytes() == content
+
+
+def test_who_asks_again_gets_no_answer_of_before(
+    running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Future[str]] = []
+    submit = Client.submit
+
+    def keeping(client: Client, *args: Any, **words: Any) -> Future[str]:
+        kept.append(submit(client, *args, **words))
+        return kept[-1]
+
+    monkeypatch.setattr(Client, "submit", keeping)
+    machine = running.machine(tmp_path / "a")
+    (tmp_path / "in.txt").write_bytes(b"nobody else has this")
+    source = SourceFile(tmp_path / "in.txt")
+    action = replace(shell("once:x", "cat in.txt > out"), inputs=(("in.txt", source),))
+    assert machine.shared is not None
+    # What the machine takes to be there already, and is not.
+    machine.shared._present.add(machine.store.digests.of_file(source.path))
+    assert machine.build(action) == ["ran"]
+    assert len(kept) == 2
 
 
 def test_a_worker_killed_mid_action_takes_its_children_and_nothing_else(

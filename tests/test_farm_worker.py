@@ -34,7 +34,7 @@ class Here:
     """A scheduler whose only worker is this process."""
 
     def run(
-        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
     ) -> Answer:
         return decode_answer(worker.perform(encode(order)))
 

@@ -56,7 +56,7 @@ class DaskFarm:
         self._client = self._connect(CONNECT_S)
 
     def run(
-        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
     ) -> Answer:
         """Return a worker's answer.
 
@@ -72,7 +72,7 @@ class DaskFarm:
                 future = client.submit(
                     perform,
                     text,
-                    key=f"ingot-{key}",
+                    key=f"ingot-{name}",
                     resources=wanted,
                     # An answer is for one build only: another asks the caches first.
                     pure=False,

@@ -38,9 +38,9 @@ class Workers(Protocol):
     """Whoever has orders carried out; contents pass through a shared cache."""
 
     def run(
-        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
     ) -> Answer:
-        """Return a worker's answer; `key` names the action.
+        """Return a worker's answer; questions of one name may have one answer.
 
         Raises: IngotError where no worker can run it.
         """

@@ -101,7 +101,7 @@ class ReapiFarm:
         self._say("lost", "the server is lost; waiting for it to be back")
 
     def run(
-        self, order: Order, key: str, labels: tuple[str, ...], memory_bytes: int
+        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
     ) -> Answer:
         """Return a worker's answer; a result is then kept under the action's key.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,9 +75,11 @@ class SharedFarm:
     def _ask(
         self, action: Action, order: Order, key: Digest, files: dict[Digest, Path]
     ) -> Answer:
-        for _ in range(N_TRIES):
+        for place in range(N_TRIES):
+            # Equal names are one task there: its old answer would be given again.
+            again = f"-{uuid.uuid4().hex}" if order.again or place else ""
             answer = self._workers.run(
-                order, key.hash, labels(action), memory_bytes(order.bound)
+                order, key.hash + again, labels(action), memory_bytes(order.bound)
             )
             if answer.refusal:
                 raise IngotError(
@@ -86,8 +89,7 @@ class SharedFarm:
                 )
             if not answer.missing:
                 return answer
-            again = {d: files[d] for d in answer.missing}
-            self._shared.send(again, again=True)
+            self._shared.send({d: files[d] for d in answer.missing}, again=True)
         names = ", ".join(str(digest) for digest in answer.missing)
         raise IngotError(
             f"{action.task}: worker {answer.worker} finds no {names} in its shared"
