@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from ingot import command, shown
 from ingot.edges import process, toolchain
+from ingot.edges.process import Failed
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.farm.protocol import Failed
 from ingot.spans import Spans
 from ingot.values import (
     Action,
@@ -226,7 +226,9 @@ class Executor:
                 if not os.path.isfile(f"{folder}/{path}")
             ]
             if done.exit_code != 0 or missing:
-                raise self._failure(action, folder, large, Failed(done, missing))
+                raise self._failure(
+                    action, folder, large, Failed(done, missing)
+                )
             self._refuse_changed_inputs(action, bound)
             result = ActionResult(
                 outputs=tuple(

@@ -132,8 +132,7 @@ class Store:
         """Return the digest of a blob's content; of a large one as it is remembered."""
         if identity[2] > files.SMALL_BYTES:
             return self.digests.of_file(path)
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
+        content = files.read(path, identity[2])
         found = hashlib.sha256(content).hexdigest()
         if found == path.rpartition("/")[2] and is_settled(identity, asked_ns):
             self._whole[found] = identity
