@@ -11,6 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,17 +164,17 @@ class Executor:
             self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
-        self.store.put_blobs(encoded.blobs)
         farmed = self._farm is not None and self._farm.takes(action)
         if farmed:
             result = self._run_elsewhere(action, bound, encoded.key)
         else:
             result = self._run(action, bound)
+        result = replace(result, messages=encoded.messages)
         self.store.put_action(encoded.key, result)
         if self._shared is not None and farmed:
-            self._shared.hint(action.task, encoded.messages)
+            self._shared.hint(result)
         elif self._shared is not None:
-            self._shared.share(encoded.key, result, encoded.messages)
+            self._shared.share(encoded.key, result)
         return result, "ran"
 
     def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
@@ -226,9 +227,7 @@ class Executor:
                 if not os.path.isfile(f"{folder}/{path}")
             ]
             if done.exit_code != 0 or missing:
-                raise self._failure(
-                    action, folder, large, Failed(done, missing)
-                )
+                raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
             result = ActionResult(
                 outputs=tuple(

@@ -25,9 +25,9 @@ class Encoded(NamedTuple):
     blobs: tuple[tuple[Digest, bytes], ...]
 
     @property
-    def messages(self) -> tuple[Digest, ...]:
-        """Return the digests of all messages, the key first."""
-        return (self.key, *(digest for digest, _ in self.blobs if digest != self.key))
+    def messages(self) -> tuple[bytes, ...]:
+        """Return all messages, the action's own first."""
+        return tuple([content for _, content in reversed(self.blobs)])
 
 
 def encode(bound: BoundAction) -> Encoded:
