@@ -94,7 +94,7 @@ def _pairs(place: int, pairs: Iterable[tuple[str, str]]) -> bytes:
 
 def field(place: int, content: bytes) -> bytes:
     """Return a field of a message that is bytes, a message itself, or one of many."""
-    return b"%b%b%b" % (varint(place << 3 | 2), varint(len(content)), content)
+    return varint(place << 3 | 2) + varint(len(content)) + content
 
 
 def text(place: int, value: str) -> bytes:

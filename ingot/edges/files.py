@@ -57,6 +57,17 @@ def unlink(path: str | Path) -> None:
         os.unlink(path)
 
 
+def remove_folder(path: str) -> None:
+    """Remove a folder and what is in it, as far as that can be."""
+    try:
+        # Most hold a few files; `rmtree` makes three times the calls for them.
+        for name in os.listdir(path):
+            os.unlink(f"{path}/{name}")
+        os.rmdir(path)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def copy(source: str, target: str | Path) -> None:
     """Copy content, sharing blocks where the file system can."""
     with (

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -90,7 +90,7 @@ class Store:
 
         Raises: IngotError where the disk is full.
         """
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
@@ -100,7 +100,7 @@ class Store:
         Raises: IngotError where the disk is full.
         """
         # Before one is looked for: what is there and unused may go at any moment.
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             self._uses.pin(*(digest.hash for digest in digests))
 
     def using_meanwhile(self) -> AbstractContextManager[None]:
@@ -145,15 +145,14 @@ class Store:
     def put_bytes(self, content: bytes) -> Digest:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
-        self.put_blobs(((digest, content),))
+        self.put_blob(digest, content)
         return digest
 
-    def put_blobs(self, blobs: Sequence[tuple[Digest, bytes]]) -> None:
-        """Keep contents whose digests are known."""
-        self.pin(*(digest for digest, _ in blobs))
-        for digest, content in blobs:
-            if not self.holds(digest):
-                self._put(content, self._path("cas", digest.hash))
+    def put_blob(self, digest: Digest, content: bytes) -> None:
+        """Keep a content whose digest is known."""
+        self.pin(digest)
+        if not self.holds(digest):
+            self._put(content, self._path("cas", digest.hash))
 
     def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
@@ -175,7 +174,7 @@ class Store:
         if not os.path.isdir(parent):
             os.makedirs(parent, exist_ok=True)
         try:
-            with _disk_errors(parent):
+            with _DiskErrors(parent):
                 files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
         except BaseException:
@@ -188,7 +187,7 @@ class Store:
         Raises: IngotError where the disk is full.
         """
         path = self.root / "lock/store"
-        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_EX):
+        with _DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
             if not path.exists():
                 path.write_text(os.urandom(16).hex())
             # A copy of the folder has the same text, in another file.
@@ -216,13 +215,13 @@ class Store:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield an empty private folder on the store's disk; it is removed."""
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             path = self._temporary()
             os.mkdir(path, 0o700)
         try:
             yield Path(path)
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            files.remove_folder(path)
 
     def _temporary(self) -> str:
         """Return a path under `tmp/` that is nobody else's, and not there yet.
@@ -255,7 +254,7 @@ class Store:
         return f"{self._text}/{kind}/{name[:2]}/{name}"
 
     def _put(self, content: bytes, path: str) -> None:
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             temporary = self._temporary()
             try:
                 with open(temporary, "xb", buffering=0) as file:
@@ -268,7 +267,7 @@ class Store:
 
     def _publish(self, temporary: Path | str, path: str) -> None:
         """Give a finished file its name: forbid writing, rename."""
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             handle = os.open(temporary, os.O_RDONLY)
             try:
                 files.finish(handle, os.fstat(handle).st_size)
@@ -282,12 +281,16 @@ def _let_go(folder: str, handle: int) -> None:
     os.close(handle)
 
 
-@contextlib.contextmanager
-def _disk_errors(place: Path | str) -> Iterator[None]:
+class _DiskErrors:
     """Turn a full or read-only disk into an error that says what to do."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise files.refusal(place, error) from error
+
+    # A generator costs as much as many a call that it guards.
+    def __init__(self, place: Path | str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise files.refusal(self._place, error) from error

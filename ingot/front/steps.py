@@ -65,12 +65,18 @@ class ActionTask(Task):  # type: ignore[misc]
     # What all of them have, of one that doit has checked; nothing changes it.
     _common: ClassVar[dict[str, Any]] = {**vars(Task("any", None)), "options": {}}
 
-    def __init__(self, step: Step, current: Current, needed: list[str]) -> None:
-        """Keep what to ask, what to do, and the tasks that come first."""
+    def __init__(
+        self, step: Step, current: Current, needed: list[str], alone: bool
+    ) -> None:
+        """Keep what to ask, what to do, the tasks that come first.
+
+        `alone` is whether it is to run when nothing else of this build does.
+        """
         self.__dict__.update(self._common)
         self.name = repr(step)
         self.uptodate: list[Any] = [(current, (), {})]
         self.task_dep = needed
+        self.alone = alone
         self._action_instances = [step]
 
     def init_options(self, args: list[str] | None = None) -> list[str] | None:

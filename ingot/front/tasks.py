@@ -95,7 +95,9 @@ class Front:
     def _task(self, action: Action) -> ActionTask:
         needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
         step, current = Step(self._perform, action), Current(self._is_current, action)
-        return ActionTask(step, current, sorted(needed))
+        # Elsewhere it waits for a worker of its own, with a thread here for each.
+        alone = action.exclusive and self.executor.is_local(action)
+        return ActionTask(step, current, sorted(needed), alone)
 
     def _is_current(self, action: Action) -> bool:
         """Return whether the action has nothing to do; where it has, log why."""
