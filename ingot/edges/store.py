@@ -56,6 +56,7 @@ class Store:
         self._uses = Uses(root)
         self._whole: dict[str, Identity] = {}  # small blobs that were read
         self._own = ""  # folder under tmp/ of this process
+        self._identity = ""
         self._opening = threading.Lock()
         self._numbers = itertools.count()
 
@@ -186,12 +187,14 @@ class Store:
 
         Raises: IngotError where the disk is full.
         """
-        path = self.root / "lock/store"
-        with _DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
-            if not path.exists():
-                path.write_text(os.urandom(16).hex())
-            # A copy of the folder has the same text, in another file.
-            return f"{path.read_text()} {path.stat().st_ino}"
+        if not self._identity:
+            path = self.root / "lock/store"
+            with _DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
+                if not path.exists():
+                    path.write_text(os.urandom(16).hex())
+                # A copy of the folder has the same text, in another file.
+                self._identity = f"{path.read_text()} {path.stat().st_ino}"
+        return self._identity
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
