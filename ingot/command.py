@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from ingot.edges import process, sandbox, toolchain
@@ -76,6 +77,7 @@ def start(action: Action, folder: Path, large: dict[str, Path]) -> process.Compl
     )
 
 
+@cache
 def environment() -> dict[str, str]:
     """Return what every command sees besides its own variables.
 

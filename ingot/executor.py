@@ -11,15 +11,16 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import command, shown
 from ingot.edges import process, toolchain
+from ingot.edges.process import Failed
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
-from ingot.farm.protocol import Failed
 from ingot.spans import Spans
 from ingot.values import (
     Action,
@@ -163,18 +164,22 @@ class Executor:
             self.spans.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
-        self.store.put_blobs(encoded.blobs)
-        farmed = self._farm is not None and self._farm.takes(action)
-        if farmed:
-            result = self._run_elsewhere(action, bound, encoded.key)
-        else:
+        local = self.is_local(action)
+        if local:
             result = self._run(action, bound)
+        else:
+            result = self._run_elsewhere(action, bound, encoded.key)
+        result = replace(result, messages=encoded.messages)
         self.store.put_action(encoded.key, result)
-        if self._shared is not None and farmed:
-            self._shared.hint(action.task, encoded.messages)
+        if self._shared is not None and local:
+            self._shared.share(encoded.key, result)
         elif self._shared is not None:
-            self._shared.share(encoded.key, result, encoded.messages)
+            self._shared.hint(result)
         return result, "ran"
+
+    def is_local(self, action: Action) -> bool:
+        """Return whether its command runs on this machine."""
+        return self._farm is None or not self._farm.takes(action)
 
     def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
         """Take these for the outputs of a task that would be restored."""
@@ -220,11 +225,7 @@ class Executor:
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
-            missing = [
-                path
-                for path in action.outputs
-                if not os.path.isfile(f"{folder}/{path}")
-            ]
+            missing = [p for p in action.outputs if not os.path.isfile(f"{folder}/{p}")]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
             self._refuse_changed_inputs(action, bound)
@@ -263,9 +264,8 @@ class Executor:
             elif isinstance(source, Output):
                 files[digest] = self._blob(action, source, digest)
             else:
-                files[digest] = self.store.blob(
-                    self.store.put_bytes(source.text.encode())
-                )
+                self.store.put_blob(digest, source.text.encode())
+                files[digest] = self.store.blob(digest)
         return files
 
     def _failure(

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ingot.values import BoundAction, Digest
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """An action as messages: its key, and every message by digest."""
 
     key: Digest
     blobs: tuple[tuple[Digest, bytes], ...]
 
     @property
-    def messages(self) -> tuple[Digest, ...]:
-        """Return the digests of all messages, the key first."""
-        return (self.key, *(digest for digest, _ in self.blobs if digest != self.key))
+    def messages(self) -> tuple[bytes, ...]:
+        """Return all messages, the action's own first."""
+        return tuple([content for _, content in reversed(self.blobs)])
 
 
 def encode(bound: BoundAction) -> Encoded:
@@ -95,7 +94,7 @@ def _pairs(place: int, pairs: Iterable[tuple[str, str]]) -> bytes:
 
 def field(place: int, content: bytes) -> bytes:
     """Return a field of a message that is bytes, a message itself, or one of many."""
-    return b"%b%b%b" % (varint(place << 3 | 2), varint(len(content)), content)
+    return varint(place << 3 | 2) + varint(len(content)) + content
 
 
 def text(place: int, value: str) -> bytes:

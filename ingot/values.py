@@ -116,6 +116,8 @@ class ActionResult:
     # For which task it ran, and how long: what `doit store` tells, no part of equality.
     task: str = field(default="", compare=False)
     wall_ms: float = field(default=0.0, compare=False)
+    # The messages that spell its action out, the action's own first.
+    messages: tuple[bytes, ...] = field(default=(), compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:
         """Return every content that the result names."""

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ingot import reapi_pb2 as reapi
 from ingot.edges.message import Damaged
-from ingot.edges.results import from_bytes, to_bytes
+from ingot.edges.results import from_bytes, spelt_out, to_bytes
 from ingot.keys import encode
 from ingot.values import ActionResult, BoundAction, Digest
 
@@ -64,6 +64,13 @@ def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> N
     assert [(node.name, _digest(node.digest)) for node in child.files] == [
         ("bake.py", A)
     ]
+
+
+def test_a_kept_result_spells_its_action_out() -> None:
+    encoded = encode(ACTION)
+    result = ActionResult((("model.vmfb", A),), messages=encoded.messages)
+    kept = from_bytes(to_bytes(result))
+    assert spelt_out(encoded.key.hash, kept.messages) == ACTION
 
 
 def test_the_bytes_are_those_of_the_published_protocol() -> None:

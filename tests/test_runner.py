@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -66,6 +67,41 @@ def test_what_was_chosen_but_not_begun_is_left_once_a_task_has_failed() -> None:
     begun.clear()
     assert run(tasks, 1, go_on=True) == 1
     assert begun == list("abcdefgh")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_what_wants_the_machine_alone_runs_once_nothing_else_can(threads: int) -> None:
+    under_way, order, beside = set[str](), list[str](), set[str]()
+
+    def action(name: str) -> Callable[[], object]:
+        def end() -> None:
+            under_way.add(name)
+            order.append(name)
+            beside.update(under_way if name in "xy" else ())
+            time.sleep(0.005)
+            beside.update(under_way if name in "xy" else ())
+            under_way.remove(name)
+
+        return end
+
+    # x needs nothing, y needs b; z, which d waits for, needs x.
+    needed = {"x": "", "a": "", "b": "a", "y": "b", "z": "x", "c": "b", "d": "z"}
+    tasks = [task(name, action(name), *needed[name]) for name in needed]
+    for item in tasks:
+        item.alone = item.name in "xy"
+    assert run(tasks, threads) == 0
+    assert sorted(order) == sorted(needed)
+    # Each was seen beside itself only.
+    assert beside == {"x", "y"}
+    assert set(order[:3]) == {"a", "b", "c"}
+
+
+def test_what_waits_to_be_alone_is_left_once_a_task_has_failed() -> None:
+    begun: list[str] = []
+    waiting = task("x", lambda: begun.append("x"))
+    waiting.alone = True
+    assert run([waiting, task("b", lambda: begun.append("b") or False)], 1) == 1
+    assert begun == ["b"]
 
 
 def test_what_ends_a_thread_ends_the_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,17 +69,15 @@ def test_what_is_no_digest_is_damage(hash: str) -> None:
         results.told(hash, 1)
 
 
-def test_an_action_cannot_be_read_from_outside_of_the_store() -> None:
-    asked = []
-
-    def read(name: str) -> bytes:
-        asked.append(name)
-        message = reapi.Action(command_digest=reapi.Digest(hash="/dev/zero"))
-        return bytes(message.SerializeToString())
-
-    with pytest.raises(Damaged):
-        results.spelt_out("0" * 64, read)
-    assert asked == ["0" * 64]
+def test_an_action_is_read_from_its_own_messages_and_from_nowhere_else() -> None:
+    evil = reapi.Action(command_digest=reapi.Digest(hash="/dev/zero"))
+    message = evil.SerializeToString()
+    key = hashlib.sha256(message).hexdigest()
+    with pytest.raises(Damaged, match="no message /dev/zero"):
+        results.spelt_out(key, [message])
+    # Another action than the key's.
+    with pytest.raises(Damaged, match=f"no message {'0' * 12}"):
+        results.spelt_out("0" * 64, [message])
 
 
 def test_a_server_that_runs_actions_names_no_other_file(

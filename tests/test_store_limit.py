@@ -219,8 +219,8 @@ def test_a_result_says_for_which_task_it_ran_and_how_long(checkout: Checkout) ->
     (entry,) = survey(checkout.store.root).entries.values()
     assert entry.result.task == "make:a@t"
     assert entry.result.wall_ms > 0
-    # The output, two messages, and nothing: the log and the folder of inputs are empty.
-    assert len(entry.blobs) == 4
+    # The output, and nothing: the log.
+    assert len(entry.blobs) == 2
 
 
 def test_an_entry_of_another_program_is_kept_and_counted(checkout: Checkout) -> None:

@@ -28,6 +28,19 @@ def write(file: io.FileIO, content: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
+def read(path: str, size_bytes: int) -> bytes:
+    """Return the content of a file that is said to be small, all of it."""
+    # Half of the calls that `open` makes of the system.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(handle, size_bytes + 1)
+        while more := os.read(handle, SMALL_BYTES):
+            content += more
+        return content
+    finally:
+        os.close(handle)
+
+
 def rename(temporary: str | Path, path: str) -> None:
     """Give a file another name; make its folder."""
     try:
@@ -42,6 +55,17 @@ def unlink(path: str | Path) -> None:
     """Remove a file that another process may have removed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and what is in it, as far as that can be."""
+    try:
+        # Most hold a few files; `rmtree` makes three times the calls for them.
+        for name in os.listdir(path):
+            os.unlink(f"{path}/{name}")
+        os.rmdir(path)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def copy(source: str, target: str | Path) -> None:

@@ -16,9 +16,9 @@ import shutil
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 # One fixed folder for every action, so that no output can tell where it was made.
 WORKDIR = "/tmp/ingot"
@@ -51,12 +51,18 @@ _keepers: list[subprocess.Popen[bytes]] = []
 _stopped = False
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """How a command ended; `output` is both streams in the order they were written."""
 
     exit_code: int
     output: bytes
+
+
+class Failed(NamedTuple):
+    """How a command failed: how it ended, and what it did not write."""
+
+    done: Completed
+    missing: list[str]
 
 
 @cache

@@ -11,9 +11,8 @@ import sqlite3
 import threading
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingot.edges.digests import Identity
 from ingot.errors import IngotError
@@ -28,8 +27,7 @@ SCHEMA = 3
 DAMAGE = frozenset({1, 11, 26})
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A finished action: what it was, what it made, how its shown files were left."""
 
     bound: BoundAction
@@ -60,6 +58,12 @@ class Records:
     def get(self, task: str) -> Record | None:
         """Return the task's record."""
         return self._records.get(task)
+
+    def digests(self) -> list[Digest]:
+        """Return the keys of all results that are recorded, and their outputs."""
+        keys = [Digest(record.key, 0) for record in self._records.values()]
+        outputs = [d for record in self._records.values() for _, d in record.outputs]
+        return keys + outputs
 
     def put(self, task: str, record: Record) -> None:
         """Keep the task's record, at once."""
@@ -182,19 +186,15 @@ def _decode(text: str) -> Record:
     bound, key, outputs, shown, log, source, wall_ms = json.loads(text)
     argv, env, inputs, names, platform = bound
     return Record(
-        bound=BoundAction(
-            argv=tuple(argv),
-            env=_pairs(env),
-            inputs=_digests(inputs),
-            outputs=tuple(names),
-            platform=_pairs(platform),
+        BoundAction(
+            tuple(argv), _pairs(env), _digests(inputs), tuple(names), _pairs(platform)
         ),
-        key=key,
-        outputs=_digests(outputs),
-        shown=tuple([(path, tuple(identity)) for path, identity in shown]),
-        log=Digest(*log) if log else None,
-        source=source,
-        wall_ms=wall_ms,
+        key,
+        _digests(outputs),
+        tuple([(path, tuple(identity)) for path, identity in shown]),
+        Digest(*log) if log else None,
+        source,
+        wall_ms,
     )
 
 

@@ -6,6 +6,7 @@ it too. Protobuf is imported late: only `doit why` needs it, as `ingot.keys` say
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,15 @@ from ingot.keys import digest_message, field, number, text
 from ingot.values import ActionResult, BoundAction, Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from ingot import reapi_pb2 as reapi
 
-# What says for which task an action ran; other programs skip what they do not know.
+# What says for which task an action ran, and what is a message of the action; other
+# programs skip what they do not know. A result holds them itself: no file more to be
+# made, sent and kept for each.
 TASK_TYPE = "ingot/task"
-
+MESSAGE_TYPE = "ingot/message"
 
 # What names a file of the store; anything else could name one outside of it.
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -37,12 +40,30 @@ def to_bytes(result: ActionResult) -> bytes:
     content += number(4, result.exit_code)
     if result.log is not None:
         content += field(6, digest_message(result.log))
+    told = about(MESSAGE_TYPE, *result.messages)
     if result.task:
         seconds, milliseconds = divmod(result.wall_ms, 1e3)
         took = number(1, int(seconds)) + number(2, int(milliseconds * 1e6))
-        name = text(1, TASK_TYPE) + field(2, result.task.encode())
-        content += field(9, field(11, name) + field(12, took))
-    return content
+        told += about(TASK_TYPE, result.task.encode()) + field(12, took)
+    return content + field(9, told) if told else content
+
+
+def about(kind: str, *values: bytes) -> bytes:
+    """Return fields of a result's metadata: whatever its maker wants to tell."""
+    name = text(1, kind)
+    return b"".join([field(11, name + field(2, value)) for value in values])
+
+
+def facts(metadata: Message) -> dict[str, list[bytes]]:
+    """Return what a result's metadata tell, by kind.
+
+    Raises: Damaged where a fact is no message.
+    """
+    found: dict[str, list[bytes]] = {}
+    for item in metadata.all_at(11):
+        fact = Message(item)
+        found.setdefault(fact.text_at(1), []).append(fact.bytes_at(2))
+    return found
 
 
 def from_bytes(content: bytes) -> ActionResult:
@@ -51,55 +72,50 @@ def from_bytes(content: bytes) -> ActionResult:
     Raises: Damaged where it is none.
     """
     message = Message(content)
-    told = Message(message.bytes_at(9))
-    names = [Message(item) for item in told.all_at(11)]
-    tasks = [name.bytes_at(2) for name in names if name.text_at(1) == TASK_TYPE]
-    took = Message(told.bytes_at(12))
+    metadata = Message(message.bytes_at(9))
+    told = facts(metadata)
+    took = Message(metadata.bytes_at(12))
     files = [Message(item) for item in message.all_at(2)]
     log = Message(message.bytes_at(6))
     return ActionResult(
         outputs=tuple([(file.text_at(1), _told(file.bytes_at(2))) for file in files]),
         exit_code=message.number_at(4, 32),
         log=_told(message.bytes_at(6)) if log.text_at(1) else None,
-        task=tasks[0].decode(errors="replace") if tasks else "",
+        task=told.get(TASK_TYPE, [b""])[0].decode(errors="replace"),
         wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
+        messages=tuple(told.get(MESSAGE_TYPE, ())),
     )
 
 
-def spelt_out(key: str, read: Callable[[str], bytes]) -> tuple[BoundAction, set[str]]:
-    """Return the action of that key, and the hashes of all messages that it is made of.
+def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
+    """Return the action of that key, which the messages spell out.
 
-    `read` returns a blob by its hash.
-
-    Raises: OSError where a message is not there; Damaged where it is none.
+    Raises: Damaged where they do not.
     """
     from ingot import reapi_pb2 as reapi
 
-    action = _parse(reapi.Action, read(key))
-    command_digest = _digest(action.command_digest)
-    command = _parse(reapi.Command, read(command_digest.hash))
-    hashes = {key, command_digest.hash}
+    contents = {hashlib.sha256(content).hexdigest(): content for content in messages}
+    action = _parse(reapi.Action, contents, key)
+    command = _parse(reapi.Command, contents, action.command_digest.hash)
     inputs: list[tuple[str, Digest]] = []
-    pending = [("", _digest(action.input_root_digest).hash)]
+    pending = [("", action.input_root_digest.hash)]
     while pending:
         prefix, name = pending.pop()
-        hashes.add(name)
-        directory = _parse(reapi.Directory, read(name))
+        directory = _parse(reapi.Directory, contents, name)
         inputs += [
             (prefix + file.name, _digest(file.digest)) for file in directory.files
         ]
         pending += [
-            (f"{prefix}{item.name}/", _digest(item.digest).hash)
+            (f"{prefix}{item.name}/", item.digest.hash)
             for item in directory.directories
         ]
-    bound = BoundAction(
+    return BoundAction(
         argv=tuple(command.arguments),
         env=tuple((item.name, item.value) for item in command.environment_variables),
         inputs=tuple(sorted(inputs)),
         outputs=tuple(command.output_paths),
         platform=tuple((item.name, item.value) for item in action.platform.properties),
     )
-    return bound, hashes
 
 
 def told(hash: str, size_bytes: int) -> Digest:
@@ -117,13 +133,15 @@ def _told(content: bytes) -> Digest:
     return told(message.text_at(1), message.number_at(2, 64))
 
 
-def _parse(kind: type[reapi.Action], content: bytes) -> reapi.Action:
+def _parse(
+    kind: type[reapi.Action], contents: dict[str, bytes], name: str
+) -> reapi.Action:
     from google.protobuf.message import DecodeError
 
     try:
-        return kind.FromString(content)
-    except DecodeError as error:
-        raise Damaged(str(error)) from error
+        return kind.FromString(contents[name])
+    except (DecodeError, KeyError) as error:
+        raise Damaged(f"no message {name[:12]}: {error}") from error
 
 
 def _digest(message: reapi.Digest) -> Digest:

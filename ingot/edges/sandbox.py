@@ -24,6 +24,9 @@ NETWORK_PLACES = (
     "/usr/local/share/ca-certificates",
 )
 
+# Where the base system has programs and libraries, which are shown without a word.
+IN_BASE = ("/usr/bin/", "/usr/lib/")
+
 
 @cache
 def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
@@ -38,13 +41,15 @@ def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
             words += ["--symlink", realpath(path), text]
         elif text.startswith("/dev/"):
             words += ["--dev-bind", text, text]
-        elif not text.startswith(("/usr/bin/", "/usr/lib/")):
+        elif not text.startswith(IN_BASE):
             words += ["--ro-bind", text, text]
-    # A tool in the base system is there for those who declare it.
+    # A tool in the base system is there for those who declare it; elsewhere it is not
+    # shown anyway, and each mount is a twentieth of what a sandbox costs.
     for tool, files in toolchain.SYSTEM_FILES.items():
         for name in files:
-            if tool not in tools and os.path.exists(name):
-                words += ["--ro-bind", "/dev/null", realpath(name)]
+            place = realpath(name)
+            if tool not in tools and place.startswith(IN_BASE) and os.path.exists(name):
+                words += ["--ro-bind", "/dev/null", place]
     return tuple(words)
 
 

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -56,6 +56,7 @@ class Store:
         self._uses = Uses(root)
         self._whole: dict[str, Identity] = {}  # small blobs that were read
         self._own = ""  # folder under tmp/ of this process
+        self._identity = ""
         self._opening = threading.Lock()
         self._numbers = itertools.count()
 
@@ -90,7 +91,7 @@ class Store:
 
         Raises: IngotError where the disk is full.
         """
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
@@ -100,7 +101,7 @@ class Store:
         Raises: IngotError where the disk is full.
         """
         # Before one is looked for: what is there and unused may go at any moment.
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             self._uses.pin(*(digest.hash for digest in digests))
 
     def using_meanwhile(self) -> AbstractContextManager[None]:
@@ -132,8 +133,7 @@ class Store:
         """Return the digest of a blob's content; of a large one as it is remembered."""
         if identity[2] > files.SMALL_BYTES:
             return self.digests.of_file(path)
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
+        content = files.read(path, identity[2])
         found = hashlib.sha256(content).hexdigest()
         if found == path.rpartition("/")[2] and is_settled(identity, asked_ns):
             self._whole[found] = identity
@@ -146,15 +146,14 @@ class Store:
     def put_bytes(self, content: bytes) -> Digest:
         """Keep the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
-        self.put_blobs(((digest, content),))
+        self.put_blob(digest, content)
         return digest
 
-    def put_blobs(self, blobs: Sequence[tuple[Digest, bytes]]) -> None:
-        """Keep contents whose digests are known."""
-        self.pin(*(digest for digest, _ in blobs))
-        for digest, content in blobs:
-            if not self.holds(digest):
-                self._put(content, self._path("cas", digest.hash))
+    def put_blob(self, digest: Digest, content: bytes) -> None:
+        """Keep a content whose digest is known."""
+        self.pin(digest)
+        if not self.holds(digest):
+            self._put(content, self._path("cas", digest.hash))
 
     def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
@@ -176,7 +175,7 @@ class Store:
         if not os.path.isdir(parent):
             os.makedirs(parent, exist_ok=True)
         try:
-            with _disk_errors(parent):
+            with _DiskErrors(parent):
                 files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
         except BaseException:
@@ -188,12 +187,14 @@ class Store:
 
         Raises: IngotError where the disk is full.
         """
-        path = self.root / "lock/store"
-        with _disk_errors(self.root), self._held("tmp", fcntl.LOCK_EX):
-            if not path.exists():
-                path.write_text(os.urandom(16).hex())
-            # A copy of the folder has the same text, in another file.
-            return f"{path.read_text()} {path.stat().st_ino}"
+        if not self._identity:
+            path = self.root / "lock/store"
+            with _DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
+                if not path.exists():
+                    path.write_text(os.urandom(16).hex())
+                # A copy of the folder has the same text, in another file.
+                self._identity = f"{path.read_text()} {path.stat().st_ino}"
+        return self._identity
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
@@ -217,13 +218,13 @@ class Store:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield an empty private folder on the store's disk; it is removed."""
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             path = self._temporary()
             os.mkdir(path, 0o700)
         try:
             yield Path(path)
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            files.remove_folder(path)
 
     def _temporary(self) -> str:
         """Return a path under `tmp/` that is nobody else's, and not there yet.
@@ -256,7 +257,7 @@ class Store:
         return f"{self._text}/{kind}/{name[:2]}/{name}"
 
     def _put(self, content: bytes, path: str) -> None:
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             temporary = self._temporary()
             try:
                 with open(temporary, "xb", buffering=0) as file:
@@ -269,7 +270,7 @@ class Store:
 
     def _publish(self, temporary: Path | str, path: str) -> None:
         """Give a finished file its name: forbid writing, rename."""
-        with _disk_errors(self.root):
+        with _DiskErrors(self.root):
             handle = os.open(temporary, os.O_RDONLY)
             try:
                 files.finish(handle, os.fstat(handle).st_size)
@@ -283,12 +284,16 @@ def _let_go(folder: str, handle: int) -> None:
     os.close(handle)
 
 
-@contextlib.contextmanager
-def _disk_errors(place: Path | str) -> Iterator[None]:
+class _DiskErrors:
     """Turn a full or read-only disk into an error that says what to do."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise files.refusal(place, error) from error
+
+    # A generator costs as much as many a call that it guards.
+    def __init__(self, place: Path | str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise files.refusal(self._place, error) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ingot.edges import results
 from ingot.edges.message import Damaged
-from ingot.values import ActionResult, Digest
+from ingot.values import ActionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A result and what it needs: its outputs, its log, the messages of its action."""
+    """A result and what it needs: its outputs, its log."""
 
     file: File
     result: ActionResult
@@ -57,7 +57,8 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
         with contextlib.suppress(OSError, Damaged):
             content = (root / "ac" / key[:2] / key).read_bytes()
             result = results.from_bytes(content)
-            entries[key] = Entry(file, result, _needed(root, key, result))
+            blobs_of = frozenset(digest.hash for digest in result.blobs())
+            entries[key] = Entry(file, result, blobs_of)
     return Survey(entries, blobs)
 
 
@@ -82,20 +83,6 @@ def last_results(root: Path) -> dict[str, tuple[float, str]]:
 def blob_path(root: Path, name: str) -> Path:
     """Return where the blob of that hash is."""
     return root / "cas" / name[:2] / name
-
-
-def _needed(root: Path, key: str, result: ActionResult) -> frozenset[str]:
-    """Return the hashes of all blobs that belong to the result."""
-    digests: list[Digest] = [digest for _, digest in result.outputs]
-    if result.log is not None:
-        digests.append(result.log)
-    messages: set[str] = set()
-    # Another program's entry may have no messages here.
-    with contextlib.suppress(OSError, Damaged):
-        _, messages = results.spelt_out(
-            key, lambda name: blob_path(root, name).read_bytes()
-        )
-    return frozenset({digest.hash for digest in digests} | messages)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, File]]:

@@ -20,6 +20,14 @@ from ingot.farm.order import BENCH, LABELS
 
 HOST = "127.0.0.1"
 
+SETTINGS = {
+    "distributed.comm.timeouts.tcp": f"{SILENT_S}s",
+    # Dask looks at itself 100 and 50 times a second in each process, on the processors
+    # that actions want.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
+
 
 def here(benchmarks: bool, n_workers: int) -> dict[str, float]:
     """Return the labels of one of this machine's workers, and its share of memory."""
@@ -48,7 +56,11 @@ def worker(
             "INGOT_CACHE": str(root / "store"),
             "INGOT_SHARED_CACHE": shared_cache,
             "DASK_LOGGING__DISTRIBUTED": "error",
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": f"{SILENT_S}s",
+            # What is set for this process is not for those that it starts.
+            **{
+                f"DASK_{name.replace('.', '__').upper()}": str(value)
+                for name, value in SETTINGS.items()
+            },
         },
     }
 
@@ -80,7 +92,7 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
             "dashboard_address": f"{HOST}:0",
         },
     }
-    with dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"}):
+    with dask.config.set(SETTINGS):
         try:
             running = SpecCluster(  # type: ignore[no-untyped-call]
                 workers=workers, scheduler=scheduler, silence_logs=50

@@ -14,7 +14,7 @@ from ingot.edges.results import told
 from ingot.values import Action, ActionResult, BoundAction, Digest, Output
 
 # Bumped when an order's meaning changes: older workers then refuse it.
-VERSION = 2
+VERSION = 3
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -133,6 +133,7 @@ def _answer(value: Any) -> Answer:
                 **result,
                 "outputs": _digests(result["outputs"]),
                 "log": result["log"] and told(**result["log"]),
+                "messages": (),
             }
         ),
         exit_code=value["exit_code"],

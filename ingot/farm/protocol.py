@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ingot.edges.process import Completed
+from ingot.edges.process import Failed
 from ingot.farm.order import Answer, Order
 from ingot.values import Action, ActionResult, BoundAction, Digest
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """How a command failed: how it ended, and what it did not write."""
-
-    done: Completed
-    missing: list[str]
 
 
 class Farm(Protocol):

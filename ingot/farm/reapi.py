@@ -227,11 +227,10 @@ class ReapiFarm:
         if answer.result is None:
             return
         encoded = encode(order.bound)
-        self._store.put_action(encoded.key, answer.result)
-        messages = tuple(digest for digest, _ in encoded.blobs)
+        result = replace(answer.result, messages=encoded.messages)
+        self._store.put_action(encoded.key, result)
         try:
-            blobs = messages + answer.result.blobs()
-            self.shared.publish(encoded.key, blobs, order.again)
+            self.shared.publish(encoded.key, result.blobs(), order.again)
         except CacheFailure as error:
             self._say("kept", f"results are not kept there for others: {error}")
 

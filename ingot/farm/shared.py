@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ingot.edges.message import Damaged
-from ingot.edges.process import Completed
+from ingot.edges.process import Completed, Failed
 from ingot.edges.shared.cache import SharedCache
 from ingot.edges.shared.remote import CacheFailure
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.farm.order import Answer, Order, labels, memory_bytes, order
-from ingot.farm.protocol import Failed, Workers
+from ingot.farm.protocol import Workers
 from ingot.values import Action, ActionResult, BoundAction, Digest
 
 # What a cache loses between two questions is sent again, this often.

@@ -119,17 +119,16 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
             )
             if missing:
                 return Answer("", missing=missing)
-            store.put_blobs(encoded.blobs)
             answer = _run(order, store)
             if answer.result is None:
                 assert answer.log is not None
                 shared.send({answer.log: store.blob(answer.log)}, again=True)
                 return answer
             result = answer.result
-            store.put_action(encoded.key, result)
-        messages = tuple(digest for digest, _ in encoded.blobs)
-        shared.publish(encoded.key, messages + result.blobs(), order.again)
-        return Answer("", result=result)
+            store.put_action(encoded.key, replace(result, messages=encoded.messages))
+        shared.publish(encoded.key, result.blobs(), order.again)
+        # Who asked has the messages.
+        return Answer("", result=replace(result, messages=()))
 
 
 def _run(order: Order, store: Store) -> Answer:

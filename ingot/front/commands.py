@@ -14,7 +14,7 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from doit import cmd_run, doit_cmd
+from doit import cmd_run, doit_cmd, plugin
 from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
@@ -46,6 +46,9 @@ def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
 
 # Reading the checkout takes a while on a busy machine.
 sys.excepthook = _end
+# ingot's plugins are in pyproject.toml; doit looks through all installed packages for
+# more, a twentieth of a build with nothing to do for each kind.
+plugin.entry_points_impl = lambda: lambda group: ()
 # What doit shows without a traceback; the exit code is 3.
 REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 

@@ -2,11 +2,13 @@
 
 doit's own thread runner chooses a task once a thread has nothing to do, and passes it
 there and back through queues that are made for processes: an eighth of what a small
-action costs, during which a processor waits.
+action costs, during which a processor waits. What must have the machine alone is left
+until nothing else can run: it would hold a thread while it waits.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -46,10 +48,11 @@ class ThreadRunner(MThreadRunner):  # type: ignore[misc]
         chosen: SimpleQueue[Any] = SimpleQueue()
         ended: SimpleQueue[Any] = SimpleQueue()
         threads: list[Thread] = []
+        self._alone: deque[Any] = deque()
         node, under_way = None, 0
         while True:
             while under_way < self.num_process + N_AHEAD:
-                node = self._next(node)
+                node = self._next(node, under_way)
                 if node is None:
                     break
                 chosen.put(node)
@@ -89,19 +92,23 @@ class ThreadRunner(MThreadRunner):  # type: ignore[misc]
         node.run_status = "run"
         return True
 
-    def _next(self, ended: Any) -> Any:
+    def _next(self, ended: Any, under_way: int) -> Any:
         """Return a task to run; None where there is none until another one ends."""
         node = ended
         while not self._stop_running:
             try:
                 node = self.task_dispatcher.generator.send(node)
             except StopIteration:
-                return None
+                break
             if node == "hold on":
-                return None
+                break
             if self.select_task(node, self.tasks):
-                return node
-        return None
+                if not getattr(node.task, "alone", False):
+                    return node
+                self._alone.append(node)
+                node = None
+        now = self._alone and not under_way and not self._stop_running
+        return self._alone.popleft() if now else None
 
     def _work(self, chosen: SimpleQueue[Any], ended: SimpleQueue[Any]) -> None:
         """Run what is chosen; tell the main thread how each task ended."""

@@ -1,8 +1,8 @@
 """What doit calls for each task: is it current, and perform it.
 
-doit's own ways look at a function's arguments by `inspect` at every call, and put
-writers in place of the process's streams, which threads share: half of what a task with
-nothing to do costs.
+doit's own ways look at a function's arguments by `inspect` at every call, put writers
+in place of the process's streams, which threads share, and check fields that no action
+has: most of what a task with nothing to do costs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from doit.action import BaseAction
 from doit.exceptions import TaskError, TaskFailed
+from doit.task import Task
 
 from ingot.values import Action
 
@@ -56,3 +57,32 @@ class Step(BaseAction):  # type: ignore[misc]
             return self._perform(self._action)
         except Exception as error:
             return TaskError(f"{self._action.task}: a defect of ingot", error)
+
+
+class ActionTask(Task):  # type: ignore[misc]
+    """doit's task of one action."""
+
+    # What all of them have, of one that doit has checked; nothing changes it.
+    _common: ClassVar[dict[str, Any]] = {**vars(Task("any", None)), "options": {}}
+
+    def __init__(
+        self, step: Step, current: Current, needed: list[str], alone: bool
+    ) -> None:
+        """Keep what to ask, what to do, the tasks that come first.
+
+        `alone` is whether it is to run when nothing else of this build does.
+        """
+        self.__dict__.update(self._common)
+        self.name = repr(step)
+        self.uptodate: list[Any] = [(current, (), {})]
+        self.task_dep = needed
+        self.alone = alone
+        self._action_instances = [step]
+
+    def init_options(self, args: list[str] | None = None) -> list[str] | None:
+        """Return the words of the command line that are not the task's: all."""
+        if args and args[0].startswith("-"):
+            # doit's complaint of an option that there is not.
+            self.options = None
+            super().init_options(args)
+        return args

@@ -23,7 +23,7 @@ from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
-from ingot.front.steps import Current, Step
+from ingot.front.steps import ActionTask, Current, Step
 from ingot.journal import Journal
 from ingot.selection import select
 from ingot.values import Action, Output
@@ -67,13 +67,15 @@ class Front:
             farm = sharing.open_farm(where, shared, kept)
             ending.begin(root)
             self.executor = Executor(root, kept, self._ended, shared, farm)
+            # At once: one by one, it is a tenth of a build with nothing to do.
+            kept.pin(*self.executor.records.digests())
             self._stale: set[str] = set()
             if Journal.current is not None:
                 Journal.current.spans = self.executor.spans
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
-    def tasks(self, stage: str) -> Iterator[dict[str, Any]]:
+    def tasks(self, stage: str) -> Iterator[ActionTask | dict[str, Any]]:
         """Yield the stage's tasks, and the group of those that are selected."""
         for action in self.plan.actions:
             if stage_of(action.task) == stage:
@@ -93,14 +95,12 @@ class Front:
             "task_dep": self.plan.ends(self.selection),
         }
 
-    def _task(self, action: Action) -> dict[str, Any]:
+    def _task(self, action: Action) -> ActionTask:
         needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
-        return {
-            "basename": action.task,
-            "actions": [Step(self._perform, action)],
-            "uptodate": [Current(self._is_current, action)],
-            "task_dep": sorted(needed),
-        }
+        step, current = Step(self._perform, action), Current(self._is_current, action)
+        # Elsewhere it waits for a worker of its own, with a thread here for each.
+        alone = action.exclusive and self.executor.is_local(action)
+        return ActionTask(step, current, sorted(needed), alone)
 
     def _is_current(self, action: Action) -> bool:
         """Return whether the action has nothing to do; where it has, log why."""

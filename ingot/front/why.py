@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ingot.catalogue import Plan, asked, read
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
-from ingot.edges.survey import blob_path, last_results
+from ingot.edges.survey import last_results
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import sharing
@@ -126,15 +126,16 @@ class Elsewhere:
         where = "result in the store, {}, last used {}"
         shared = self._shared()
         last = shared.last(action.task) if shared else None
-        if last is not None and last.at_s > at_s and last.key.hash != key:
-            at_s, key = last.at_s, last.key.hash
-            where = "build elsewhere, {}, of {}"
-        if not key:
-            return []
         try:
-            old, _ = results.spelt_out(
-                key, lambda name: blob_path(root, name).read_bytes()
-            )
+            if last is not None and last.at_s > at_s and last.key != key:
+                at_s, key, messages = last.at_s, last.key, last.messages
+                where = "build elsewhere, {}, of {}"
+            elif key:
+                content = (root / "ac" / key[:2] / key).read_bytes()
+                messages = results.from_bytes(content).messages
+            else:
+                return []
+            old = results.spelt_out(key, messages)
         except (OSError, Damaged):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))

@@ -42,7 +42,7 @@ def keep(
             content += piece
         if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
             return False
-        store.put_blobs(((digest, bytes(content)),))
+        store.put_blob(digest, bytes(content))
         return True
     hasher, size_bytes = hashlib.sha256(), 0
     with store.scratch() as folder:

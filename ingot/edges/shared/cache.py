@@ -105,7 +105,7 @@ class SharedCache:
             return None
 
     def last(self, task: str) -> Last | None:
-        """Return as what the task was last built; its messages are in the store then.
+        """Return as what the task was last built.
 
         A hint: it may be anyone's, of any time, and there may be none.
         """
@@ -113,27 +113,20 @@ class SharedCache:
             return None
         try:
             content = self._message(hints.place(self._project, task))
-            found = hints.from_bytes(content, task) if content else None
-            whole = found and all(self.bring(digest) for digest in found.messages)
+            return hints.from_bytes(content, task) if content else None
         except CacheFailure as error:
             self._stop("read", str(error))
             return None
-        return found if whole else None
 
-    def share(
-        self, key: Digest, result: ActionResult, messages: tuple[Digest, ...]
-    ) -> None:
-        """Send a result that the store has, soon: its blobs, then the result itself.
-
-        `messages` spell its action out, the key first.
-        """
+    def share(self, key: Digest, result: ActionResult) -> None:
+        """Send a result that the store has, soon: its blobs, then the result itself."""
         if self._writes:
-            self._uploads.add(lambda: self._share(key, result, messages))
+            self._uploads.add(lambda: self._share(key, result))
 
-    def hint(self, task: str, messages: tuple[Digest, ...]) -> None:
+    def hint(self, result: ActionResult) -> None:
         """Leave, soon, word of the action that the task was just built as."""
         if self._writes:
-            self._uploads.add(lambda: self._hint(task, messages))
+            self._uploads.add(lambda: self._hint(result))
 
     def bring(self, digest: Digest) -> bool:
         """Return whether the blob is in the store, from now on.
@@ -188,16 +181,13 @@ class SharedCache:
         if left:
             self._say(f"{left} results were not sent")
 
-    def _share(
-        self, key: Digest, result: ActionResult, messages: tuple[Digest, ...]
-    ) -> None:
+    def _share(self, key: Digest, result: ActionResult) -> None:
         if not self._writes:
             return
-        blobs = messages + result.blobs()
         try:
-            self.send({digest: self._store.blob(digest) for digest in blobs})
+            self.send({digest: self._store.blob(digest) for digest in result.blobs()})
             self._remote.put("ac", key, self._entry(key))
-            self._hint(result.task, messages)
+            self._hint(result)
         except BlobRefused as error:
             self._say(f"{error}; a result was not sent")
         except CacheFailure as error:
@@ -206,15 +196,16 @@ class SharedCache:
             # Another build's clean-up may have been here first.
             self._say(f"cannot send {error.filename}: {error.strerror}")
 
-    def _hint(self, task: str, messages: tuple[Digest, ...]) -> None:
+    def _hint(self, result: ActionResult) -> None:
         """Say what goes wrong and try it no more: results are worth more than hints."""
-        if not (self._writes and self._hints and task):
+        if not (self._writes and self._hints and result.task):
             return
+        last = Last(result.messages, time.time())
         try:
             with self._store.scratch() as folder:
                 path = folder / "hint"
-                path.write_bytes(hints.to_bytes(task, Last(messages, time.time())))
-                self._remote.put("ac", hints.place(self._project, task), path)
+                path.write_bytes(hints.to_bytes(result.task, last))
+                self._remote.put("ac", hints.place(self._project, result.task), path)
         except (CacheFailure, IngotError, OSError) as error:
             self._hints = False
             self._say(f"{error}; `doit why` elsewhere will not know of this build")
