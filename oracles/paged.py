@@ -126,8 +126,9 @@ def attention_paged_decode(
 ) -> NDArray[np.float64]:
     """Let one query of each sequence attend to its position and those before it.
 
-    The sums over positions are sums over blocks: o = sum_j(V_j A_j), where block j holds
-    the keys K_j and the values V_j, and A_j = exp(scale K_j q) / sum_t(exp(scale K_t q)).
+    The sums over positions are sums over blocks: o = sum_j(V_j A_j), where block j has
+    the keys K_j and the values V_j, and A_j is exp(scale K_j q) / sum_t(exp(scale K_t
+    q)).
 
     Shapes: q [batch, 1, n_head*head_dim],
         keys, values [n_layer, n_block, block_size, n_head_kv*head_dim],

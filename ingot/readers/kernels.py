@@ -9,6 +9,7 @@ from ingot.graph import Argument, Instance, TensorType
 from ingot.readers.bind import Binding, Scope
 from ingot.readers.component import (
     ComponentSignature,
+    Formal,
     IndexFormal,
     ScalarFormal,
     TensorFormal,
@@ -43,8 +44,8 @@ def bind_kernel(
     binding = Binding(signature, scope, [])
     indices = dict(old.indices)
     fits = True
-    # What a packed weight fixes, other arguments' products are divided by.
-    for formal in sorted(signature.arguments, key=lambda item: not is_part(item.name)):
+    # What numbers and a packed weight fix, other arguments' products are divided by.
+    for formal in sorted(signature.arguments, key=_is_divided):
         if isinstance(formal, IndexFormal):
             binding.dims[formal.dim] = Product.of(indices[formal.name])
         elif isinstance(formal, ScalarFormal):
@@ -62,6 +63,10 @@ def bind_kernel(
             " its arguments or results are others"
         )
     return made
+
+
+def _is_divided(formal: Formal) -> bool:
+    return isinstance(formal, TensorFormal) and not is_part(formal.name)
 
 
 def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
