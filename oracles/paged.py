@@ -88,8 +88,7 @@ def attention_paged(
     batch, seq, width = q.shape
     width_kv, ctx = keys.shape[3], block_table.shape[1] * keys.shape[2]
     _refuse_outside(keys, block_table, layer)
-    _refuse_heads(n_head, n_head_kv, width, width_kv)
-    _refuse_window(window)
+    _refuse_numbers(n_head, n_head_kv, width, width_kv, window)
     _refuse_positions(start, seq, ctx)
     head_dim = width // n_head
     y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
@@ -141,8 +140,7 @@ def attention_paged_decode(
     batch, _, width = q.shape
     block_size, width_kv = keys.shape[2:]
     _refuse_outside(keys, block_table, layer)
-    _refuse_heads(n_head, n_head_kv, width, width_kv)
-    _refuse_window(window)
+    _refuse_numbers(n_head, n_head_kv, width, width_kv, window)
     _refuse_positions(start, 1, block_table.shape[1] * block_size)
     heads = (n_head_kv, n_head // n_head_kv, width // n_head)
     query = q.astype(np.float64).reshape(batch, *heads)
@@ -150,12 +148,9 @@ def attention_paged_decode(
     for b, p in enumerate(start.tolist()):
         scores, found = [], []
         for j in range(p // block_size + 1):
-            key, value = (
-                cache[layer, block_table[b, j]]
-                .astype(np.float64)
-                .reshape(block_size, n_head_kv, -1)
-                for cache in (keys, values)
-            )
+            shape = (block_size, n_head_kv, -1)
+            key = keys[layer, block_table[b, j]].reshape(shape).astype(np.float64)
+            value = values[layer, block_table[b, j]].reshape(shape).astype(np.float64)
             score = scale * np.einsum("hgd,ihd->hgi", query[b], key)
             score = cap * np.tanh(score / cap) if cap > 0 else score
             position = j * block_size + np.arange(block_size)
@@ -171,21 +166,16 @@ def attention_paged_decode(
     return y.reshape(batch, 1, width)
 
 
-def _refuse_heads(n_head: int, n_head_kv: int, width: int, width_kv: int) -> None:
-    """Refuse heads that do not divide, or are not of one size.
+def _refuse_numbers(
+    n_head: int, n_head_kv: int, width: int, width_kv: int, window: int
+) -> None:
+    """Refuse heads that do not divide or differ in size, and an empty window.
 
     Raises: ValueError.
     """
     if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
         found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
         raise ValueError(f"heads must divide and be of one size, found {found}")
-
-
-def _refuse_window(window: int) -> None:
-    """Refuse a window that has no position.
-
-    Raises: ValueError.
-    """
     if window < 1:
         raise ValueError(f"window must be at least 1, found {window}")
 

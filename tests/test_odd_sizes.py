@@ -57,7 +57,7 @@ def served(target: str) -> list[str]:
     """Return the components for a target.
 
     Kernels of packed weights are for vectors of a CPU; one is a look-up alone. That of
-    one new token over blocks is right on Vulkan, but llvmpipe takes a minute to load it.
+    one new token is right on Vulkan too, but llvmpipe takes a minute to load it.
     """
     if not target.startswith("vulkan"):
         return COMPONENTS
