@@ -48,7 +48,7 @@ TILES_WITHOUT_END = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
     reason="'large vector sizes': values of one number in a slice are copied whole to"
-    " the stack, in 3.13: components/attention name the head_dim that this refuses",
+    " the stack, in 3.13: the Dims of components/attention refuse that head_dim",
 )
 
 
