@@ -70,14 +70,7 @@ def read_header(source: Source, stem: str) -> Header:
     if text and _DIMS.sub("", text):
         hint = "Dims: batch, seq (dynamic), n_embd (fixed by specialize)"
         source.error(line, f"Dims: cannot read '{text}'", hint)
-    dims, rules = _dims(text, source.position(line))
-    for rule in rules.values():
-        for name in (rule.dim, *rule.terms):
-            if name not in dims:
-                source.error(line, f"Dims: no dim named '{name}'")
-            elif dims[name] == "dynamic":
-                message = f"'{rule.text}' needs '{name}' fixed by specialize"
-                source.error(line, f"Dims: {message}, found dynamic")
+    dims, rules = _dims(text, source, line)
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
     first = min((number for number, _ in labels.values()), default=0)
     summary, *formula = _plain(source.lines[:first]) or [""]
@@ -93,16 +86,25 @@ def read_header(source: Source, stem: str) -> Header:
     )
 
 
-def _dims(text: str, position: Position) -> tuple[dict[str, str], dict[str, SizeRule]]:
+def _dims(
+    text: str, source: Source, line: int
+) -> tuple[dict[str, str], dict[str, SizeRule]]:
     """Return every dim's kind, and what is asked of the sizes of some."""
     dims: dict[str, str] = {}
     rules: dict[str, SizeRule] = {}
     for names, kind in _DIMS.findall(text):
         for word in names.split(","):
-            name, rule = parse_dim_rule(word.strip(), position)
+            name, rule = parse_dim_rule(word.strip(), source.position(line))
             dims[name] = kind
             if rule:
                 rules[name] = rule
+    for rule in rules.values():
+        for name in (rule.dim, *rule.terms):
+            if name not in dims:
+                source.error(line, f"Dims: no dim named '{name}'")
+            elif dims[name] == "dynamic":
+                message = f"'{rule.text}' needs '{name}' fixed by specialize"
+                source.error(line, f"Dims: {message}, found dynamic")
     return dims, rules
 
 
