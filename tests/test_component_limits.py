@@ -192,6 +192,11 @@ def test_a_sum_that_is_not_as_large_as_its_parts_is_refused(component: str) -> N
         ("attention/flash_attention", 2, ["is too small; expected 3 or more, found 2"]),
         ("attention/flash_attention", 3, []),
         (
+            "attention/attention_bidirectional",
+            1,
+            ["is too small; expected 2 or more, found 1"],
+        ),
+        (
             "elementwise/cast_f32_to_bf16",
             9,
             ["is odd; expected an even number, found 9"],
