@@ -2,7 +2,6 @@
 
     python benchmarks/sharing.py                    1,000 small actions, every way
     python benchmarks/sharing.py --actions 10000 --only dask
-    python benchmarks/sharing.py --blob 2000000000  memory while one blob passes
 
 Each row is one `doit` process on a checkout whose actions run `sh`, in the sandbox but
 for one row: what lies between is the sandbox's. The commands alone, without a graph or
@@ -90,35 +89,12 @@ def task_step():
         yield FRONT._task(action)
 """
 
-# Moves one blob; prints the peak of the process's memory in kB.
-PASSING = """
-import os, resource, sys
-from pathlib import Path
-from ingot.edges.digests import hash_file
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.cache import SharedCache
-from ingot.edges.shared.remote import Patience
-from ingot.edges.store import Store
-
-root, address, blob, how = sys.argv[1:]
-store = Store(Path(root), print)
-remote = connect(address, os.environ, Patience())
-cache = SharedCache(remote, store, print, True, Patience())
-digest = hash_file(blob)
-if how == "send":
-    cache.send({digest: Path(blob)})
-else:
-    assert cache.bring(digest)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--actions", type=int, default=1000)
     parser.add_argument("--only", choices=("local", "http", "dask"))
-    parser.add_argument("--blob", type=int, metavar="BYTES")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     cores = len(os.sched_getaffinity(0))
@@ -126,9 +102,6 @@ def main() -> int:
     print("only beside each other")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        if arguments.blob:
-            pass_blob(root, arguments.blob)
-            return 0
         rows: dict[str, Cost] = {}
         for kind, measure in (("local", local), ("http", http), ("dask", dask)):
             if arguments.only in (None, kind):
@@ -295,29 +268,6 @@ def workers(pid: int) -> list[int]:
         for child in found
         if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
-
-
-def pass_blob(root: Path, size_bytes: int) -> None:
-    """Print the peak of the memory while a blob of noise is sent, and fetched."""
-    blob = root / "blob"
-    with open(blob, "wb") as file:
-        for start in range(0, size_bytes, 1 << 20):
-            file.write(os.urandom(min(1 << 20, size_bytes - start)))
-    with nginx(root / "nginx") as url:
-        for how in ("send", "fetch"):
-            words = [str(root / how), url, str(blob), how]
-            start = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, "-c", PASSING, *words],
-                cwd=ROOT,
-                check=True,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            seconds = time.perf_counter() - start
-            peak = int(done.stdout) / 1e3
-            rate = size_bytes / 1e6 / seconds
-            print(f"{how}: {size_bytes} bytes, peak {peak:.0f} MB, {rate:.0f} MB/s")
 
 
 if __name__ == "__main__":

@@ -101,8 +101,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
                 raise
             known = [action.task for action in read(Path.cwd()).plan.actions]
             words = [*STAGES, "build", *self.loader.cmd_names, *known]
-            error = unknown_task(error.not_found, words)
-            raise InvalidCommand(str(error)) from None
+            raise InvalidCommand(str(unknown_task(error.not_found, words))) from None
         except KeyboardInterrupt:
             _leave()
             print("\nstopped; finished actions are kept", file=sys.stderr)

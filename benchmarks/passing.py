@@ -1,0 +1,75 @@
+"""The memory that a process takes while one large blob passes through a shared cache.
+
+    python benchmarks/passing.py 2000000000
+
+sends and fetches a blob of so many bytes over HTTP. Needs nginx.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from nginx import nginx
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Moves one blob; prints the peak of the process's memory in kB.
+PASSING = """
+import os, resource, sys
+from pathlib import Path
+from ingot.edges.digests import hash_file
+from ingot.edges.shared.address import connect
+from ingot.edges.shared.cache import SharedCache
+from ingot.edges.shared.remote import Patience
+from ingot.edges.store import Store
+
+root, address, blob, how = sys.argv[1:]
+store = Store(Path(root), print)
+remote = connect(address, os.environ, Patience())
+cache = SharedCache(remote, store, print, True, Patience())
+digest = hash_file(blob)
+if how == "send":
+    cache.send({digest: Path(blob)})
+else:
+    assert cache.bring(digest)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def main() -> int:
+    """Print a line for each way."""
+    with tempfile.TemporaryDirectory() as name:
+        pass_blob(Path(name), int(sys.argv[1]))
+    return 0
+
+
+def pass_blob(root: Path, size_bytes: int) -> None:
+    """Print the peak of the memory while a blob of noise is sent, and fetched."""
+    blob = root / "blob"
+    with open(blob, "wb") as file:
+        for start in range(0, size_bytes, 1 << 20):
+            file.write(os.urandom(min(1 << 20, size_bytes - start)))
+    with nginx(root / "nginx") as url:
+        for how in ("send", "fetch"):
+            words = [str(root / how), url, str(blob), how]
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", PASSING, *words],
+                cwd=ROOT,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            seconds = time.perf_counter() - start
+            peak = int(done.stdout) / 1e3
+            rate = size_bytes / 1e6 / seconds
+            print(f"{how}: {size_bytes} bytes, peak {peak:.0f} MB, {rate:.0f} MB/s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
