@@ -54,6 +54,15 @@ def test_what_names_no_task_is_refused(project: Project, word: str, hint: str) -
     assert f"ERROR: no task named '{word}'\n  {hint}" in ran.err
 
 
+@pytest.mark.parametrize("how", [("-n", "0"), ("-n", "1"), ("--always-execute",)])
+def test_doit_runs_actions_in_its_own_ways_too(
+    project: Project, how: tuple[str, ...]
+) -> None:
+    ran = project.doit(*how, "specialize:mean_pool*")
+    assert ran.code == 0, ran.err
+    assert "1 of 1 actions" in ran.out
+
+
 def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(

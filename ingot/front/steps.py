@@ -74,7 +74,7 @@ class ActionTask(Task):  # type: ignore[misc]
         """
         self.__dict__.update(self._common)
         self.name = repr(step)
-        self.uptodate: list[Any] = [(current, (), {})]
+        self.uptodate: list[Any] = [(current, [], {})]
         self.task_dep = needed
         self.alone = alone
         self._action_instances = [step]
