@@ -32,7 +32,12 @@ OPTIONS = (
     "-DLLAMA_OPENSSL=OFF",
 )
 # GGUF's names of the types that matrices are stored in.
-TYPES = {"f32": "ALL_F32", "bf16": "MOSTLY_BF16", "q8_0": "MOSTLY_Q8_0"}
+TYPES = {
+    "f32": "ALL_F32",
+    "bf16": "MOSTLY_BF16",
+    "q8_0": "MOSTLY_Q8_0",
+    "q4_0": "MOSTLY_Q4_0",
+}
 
 Speeds = dict[tuple[str, int], float]
 """Tokens/s by phase and number of tokens: ("prefill", 128), ("decode", 512)."""

@@ -11,7 +11,13 @@ from checkouts import ROOT, Checkout, copied, store_as
 
 from ingot.readers.manifest import Manifest, read_manifest
 
-PEERS = {"f32": "f32", "bf16": "bf16", "i8": "q8_0", "i8_block32": "q8_0"}
+PEERS = {
+    "f32": "f32",
+    "bf16": "bf16",
+    "i8": "q8_0",
+    "i8_block32": "q8_0",
+    "i4_block32": "q4_0",
+}
 """Stored types, and llama.cpp's nearest: q8_0 has a scale for each 32 values too."""
 
 PLACE = ROOT / "build/.bench"

@@ -5,8 +5,9 @@
     python benchmarks/sharing.py --blob 2000000000  memory while one blob passes
 
 Each row is one `doit` process on a checkout whose actions run `sh`, in the sandbox but
-for one row: what lies between is the sandbox's. "HTTP" is a second machine with an
-empty store; "Dask" is two workers, one of which is killed on the way.
+for one row: what lies between is the sandbox's. The commands alone, without a graph or
+a store, are what no build can do without on this machine. "HTTP" is a second machine
+with an empty store; "Dask" is two workers, one of which is killed on the way.
 HTTP needs nginx.
 """
 
@@ -22,11 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nginx import NGINX, nginx
+
+from ingot.edges import process
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -158,22 +162,44 @@ def table(rows: dict[str, Cost], n: int) -> str:
         f" {'prototype s':>12} {'ratio':>6}"
     ]
     for way, cost in rows.items():
-        known = PROTOTYPE_S[way] * n / 1000
-        lines.append(
-            f"{way:26} {cost.wall_s:8.2f} {cost.wall_s * 1e3 / n:10.2f}"
-            f" {cost.cpu_s * 1e3 / n:14.2f} {known:12.2f} {cost.wall_s / known:6.2f}"
-        )
+        line = f"{way:26} {cost.wall_s:8.2f} {cost.wall_s * 1e3 / n:10.2f}"
+        line += f" {cost.cpu_s * 1e3 / n:14.2f}"
+        if way in PROTOTYPE_S:
+            known = PROTOTYPE_S[way] * n / 1000
+            line += f" {known:12.2f} {cost.wall_s / known:6.2f}"
+        lines.append(line)
     return "\n".join(lines)
 
 
 def local(root: Path, n: int) -> dict[str, Cost]:
     """Return the costs of builds on one machine."""
+    rows = {
+        "commands alone, sandbox": alone(root / "c", n, confined=True),
+        "commands alone, no sandbox": alone(root / "d", n, confined=False),
+    }
     checkout = make(root / "a", n)
-    rows = {"cold": build(checkout)}
+    rows["cold"] = build(checkout)
     rows["cold, no sandbox"] = build(make(root / "b", n), BENCHMARK_UNCONFINED="yes")
     rows["no-op"] = build(checkout)
     shutil.rmtree(checkout / "build")
     return rows | {"restored from the store": build(checkout)}
+
+
+def alone(root: Path, n: int, confined: bool) -> Cost:
+    """Return what the commands take, by a thread for each core."""
+
+    def run(place: int) -> None:
+        folder = root / str(place)
+        folder.mkdir(parents=True)
+        (folder / "in").write_text("content")
+        argv = ("/bin/sh", "-c", f"cat in > out; echo {place} >> out")
+        done = process.run(argv, folder, {}, {}, confined=confined, network=False)
+        assert done.exit_code == 0, done.output
+
+    costs: list[Cost] = []
+    with timed(costs), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(run, range(n)))
+    return costs[0]
 
 
 def http(root: Path, n: int) -> dict[str, Cost]:
@@ -191,7 +217,7 @@ def http(root: Path, n: int) -> dict[str, Cost]:
 def dask(root: Path, n: int) -> dict[str, Cost]:
     """Return the cost of a build by two workers, one of which is killed."""
     checkout = make(root / "a", n)
-    with cluster(checkout) as (process, address, shared):
+    with cluster(checkout) as (serving, address, shared):
         words = [f"executor={address}"]
         costs: list[Cost] = []
         with (
@@ -204,7 +230,7 @@ def dask(root: Path, n: int) -> dict[str, Cost]:
             ) as building,
         ):
             time.sleep(3)
-            os.kill(workers(process.pid)[0], signal.SIGKILL)
+            os.kill(workers(serving.pid)[0], signal.SIGKILL)
             assert building.wait() == 0
         return {"Dask, a worker killed": costs[0]}
 
@@ -250,14 +276,14 @@ def cluster(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    ) as process:
-        assert process.stdout is not None
-        line = next(line for line in process.stdout if "executor=" in line)
+    ) as serving:
+        assert serving.stdout is not None
+        line = next(line for line in serving.stdout if "executor=" in line)
         shared, address = line.split()[0], line.rpartition("executor=")[2].strip()
         try:
-            yield process, address, shared.partition("=")[2]
+            yield serving, address, shared.partition("=")[2]
         finally:
-            process.send_signal(signal.SIGTERM)
+            serving.send_signal(signal.SIGTERM)
 
 
 def workers(pid: int) -> list[int]:

@@ -141,6 +141,11 @@ def _entry(
     )
 
 
+def _asked(name: str, header: Header) -> str:
+    """Return a dim with what is asked of its size."""
+    return header.rules[name].text if name in header.rules else name
+
+
 def _lines(entry: Entry) -> Iterator[str]:
     header, component = entry.header, entry.signature.component
     yield f"### {component}\n"
@@ -151,7 +156,8 @@ def _lines(entry: Entry) -> Iterator[str]:
     results = ", ".join(f"`{item.type}`" for item in entry.signature.results)
     yield f"- {'result' if len(entry.signature.results) == 1 else 'results'}: {results}"
     dims = (
-        f"*{name}*" if kind == "dynamic" else name for name, kind in header.dims.items()
+        f"*{name}*" if kind == "dynamic" else _asked(name, header)
+        for name, kind in header.dims.items()
     )
     yield f"- dims: {', '.join(dims)}"
     yield f"- types: {header.texts['Types']}"

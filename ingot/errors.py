@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Of more words than a line has room for, so many are told.
+N_LISTED = 40
+N_NEAREST = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -54,10 +58,13 @@ class ManifestError(IngotError):
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...], noun: str) -> str:
-    """Return a hint: the nearest known word, or the known words."""
+    """Return a hint: the nearest known word, or known words, of many the nearest."""
     import difflib
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{close[0]}'?"
+    if len(known) > N_LISTED:
+        close = difflib.get_close_matches(word, known, n=N_NEAREST, cutoff=0.0)
+        return f"the nearest of {len(known)} {noun}: {', '.join(close)}"
     return f"known {noun}: {', '.join(sorted(known)) or 'none'}"

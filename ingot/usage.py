@@ -71,7 +71,9 @@ def usage_text(found: Survey, builds: Builds, limit_bytes: int | None) -> str:
     lines = [
         f"{say_size(found.size_bytes)} in {len(found.entries)} results and"
         f" {len(found.blobs)} blobs; {limit}",
-        f"{builds.hit_rate:.0%} of actions were found rather than run:"
+        "no builds so far"
+        if not builds.builds
+        else f"{builds.hit_rate:.0%} of actions were found rather than run:"
         f" {builds.restored} restored, {builds.ran} ran in {builds.builds} builds"
         f" ({builds.current} more were up to date)",
     ]

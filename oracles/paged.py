@@ -1,6 +1,6 @@
 """Paged caches: the truth for components that work on blocks; float64 inside.
 
-Components: components/cache/paged_*, components/attention/attention_paged.
+Components: components/cache/paged_*, components/attention/attention_paged*.
 """
 
 from __future__ import annotations
@@ -88,11 +88,7 @@ def attention_paged(
     batch, seq, width = q.shape
     width_kv, ctx = keys.shape[3], block_table.shape[1] * keys.shape[2]
     _refuse_outside(keys, block_table, layer)
-    if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
-        found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
-        raise ValueError(f"heads must divide and be of one size, found {found}")
-    if window < 1:
-        raise ValueError(f"window must be at least 1, found {window}")
+    _refuse_numbers(n_head, n_head_kv, width, width_kv, window)
     _refuse_positions(start, seq, ctx)
     head_dim = width // n_head
     y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
@@ -112,6 +108,76 @@ def attention_paged(
                 weight = np.exp(score - score.max())
                 y[b, s, h] = weight @ value[seen, shared] / weight.sum()
     return y.reshape(batch, seq, width)
+
+
+def attention_paged_decode(
+    q: Floats,
+    keys: Floats,
+    values: Floats,
+    block_table: Blocks,
+    start: Positions,
+    layer: int,
+    window: int,
+    scale: float,
+    cap: float,
+    n_head: int,
+    n_head_kv: int,
+) -> NDArray[np.float64]:
+    """Let one query of each sequence attend to its position and those before it.
+
+    The sums over positions are sums over blocks: o = sum_j(V_j A_j), where block j has
+    the keys K_j and the values V_j, and A_j is exp(scale K_j q) / sum_t(exp(scale K_t
+    q)).
+
+    Shapes: q [batch, 1, n_head*head_dim],
+        keys, values [n_layer, n_block, block_size, n_head_kv*head_dim],
+        block_table [batch, n_block_seq], start [batch] -> [batch, 1, n_head*head_dim].
+    Units: cap has the unit of scores; 0 is none.
+    Raises: ValueError where attention_paged does.
+    Source: Kwon et al. 2023, arXiv:2309.06180, section 4.1, eq. 4; window:
+        arXiv:2004.05150, section 3.1; cap: arXiv:2408.00118, section 2.
+    """
+    batch, _, width = q.shape
+    block_size, width_kv = keys.shape[2:]
+    _refuse_outside(keys, block_table, layer)
+    _refuse_numbers(n_head, n_head_kv, width, width_kv, window)
+    _refuse_positions(start, 1, block_table.shape[1] * block_size)
+    heads = (n_head_kv, n_head // n_head_kv, width // n_head)
+    query = q.astype(np.float64).reshape(batch, *heads)
+    y = np.empty_like(query)
+    for b, p in enumerate(start.tolist()):
+        scores, found = [], []
+        for j in range(p // block_size + 1):
+            shape = (block_size, n_head_kv, -1)
+            key = keys[layer, block_table[b, j]].reshape(shape).astype(np.float64)
+            value = values[layer, block_table[b, j]].reshape(shape).astype(np.float64)
+            score = scale * np.einsum("hgd,ihd->hgi", query[b], key)
+            score = cap * np.tanh(score / cap) if cap > 0 else score
+            position = j * block_size + np.arange(block_size)
+            seen = (position <= p) & (position > p - window)
+            scores.append(np.where(seen, score, -np.inf))
+            # Nothing is known of what a block holds at other positions.
+            found.append(np.where(seen[:, None, None], value, 0))
+        peak = np.max(scores, axis=(0, 3))[..., None]
+        shares = [np.exp(score - peak) for score in scores]
+        total = np.sum(shares, axis=(0, 3))[..., None]
+        pairs = zip(shares, found, strict=True)
+        y[b] = sum(np.einsum("hgi,ihd->hgd", a / total, v) for a, v in pairs)
+    return y.reshape(batch, 1, width)
+
+
+def _refuse_numbers(
+    n_head: int, n_head_kv: int, width: int, width_kv: int, window: int
+) -> None:
+    """Refuse heads that do not divide or differ in size, and an empty window.
+
+    Raises: ValueError.
+    """
+    if n_head % n_head_kv or width % n_head or width // n_head * n_head_kv != width_kv:
+        found = f"{n_head} and {n_head_kv} heads of {width} and {width_kv} columns"
+        raise ValueError(f"heads must divide and be of one size, found {found}")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, found {window}")
 
 
 def _refuse_positions(start: Positions, seq: int, ctx: int) -> None:

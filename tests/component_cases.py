@@ -145,12 +145,17 @@ def fitted(signature: ComponentSignature, sizes: dict[str, int]) -> dict[str, in
         sizes["ctx"] = sizes["seq"] + SPARE
     if "n_ctx" in sizes and "seq" in sizes:
         sizes["n_ctx"] = max(sizes["n_ctx"], sizes["seq"] + SPARE)
+    for rule in signature.rules:
+        size = max(sizes[rule.dim], rule.least)
+        sizes[rule.dim] = size + size % 2 if rule.even else size
     fit: Callable[[str, dict[str, int]], dict[str, int]] | None
     fit = getattr(domains(signature.component), "fit", None)
     stem = signature.component.rpartition("/")[2]
     sizes = sizes if fit is None else fit(stem, sizes)
     return sizes | {
-        item.dim: sum(sizes[name] for name in item.terms) for item in signature.sums
+        rule.dim: sum(sizes[name] for name in rule.terms)
+        for rule in signature.rules
+        if rule.terms
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,13 @@ def missing(marker: str) -> str:
         if finding.level is Level.ERROR:
             return f"{finding.found}; {finding.remedy}"
     return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start long files first, so that no process ends long after the others."""
+    models = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (-models[item.path], -tests[item.path], item.path))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

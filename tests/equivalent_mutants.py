@@ -45,10 +45,14 @@ EQUIVALENT: dict[str, str] = {
     "attention/flash_attention: %n_key arith.subi -> arith.addi": _MORE,
     "attention/flash_attention: %length arith.minsi -> arith.maxsi": _BEHIND,
     "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
+    "attention/attention_paged_decode: "
+    "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
+    "attention/attention_paged_decode: %one 1.0 -> 1.5": _UNUSED,
     **{
         f"{component}: {name}": _FLAT
         for component in (
             "attention/attention_paged",
+            "attention/attention_paged_decode",
             "elementwise/soft_cap",
             "normalization/dyt",
         )

@@ -25,6 +25,9 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "attention/attention_paged": (
         {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
     ),
+    "attention/attention_paged_decode": (
+        {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
+    ),
     "attention/attention_sink": (
         {"n_layer": 3, "n_head": 64, "n_head_kv": 8, "head_dim": 64},
     ),

@@ -169,6 +169,16 @@ def test_a_changed_pin_is_installed_into_the_same_environment(
     assert any("pip install" in line for line in asked)
 
 
+def test_pip_finds_its_constraints_where_the_path_has_blanks(
+    checkout: Checkout,
+) -> None:
+    # Pip splits the variables at blanks.
+    files = "$PIP_CONSTRAINT $PIP_BUILD_CONSTRAINT"
+    found = f'for file in {files}; do [ -f "$file" ] || exit 9; done'
+    assert " " in str(checkout.root)
+    assert checkout.run("true", PIP=found).code == 0
+
+
 def test_a_failed_install_says_what_to_do_and_is_repaired(checkout: Checkout) -> None:
     failed = checkout.run("true", PIP="echo 'ERROR: no network' >&2; exit 1")
     assert failed.code == 1
@@ -285,6 +295,18 @@ def test_sudo_is_used_where_there_is_one(checkout: Checkout) -> None:
     sudo.chmod(0o755)
     assert checkout.run("true", ABSENT="qemu-user", USER_ID="1000").code == 0
     assert checkout.count("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get") == 1
+
+
+def test_doit_is_refused_in_another_folder(checkout: Checkout) -> None:
+    checkout.run("true")
+    command = f"cd /; exec '{checkout.root}/bootstrap' doit list"
+    ran = subprocess.run(
+        ["sh", "-c", command], env=checkout.env, capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        f"bootstrap: doit runs in the checkout's folder:\n  cd {checkout.root}\n"
+    )
 
 
 def test_an_unknown_command_is_refused(checkout: Checkout) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,74 @@ import ingot.farm.cluster
 import ingot.selection
 from ingot.catalogue import Catalogue, Plan, Selection, Settings
 from ingot.edges import process
+from ingot.errors import did_you_mean
 from ingot.front import commands, sharing
 from ingot.front.cluster import Cluster
 from ingot.front.report import Graph
 from ingot.front.tasks import n_parallel
+from tests.project import Project
 
 NONE = Settings((), {}, {}, {}, "", "", ("", ""))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout in which nothing is built."""
+    folder = tmp_path_factory.mktemp("commands")
+    return Project.create(folder / "checkout", folder / "cache")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        (
+            "check:*@nope",
+            "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'",
+        ),
+        ("chekc:*", "did you mean 'check'?"),
+        ("lst", "did you mean 'list'?"),
+    ],
+)
+def test_what_names_no_task_is_refused(project: Project, word: str, hint: str) -> None:
+    ran = project.doit(word)
+    assert ran.code == 3
+    assert f"ERROR: no task named '{word}'\n  {hint}" in ran.err
+
+
+def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "doit", "list"],
+            cwd=project.root,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ran.stderr.startswith("cannot write: No space left on device; make room")
+    assert "Traceback" not in ran.stderr
+
+
+def test_another_folder_than_the_checkout_is_refused(project: Project) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "doit", "-f", "../dodo.py", "list"],
+        cwd=project.root / "models",
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert ran.returncode == 3
+    assert ran.stderr == (
+        f"ERROR: run doit in the checkout's folder\n  cd {project.root}\n"
+    )
+
+
+def test_of_many_words_the_nearest_are_told() -> None:
+    words = [f"word-{place}" for place in range(100)]
+    assert did_you_mean("other", words[:3], "words") == (
+        "known words: word-0, word-1, word-2"
+    )
+    hint = did_you_mean("other", words, "words")
+    assert hint.startswith("the nearest of 100 words: word-")
+    assert hint.count(",") == 4
 
 
 def defective(*_: Any) -> int:

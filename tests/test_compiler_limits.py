@@ -48,7 +48,7 @@ TILES_WITHOUT_END = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
     reason="'large vector sizes': values of one number in a slice are copied whole to"
-    " the stack, in 3.13: components/attention name the head_dim that this refuses",
+    " the stack, in 3.13: the Dims of components/attention refuse that head_dim",
 )
 
 
@@ -58,3 +58,51 @@ def test_values_of_a_cache_of_any_length_compile(largest: int, tmp_path: Path) -
     source.write_text(VALUES.replace("LARGEST", str(largest)), "utf-8")
     flags = (*FLAGS, "--iree-opt-data-tiling")
     assert tool_words("iree-compile", source, "-o", tmp_path / "y.vmfb", *flags) == ""
+
+
+# Shares by values of one head, each of the sequence's length.
+SHARES = """
+module @shares {
+  util.func public @forward(
+      %shares: tensor<?x?x?xf32>, %v: tensor<?x?x64xf32>
+  ) -> tensor<?x?x64xf32> {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %zero = arith.constant 0.0 : f32
+    %batch = tensor.dim %v, %c0 : tensor<?x?x64xf32>
+    %any_seq = tensor.dim %v, %c1 : tensor<?x?x64xf32>
+    %seq = util.assume.int %any_seq<umin = 1, umax = 512> : index
+    %left = tensor.extract_slice %shares[0, 0, 0] [%batch, %seq, %seq] [1, 1, 1]
+        : tensor<?x?x?xf32> to tensor<?x?x?xf32>
+    %right = tensor.extract_slice %v[0, 0, 0] [%batch, %seq, 64] [1, 1, 1]
+        : tensor<?x?x64xf32> to tensor<?x?x64xf32>
+    %empty = tensor.empty(%batch, %seq) : tensor<?x?x64xf32>
+    %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x?x64xf32>)
+        -> tensor<?x?x64xf32>
+    %y = linalg.batch_matmul
+        ins(%left, %right : tensor<?x?x?xf32>, tensor<?x?x64xf32>)
+        outs(%init : tensor<?x?x64xf32>) -> tensor<?x?x64xf32>
+    util.return %y : tensor<?x?x64xf32>
+  }
+}
+"""
+WHOLE_SUMS = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="'large vector sizes': data tiling packs as many terms of a batched product"
+    " as a range allows, in 3.13: attention_bidirectional refuses one head",
+)
+
+
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(("--iree-opt-data-tiling",), marks=WHOLE_SUMS)]
+)
+def test_batched_products_over_a_sequence_of_a_range_compile(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    source = tmp_path / "shares.mlir"
+    source.write_text(SHARES, "utf-8")
+    words = tool_words(
+        "iree-compile", source, "-o", tmp_path / "y.vmfb", *FLAGS, *flags
+    )
+    assert words == ""

@@ -49,16 +49,16 @@ def node_of(signature: ComponentSignature) -> Node:
 
 
 def bound(
-    signature: ComponentSignature, changed: dict[str, SymbolicType], whole: int = 14
+    signature: ComponentSignature, changed: dict[str, SymbolicType], **other: int
 ) -> tuple[Bound | None, list[ManifestError]]:
     """Bind the component to its own types, some of them changed.
 
-    Fixed dims are 7 each, and the sum of two of them is `whole`.
+    Fixed dims are 8 each, or what `other` says, and the sum of two of them is 16.
     """
     node, errors = node_of(signature), list[ManifestError]()
     names = {name for item in signature.arguments for name in dims_of(item)}
-    sizes = {n: None if n in signature.dynamic else 7 for n in names}
-    sizes |= {item.dim: whole for item in signature.sums}
+    sizes = {n: None if n in signature.dynamic else 8 for n in names}
+    sizes |= {rule.dim: 16 for rule in signature.rules if rule.terms} | other
     tensors = {
         item.name: Given(
             node["operands"][item.name],
@@ -160,14 +160,61 @@ def test_a_dynamic_size_where_one_is_fixed_is_refused(component: str) -> None:
 @pytest.mark.parametrize("component", ["shape/concat", "shape/split_at"])
 def test_a_sum_that_is_not_as_large_as_its_parts_is_refused(component: str) -> None:
     signature = read_component(component, ROOT)
-    (found,) = signature.sums
-    node, errors = bound(signature, {}, whole=13)
+    (found,) = signature.rules
+    node, errors = bound(signature, {}, n_embd=15)
     line = (ROOT / found.position.path).read_text("utf-8").splitlines()
     assert "n_embd = n_left + n_right" in line[found.position.line - 1]
     assert node is None
     assert [str(error).split("uses: ")[1] for error in errors] == [
-        f"'n_embd' of '{component}' is a sum; expected 7 + 7, found 13\n"
+        f"'n_embd' of '{component}' is a sum; expected 8 + 8, found 15\n"
         f"  {found.position}: n_embd = n_left + n_right"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("component", "size", "expected"),
+    [
+        (
+            "attention/attention_causal",
+            2,
+            ["is too small; expected 4 or more, found 2"],
+        ),
+        ("attention/attention_sink", 5, ["is odd; expected an even number, found 5"]),
+        (
+            "attention/attention_causal",
+            3,
+            [
+                "is too small; expected 4 or more, found 3",
+                "is odd; expected an even number, found 3",
+            ],
+        ),
+        ("attention/attention_paged", 7, ["is odd; expected an even number, found 7"]),
+        ("attention/flash_attention", 2, ["is too small; expected 3 or more, found 2"]),
+        ("attention/flash_attention", 3, []),
+        (
+            "attention/attention_bidirectional",
+            1,
+            ["is too small; expected 2 or more, found 1"],
+        ),
+        (
+            "elementwise/cast_f32_to_bf16",
+            9,
+            ["is odd; expected an even number, found 9"],
+        ),
+    ],
+)
+def test_a_size_that_the_header_refuses_is_refused(
+    component: str, size: int, expected: list[str]
+) -> None:
+    signature = read_component(component, ROOT)
+    (rule,) = signature.rules
+    _, errors = bound(signature, {}, **{rule.dim: size})
+    line = (ROOT / rule.position.path).read_text("utf-8").splitlines()
+    assert any(rule.text in text for text in line[rule.position.line - 1 :][:2])
+    assert [str(error) for error in errors] == [
+        f"architecture.yaml:2:7: uses: '{rule.dim}' of '{component}' {words}\n"
+        f"  {rule.position}: {rule.text}"
+        for words in expected
     ]
 
 
@@ -178,7 +225,7 @@ def bound_with_batch(
     with_batch = replace(signature, dynamic=signature.dynamic | {"batch"})
     node, errors = node_of(with_batch), list[ManifestError]()
     names = {name for item in signature.arguments for name in dims_of(item)}
-    sizes = {n: None if n in with_batch.dynamic else 7 for n in names | {"batch"}}
+    sizes = {n: None if n in with_batch.dynamic else 8 for n in names | {"batch"}}
     tensors = {
         name: Given(node["operands"][name], f"'{name}'", kind)
         for name, kind in kinds.items()
@@ -203,7 +250,7 @@ def test_numbers_are_no_tensors_and_tensors_no_numbers() -> None:
         )
         for name in ("x", "first")
     }
-    sizes = {"batch": None, "seq": None, "n_embd": 7}
+    sizes = {"batch": None, "seq": None, "n_embd": 8}
     assert bind(node, signature, tensors, Scope(sizes, {}, {}), errors) is None
     assert any(
         "'first' of 'shape/slice' is a number\n  move it to attributes" in str(error)

@@ -159,6 +159,20 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
             "components/toy/heads.mlir:8:1: Dims: no dim named 'n_past'",
         ),
         (
+            "n_head, head_dim (fixed",
+            "n_head, even head_dim >= four (fixed",
+            "components/toy/heads.mlir:8:1: Dims: 'even head_dim >= four' is in no"
+            " argument\ncomponents/toy/heads.mlir:14:7: dim 'head_dim' is not in the"
+            " header's Dims\ncomponents/toy/heads.mlir:18:7: dim 'head_dim' is not in"
+            " the header's Dims",
+        ),
+        (
+            "batch (dynamic), n_head",
+            "even batch (dynamic), n_head",
+            "components/toy/heads.mlir:8:1: Dims: 'even batch' needs 'batch' fixed by"
+            " specialize, found dynamic",
+        ),
+        (
             "// [batch] the mask",
             "// [n_past] the mask",
             "components/toy/heads.mlir:19:7: dim 'n_past' is not in the header's Dims",
@@ -178,6 +192,8 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
         "dim of no argument",
         "dim not in header",
         "sum of another dim",
+        "rule that is none",
+        "rule of a dynamic dim",
         "dim of a result only",
     ],
 )

@@ -13,6 +13,7 @@ from ingot.graph import Graph
 from ingot.oracle import token_limit
 from ingot.readers.layout import Layout, read_layout
 from ingot.readers.lower import lower
+from ingot.readers.manifest import read_manifest
 from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
 from oracles.packed import (
     unpacked,
@@ -103,6 +104,37 @@ def calls(graph: Graph) -> list:  # type: ignore[type-arg]
     ]
 
 
+def test_one_new_token_has_a_kernel_where_the_layout_has_one() -> None:
+    mixture = read_manifest(ROOT / "models/toy-moe.yaml", ROOT).graph
+    found = {}
+    for layout in (LANES, WORDS):
+        made = lowered(mixture, "f32", layout)
+        for entry in made.entry_points:
+            (used,) = {
+                (made.instance(call.instance).component, call.layered, call.scalars[1:])
+                for block in entry.blocks
+                for call in block.calls
+                if call.name == "attn"
+            }
+            found[layout.name, entry.name] = used
+    component, *numbers = found["lanes8", "prefill"]
+    assert component == "attention/attention_paged"
+    expected = dict.fromkeys(found, (component, *numbers))
+    expected["lanes8", "decode"] = (f"{component}_decode", *numbers)
+    assert found == expected
+
+
+def test_a_kernel_takes_what_the_component_takes() -> None:
+    mixture = read_manifest(ROOT / "models/toy-moe.yaml", ROOT).graph
+    other = {"attention/attention_paged": "attention/attention_causal"}
+    with pytest.raises(IngotError) as caught:
+        lowered(mixture, "f32", replace(LANES, decode=other))
+    assert str(caught.value) == (
+        "components/attention/attention_causal.mlir: no kernel of"
+        " attention/attention_paged: its arguments or results are others"
+    )
+
+
 def test_results_have_the_types_that_they_had(graph: Graph) -> None:
     for stored in ("f32", "bf16", "i8"):
         made = lowered(graph, stored)
@@ -190,6 +222,7 @@ def test_a_layout_names_components_that_there_are(tmp_path: Path) -> None:
     path.write_text(
         "layout: even\nsummary: wrong\nlane: 8\nkernels:\n"
         "  linear/linear: {f32: linear/gone}\n"
+        "decode:\n  linear/linear: linear/away\n"
     )
     with pytest.raises(ExceptionGroup) as caught:
         read_layout(path, tmp_path)
@@ -198,3 +231,4 @@ def test_a_layout_names_components_that_there_are(tmp_path: Path) -> None:
         "targets/layouts/odd.yaml:1:9: layout: expected the file's name 'odd'" in told
     )
     assert "no component named 'linear/gone'" in told
+    assert "odd.yaml:7:18: decode.linear/linear: no component named" in told

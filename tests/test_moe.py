@@ -95,13 +95,25 @@ def test_no_pool_and_no_matrix_is_copied(
     )
     text = made.read_text(encoding="utf-8")
     assert copies(text) == []
-    start = text.index("util.func private @decode.layer(")
-    layer = text[start : text.index("util.func", start + 1)]
-    kernels = re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)
+    kernels = kernels_of(text, "decode")
     assert len([name for name in kernels if "scatter" in name]) == 2
     # Matrices of the chosen experts are read where they are: gate, up and down.
     reads = [name for name in kernels if "gather" in name and "generic" in name]
     assert (len(reads), len(set(reads))) == (3, 2)
+    # The blocks of a table, looked up and written: keys and values, of prompts alone.
+    copying = re.compile("elementwise_broadcast_.*_i32xf32")
+    found = {
+        entry: len(list(filter(copying.search, kernels_of(text, entry))))
+        for entry in ("prefill", "decode")
+    }
+    assert found == {"prefill": 2, "decode": 0}
+
+
+def kernels_of(text: str, entry: str) -> list[str]:
+    """Return the kernels that a layer calls, in order."""
+    start = text.index(f"util.func private @{entry}.layer(")
+    layer = text[start : text.index("util.func", start + 1)]
+    return re.findall(r"dispatch @\w+\.layer_dispatch_\d+::@(\S+?)[\[({]", layer)
 
 
 @pytest.mark.parametrize(

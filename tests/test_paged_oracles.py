@@ -7,7 +7,12 @@ import pytest
 
 from oracles.attention import attention_causal
 from oracles.cache import kv_cache_update
-from oracles.paged import attention_paged, paged_cache_gather, paged_cache_update
+from oracles.paged import (
+    attention_paged,
+    attention_paged_decode,
+    paged_cache_gather,
+    paged_cache_update,
+)
 
 # float64 keeps 15 to 16 digits; sums of a few hundred terms lose two of them.
 EXACT = {"rtol": 1e-13, "atol": 1e-13}
@@ -94,16 +99,27 @@ def test_a_cap_of_one_query_and_two_keys_by_hand():
     np.testing.assert_allclose(found, [[[expected]]], **EXACT)
 
 
-def test_what_was_in_a_block_before_does_not_matter():
-    q, keys, values = normal(2, 2, HEADS * HEAD_DIM), pool(1), pool(2)
+@pytest.mark.parametrize("cap", [0.0, 2.0])
+@pytest.mark.parametrize("window", [1, 4, 100])
+def test_sums_over_blocks_are_those_over_positions(window: int, cap: float):
+    given = (normal(2, 1, HEADS * HEAD_DIM), pool(1), pool(2), TABLE, START)
+    numbers = (1, window, 0.4, cap, HEADS, HEADS_KV)
+    found = attention_paged_decode(*given, *numbers)
+    np.testing.assert_allclose(found, attention_paged(*given, *numbers), **EXACT)
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_what_was_in_a_block_before_does_not_matter(seq: int):
+    attention = attention_paged_decode if seq == 1 else attention_paged
+    q, keys, values = normal(2, seq, HEADS * HEAD_DIM), pool(1), pool(2)
     given = (TABLE, START, 0, 100, 0.4, 0.0, HEADS, HEADS_KV)
-    expected = attention_paged(q, keys, values, *given)
+    expected = attention(q, keys, values, *given)
     for cache in (keys, values):
         cache[1] = 1e30  # the other layer
         cache[:, [0, 3, 5, 6, 8, 10]] = 1e30  # blocks of others
         cache[0, 2, 1:] = 1e30  # behind the first sequence's position 4
         cache[0, 1] = 1e30  # behind the second's position 7
-    np.testing.assert_array_equal(attention_paged(q, keys, values, *given), expected)
+    np.testing.assert_array_equal(attention(q, keys, values, *given), expected)
 
 
 @pytest.mark.parametrize(

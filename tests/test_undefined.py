@@ -17,6 +17,7 @@ from tests.component_runs import FLAGS, Forward, loaded, merged, oracle_of, run_
 
 COMPONENTS = (
     "attention/attention_paged",
+    "attention/attention_paged_decode",
     "cache/kv_cache_update",
     "cache/paged_cache_gather",
     "cache/paged_cache_update",
@@ -93,17 +94,18 @@ def test_a_block_outside_the_pool_reads_inside_it(
 
 
 @pytest.mark.parametrize("table", WRONG_TABLES)
+@pytest.mark.parametrize(
+    ("name", "seq"), [("attention_paged", 2), ("attention_paged_decode", 1)]
+)
 def test_a_block_outside_the_pool_is_no_other_sequence_s_loss(
-    table: list[list[int]], forward: Any
+    name: str, seq: int, table: list[list[int]], forward: Any
 ) -> None:
     pools = [normal(N_LAYER, N_BLOCK, BLOCK_SIZE, WIDTH, seed=n) for n in (0, 1)]
-    q, start = normal(2, 2, WIDTH, seed=2), np.array([3, 3], np.int32)
+    q, start = normal(2, seq, WIDTH, seed=2), np.array([3, 3], np.int32)
     numbers = (1, 9, 0.5, 0.0, 2, 2)
-    found = forward("attention_paged")(
-        q, *pools, np.array(table, np.int32), start, *numbers
-    )
+    found = forward(name)(q, *pools, np.array(table, np.int32), start, *numbers)
     right = np.array([[1, 2], [3, 4]], np.int32)
-    signature = read_component("attention/attention_paged", ROOT)
+    signature = read_component(f"attention/{name}", ROOT)
     expected = oracle_of(signature)(q, *pools, right, start, *numbers)
     np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-5)
     assert np.isfinite(found).all()

@@ -6,15 +6,16 @@
 //
 // where head_dim = n_embd / n_head, and head h is columns h*head_dim up to
 // (h+1)*head_dim. The masked score is finite, so that a sequence without any real
-// position gives the plain mean of v and not NaN. All scores are in memory at once, and
-// what is made of them: 8 bytes for each head, query and key, 32 MiB for 16 heads and
-// 512 positions.
+// position gives the plain mean of v and not NaN. One head alone does not compile for
+// more than a few positions (tests/test_compiler_limits.py). All scores are in memory at
+// once, and what is made of them: 8 bytes for each head, query and key, 32 MiB for 16
+// heads and 512 positions.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.2;
 //          mask: Devlin et al. 2018, arXiv:1810.04805.
 // Exports: @attention_bidirectional.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_embd, n_head (fixed by specialize)
+// Dims:    batch, seq (dynamic), n_embd, n_head >= 2 (fixed by specialize)
 // Types:   f32 in, i32 mask, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py attention_bidirectional
 // Try:     iree-opt components/attention/attention_bidirectional.mlir

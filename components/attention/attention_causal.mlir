@@ -9,17 +9,18 @@
 // (h+1)*head_dim, and group = n_head / n_head_kv heads of q read one head of k and v.
 // The cache holds the new tokens already; what it holds at a position that is not seen
 // does not matter, as long as it is finite. A window of ctx or more is plain causal
-// attention; it is at least 1. head_dim is even, and 4 or more: 2 compiles for a short
-// ctx alone (tests/test_compiler_limits.py). start[b] + seq is at most ctx. All
-// scores are in memory at once, with what they are made of and what is made of them: 16
-// bytes for each head, query and position, 576 MiB for 9 heads, 2048 and 2048.
+// attention; it is at least 1. head_dim is even, as heads are read in halves, and 4 or
+// more: 2 compiles for a short ctx alone (tests/test_compiler_limits.py). start[b] + seq
+// is at most ctx. All scores are in memory at once, with what they are made of and what
+// is made of them: 16 bytes for each head, query and position, 576 MiB for 9 heads, 2048
+// and 2048.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.3;
 //          groups: Ainslie et al. 2023, arXiv:2305.13245, section 2.2;
 //          window: Beltagy et al. 2020, arXiv:2004.05150, section 3.1.
 // Exports: @attention_causal.forward
 // Imports: none
-// Dims:    n_layer, n_head, n_head_kv, head_dim (fixed by specialize),
+// Dims:    n_layer, n_head, n_head_kv, even head_dim >= 4 (fixed by specialize),
 //          batch, seq, ctx (dynamic)
 // Types:   f32 in, i32 positions, layer and window, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py attention_causal

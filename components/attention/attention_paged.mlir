@@ -23,7 +23,7 @@
 //          cap: Gemma Team 2024, arXiv:2408.00118, section 2.
 // Exports: @attention_paged.forward
 // Imports: none
-// Dims:    n_layer, block_size, n_head, n_head_kv, head_dim (fixed by specialize),
+// Dims:    n_layer, block_size, n_head, n_head_kv, even head_dim (fixed by specialize),
 //          batch, seq, n_block, n_block_seq (dynamic)
 // Types:   f32 in, i32 blocks, positions, layer and window, f32 out, f32 accumulation
 // Oracle:  oracles/paged.py attention_paged

@@ -10,14 +10,14 @@
 // The sink is a score that every query of a head sees and that has no value. All else
 // is as in attention_causal: the halves of heads, the window (ctx or more of it is plain
 // causal attention), what a cache may hold where nothing is seen, and the memory for
-// scores. head_dim is even, and as large as there; start[b] + seq is at most ctx.
+// scores. head_dim is as there; start[b] + seq is at most ctx.
 //
 // Source:  Xiao et al. 2023, arXiv:2309.17453, section 3.3 (zero sink); a learned sink
 //          a head: OpenAI 2025, arXiv:2508.10925, section 2.2; the rest as
 //          attention_causal.
 // Exports: @attention_sink.forward
 // Imports: none
-// Dims:    n_layer, n_head, n_head_kv, head_dim (fixed by specialize),
+// Dims:    n_layer, n_head, n_head_kv, even head_dim >= 4 (fixed by specialize),
 //          batch, seq, ctx (dynamic)
 // Types:   f32 in, i32 positions, layer and window, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py attention_sink

@@ -18,16 +18,18 @@
 // A sink of -infinity is none: this is then attention_causal. All else is as in
 // attention_sink: the window (ctx or more of it is plain causal attention, and it is at
 // least 1), and what a cache may hold where nothing is seen. start[b] + seq is at most
-// ctx. Memory is 16 bytes for each head, query of a block and position, and the result
-// twice: of 9 heads, blocks of 64 queries and 2048 positions 18 MiB and not 576.
+// ctx. head_dim may be odd, and is 3 or more: 2 compiles for several heads of k alone
+// (tests/test_compiler_limits.py). Memory is 16 bytes for each head, query of a block
+// and position, and the result twice: of 9 heads, blocks of 64 queries and 2048
+// positions 18 MiB and not 576.
 //
 // Source:  Dao et al. 2022, arXiv:2205.14135, section 3.1; blocks of queries: Rabe &
 //          Staats 2021, arXiv:2112.05682, section 4; a sink: as attention_sink; the
 //          rest as attention_causal.
 // Exports: @flash_attention.forward
 // Imports: none
-// Dims:    n_layer, n_head, n_head_kv, head_dim, block_size (fixed by specialize),
-//          batch, seq, ctx (dynamic)
+// Dims:    n_layer, n_head, n_head_kv, head_dim >= 3, block_size
+//          (fixed by specialize), batch, seq, ctx (dynamic)
 // Types:   f32 in, i32 positions, layer and window, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py flash_attention
 // Try:     iree-opt components/attention/flash_attention.mlir

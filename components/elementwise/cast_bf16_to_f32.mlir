@@ -8,7 +8,7 @@
 // Source:  Kalamkar et al. 2019, arXiv:1905.12322, section 3 (bfloat16).
 // Exports: @cast_bf16_to_f32.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
+// Dims:    batch, seq (dynamic), even n_embd (fixed by specialize)
 // Types:   bf16 in, f32 out
 // Oracle:  oracles/elementwise.py cast_bf16_to_f32
 // Try:     iree-opt components/elementwise/cast_bf16_to_f32.mlir

@@ -8,7 +8,7 @@
 // Source:  Kalamkar et al. 2019, arXiv:1905.12322, section 3 (bfloat16).
 // Exports: @cast_f32_to_bf16.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_embd (fixed by specialize)
+// Dims:    batch, seq (dynamic), even n_embd (fixed by specialize)
 // Types:   f32 in, bf16 out
 // Oracle:  oracles/elementwise.py cast_f32_to_bf16
 // Try:     iree-opt components/elementwise/cast_f32_to_bf16.mlir

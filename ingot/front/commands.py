@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,15 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         from ingot.front import sharing
         from ingot.front.ending import DEFECT, FAILED
         from ingot.front.reporter import Reporter
-        from ingot.front.runner import ThreadRunner
+        from ingot.front.runner import Tasks, ThreadRunner
         from ingot.front.tasks import Front
 
         # A build keeps nearly all that it makes: to look for the rest is a twentieth
         # of a build with nothing to do.
         gc.set_threshold(100_000)
-        # doit has no option for it.
+        # doit has no option for them.
         cmd_run.MThreadRunner = ThreadRunner
+        cmd_run.TaskControl = Tasks
         Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))
@@ -98,7 +100,8 @@ class Run(cmd_run.Run):  # type: ignore[misc]
             if not error.not_found:
                 raise
             known = [action.task for action in read(Path.cwd()).plan.actions]
-            error = unknown_task(error.not_found, [*STAGES, "build", *known])
+            words = [*STAGES, "build", *self.loader.cmd_names, *known]
+            error = unknown_task(error.not_found, words)
             raise InvalidCommand(str(error)) from None
         except KeyboardInterrupt:
             _leave()
@@ -212,7 +215,10 @@ def guarded(body: Any) -> int:
     """Return the body's exit code; show the user's errors without a traceback."""
     try:
         refuse_unknown(variables())
-        return int(body())
+        code = int(body())
+        # Here it is told where it cannot be written.
+        sys.stdout.flush()
+        return code
     except IngotError as error:
         raise InvalidCommand(str(error)) from None
     except REFUSALS:
@@ -224,10 +230,15 @@ def guarded(body: Any) -> int:
 def defect() -> int:
     """Show the exception that is being handled; return the exit code of a defect.
 
-    Nobody else does: doit returns 3 for it, as for a wrong command line.
+    Nobody else does: doit returns 3 for it, as for a wrong command line. Where output
+    cannot be written, that is no defect.
     """
-    from ingot.front.ending import DEFECT
+    from ingot.front.ending import DEFECT, FAILED
 
+    error = sys.exception()
+    if isinstance(error, OSError) and error.filename is None and error.errno == ENOSPC:
+        print(f"cannot write: {error.strerror}; make room there", file=sys.stderr)
+        return FAILED
     traceback.print_exc()
     return DEFECT
 

@@ -147,7 +147,9 @@ class Reporter:
         if self._progress is not None and self._progress.live.is_started:
             self._progress.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=self._out, flush=True)
+            # One write: threads' lines would share one otherwise.
+            self._out.write(f"{text}\n")
+            self._out.flush()
 
     def _show_running(self, name: str) -> None:
         if self._progress is None:

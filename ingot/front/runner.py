@@ -13,12 +13,24 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from doit.control import TaskControl
+from doit.exceptions import InvalidCommand
 from doit.runner import MThreadRunner
 
 from ingot.front.steps import Current
 
 # Tasks that are chosen before a thread is free.
 N_AHEAD = 2
+
+
+class Tasks(TaskControl):  # type: ignore[misc]
+    """doit's choice of tasks; a pattern that names none is refused."""
+
+    def _get_wild_tasks(self, pattern: str) -> list[str]:
+        found: list[str] = super()._get_wild_tasks(pattern)
+        if not found:
+            raise InvalidCommand(not_found=pattern)
+        return found
 
 
 class ThreadRunner(MThreadRunner):  # type: ignore[misc]

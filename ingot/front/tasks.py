@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from doit import doit_cmd
+from doit import doit_cmd, get_initial_workdir
 from doit.exceptions import InvalidDodoFile, TaskFailed
 
 from ingot.catalogue import STAGES, asked, read, stage_of
@@ -44,6 +44,9 @@ class Front:
     def __init__(self, root: Path) -> None:
         """Load, select and plan; every error of the user's is doit's kind of error."""
         try:
+            if not os.path.samefile(get_initial_workdir(), root):
+                # There doit finds the commands that pyproject.toml declares.
+                raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
             catalogue = read(root, asked(variables, Front.named))

@@ -98,7 +98,7 @@ def bind(
             binding.tensor(formal, tensors[formal.name])
     if len(errors) > before:
         return None
-    binding.check_sums(node)
+    binding.check_sizes(node)
     if len(errors) > before:
         return None
     instance = binding.instance()
@@ -181,17 +181,15 @@ class Binding:
             )
             self.errors.append(node.error(message))
 
-    def check_sums(self, node: Node) -> None:
-        """Add an error for each dim that is not as large as its parts together."""
-        for item in self.signature.sums:
-            names = (item.dim, *item.terms)
-            whole, *parts = (self.dims[n].resolve(self.scope.sizes) for n in names)
-            if whole == sum(part for part in parts if isinstance(part, int)):
-                continue
-            shown = f"expected {' + '.join(map(str, parts))}, found {whole}"
-            message = f"'{item.dim}' of '{self.signature.component}' is a sum; {shown}"
-            hint = f"{item.position}: {item.dim} = {' + '.join(item.terms)}"
-            self.errors.append(node["uses"].error(message, hint))
+    def check_sizes(self, node: Node) -> None:
+        """Add an error for each size that is not as the component asks for it."""
+        found = {name: dim.resolve(self.scope.sizes) for name, dim in self.dims.items()}
+        sizes = {name: size for name, size in found.items() if isinstance(size, int)}
+        for rule in self.signature.rules:
+            for wrong in rule.broken(sizes):
+                message = f"'{rule.dim}' of '{self.signature.component}' {wrong}"
+                hint = f"{rule.position}: {rule.text}"
+                self.errors.append(node["uses"].error(message, hint))
 
     def sizes(self, wanted: SymbolicType) -> str:
         """Return what a formal type's dims stand for here: `, with n_in = n_embd`."""

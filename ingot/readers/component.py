@@ -24,6 +24,7 @@ from ingot.readers.shapes import (
     parse_dim,
     parse_shape,
 )
+from ingot.readers.size_rules import SizeRule
 from ingot.readers.yaml import raise_all
 
 _MODULE = re.compile(r"module @(\w+) \{")
@@ -80,15 +81,6 @@ class IndexFormal:
     position: Position
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A dim that is as large as others together."""
-
-    dim: str
-    terms: tuple[str, ...]
-    position: Position
-
-
 Formal = TensorFormal | ScalarFormal | IndexFormal
 
 
@@ -101,7 +93,7 @@ class ComponentSignature:
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     arguments: tuple[Formal, ...]  # in order
     results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
-    sums: tuple[Sum, ...] = ()
+    rules: tuple[SizeRule, ...] = ()  # what is asked of sizes
 
 
 def read_component(component: str, root: Path) -> ComponentSignature:
@@ -149,10 +141,7 @@ def parse_component(text: str, component: str) -> ComponentSignature:
         oracle=header.oracle,
         arguments=arguments,
         results=results,
-        sums=tuple(
-            Sum(dim, terms, source.position(header.dims_line))
-            for dim, terms in header.sums.items()
-        ),
+        rules=tuple(header.rules.values()),
     )
 
 

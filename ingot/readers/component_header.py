@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass, field
 
 from ingot.errors import ManifestError, Position
+from ingot.readers.size_rules import SizeRule, parse_dim_rule
 
 LABELS = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 _LABEL = re.compile(r"// ([A-Z][a-z]+): +(.*)")
-_DIMS = re.compile(r"([a-z0-9_, =+]+) \((dynamic|fixed by specialize)\)(?:, |$)")
+_DIMS = re.compile(r"([a-z0-9_, >=+]+) \((dynamic|fixed by specialize)\)(?:, |$)")
 _ORACLE = re.compile(r"(oracles/[a-z0-9_/]+\.py) ([a-z][a-z0-9_]*)")
 
 
@@ -38,7 +39,7 @@ class Header:
 
     exports: str  # "@linear_bias.forward"
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
-    sums: dict[str, tuple[str, ...]]  # a dim that is the sum of others
+    rules: dict[str, SizeRule]  # what is asked of the sizes of some
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int
     summary: str  # the first line, behind the name
@@ -69,16 +70,14 @@ def read_header(source: Source, stem: str) -> Header:
     if text and _DIMS.sub("", text):
         hint = "Dims: batch, seq (dynamic), n_embd (fixed by specialize)"
         source.error(line, f"Dims: cannot read '{text}'", hint)
-    dims, sums = _dims(text)
-    for name in {item for terms in sums.values() for item in terms} - set(dims):
-        source.error(line, f"Dims: no dim named '{name}'")
+    dims, rules = _dims(text, source, line)
     function = (oracle.group(1), oracle.group(2)) if oracle else ("", "")
     first = min((number for number, _ in labels.values()), default=0)
     summary, *formula = _plain(source.lines[:first]) or [""]
     return Header(
         exports=exports,
         dims=dims,
-        sums=sums,
+        rules=rules,
         oracle=function,
         dims_line=line,
         summary=summary.removeprefix(f"{stem}: "),
@@ -87,17 +86,26 @@ def read_header(source: Source, stem: str) -> Header:
     )
 
 
-def _dims(text: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """Return every dim's kind, and the terms of those that are sums."""
+def _dims(
+    text: str, source: Source, line: int
+) -> tuple[dict[str, str], dict[str, SizeRule]]:
+    """Return every dim's kind, and what is asked of the sizes of some."""
     dims: dict[str, str] = {}
-    sums: dict[str, tuple[str, ...]] = {}
+    rules: dict[str, SizeRule] = {}
     for names, kind in _DIMS.findall(text):
         for word in names.split(","):
-            name, _, terms = (part.strip() for part in word.partition("="))
+            name, rule = parse_dim_rule(word.strip(), source.position(line))
             dims[name] = kind
-            if terms:
-                sums[name] = tuple(term.strip() for term in terms.split("+"))
-    return dims, sums
+            if rule:
+                rules[name] = rule
+    for rule in rules.values():
+        for name in (rule.dim, *rule.terms):
+            if name not in dims:
+                source.error(line, f"Dims: no dim named '{name}'")
+            elif dims[name] == "dynamic":
+                message = f"'{rule.text}' needs '{name}' fixed by specialize"
+                source.error(line, f"Dims: {message}, found dynamic")
+    return dims, rules
 
 
 def _plain(lines: tuple[str, ...]) -> list[str]:

@@ -1,7 +1,8 @@
 """A layout's YAML in: which kernels a target uses for which stored weights.
 
-A kernel is a component that computes what another one does, from weights stored in
-another way. An architecture names `linear/linear`; the layout says what runs instead.
+A kernel is a component that computes what another one does: from weights stored in
+another way, or for one new token alone. An architecture names `linear/linear`; the
+layout says what runs instead.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingot.errors import ManifestError
 from ingot.readers.forms import (
     Choice,
     Either,
@@ -52,6 +54,12 @@ LAYOUT = Record(
             "by component and stored type of its weight, the component that runs",
             optional=True,
         ),
+        Key(
+            "decode",
+            Mapping(COMPONENT, COMPONENT),
+            "by component without a weight, the component that runs where seq is 1",
+            optional=True,
+        ),
     )
 )
 
@@ -72,6 +80,7 @@ class Layout:
     path: str  # "targets/layouts/lanes8.yaml", relative to the checkout
     lane: int
     kernels: Map[tuple[str, str], Kernel]  # by component and stored type
+    decode: Map[str, str]  # by component without a weight, what runs where seq is 1
 
     def stored_types(self, component: str) -> list[str]:
         """Return the stored types that the layout has a kernel of a component for."""
@@ -92,15 +101,29 @@ def read_layout(path: Path, root: Path) -> Layout:
     found = node.get("kernels")
     for component, schemes in found.entries.items() if found else ():
         for scheme, entry in schemes.entries.items():
-            kernel = _kernel(entry)
-            for name in {component, kernel.decode, kernel.prefill}:
-                if not (root / "components" / f"{name}.mlir").is_file():
-                    errors.append(entry.error(f"no component named '{name}'"))
-            kernels[component, scheme] = kernel
+            kernel = kernels[component, scheme] = _kernel(entry)
+            names = {component, kernel.decode, kernel.prefill}
+            errors += _unknown(names, entry, root)
+    found = node.get("decode")
+    decode = found.entries if found else {}
+    for component, entry in decode.items():
+        errors += _unknown({component, entry.text}, entry, root)
     raise_all(errors)
     return Layout(
-        node["layout"].text, node.position.path, node["lane"].integer, kernels
+        node["layout"].text,
+        node.position.path,
+        node["lane"].integer,
+        kernels,
+        {component: entry.text for component, entry in decode.items()},
     )
+
+
+def _unknown(names: set[str], entry: Node, root: Path) -> list[ManifestError]:
+    return [
+        entry.error(f"no component named '{name}'")
+        for name in sorted(names)
+        if not (root / "components" / f"{name}.mlir").is_file()
+    ]
 
 
 def _kernel(entry: Node) -> Kernel:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.errors import IngotError, Position
+from ingot.errors import IngotError
 from ingot.graph import (
-    Argument,
     Block,
     Call,
     EntryPoint,
@@ -23,27 +22,14 @@ from ingot.graph import (
     Parameter,
     TensorType,
 )
-from ingot.readers.bind import Binding, Scope
 from ingot.readers.blocks import PARAMETER
-from ingot.readers.component import (
-    ComponentSignature,
-    IndexFormal,
-    ScalarFormal,
-    TensorFormal,
-    read_component,
-)
+from ingot.readers.component import read_component
+from ingot.readers.kernels import NEUTRAL, WEIGHT, bind_kernel, is_part
 from ingot.readers.layout import Layout
-from ingot.readers.shapes import Product, SymbolicType
-from ingot.readers.yaml import Node
 
 Stored = Callable[[str], str]
 """Gives the stored type that a manifest's policy wants for a parameter."""
 
-# The argument of a component that a kernel takes packed; its other parts are named
-# after it: weight_scale.
-WEIGHT = "weight"
-# What a kernel's number is where the component has none: a lookup is not scaled.
-NEUTRAL: dict[str, float | int] = {"scale": 1.0}
 # Values that share a scale, in the stored types that have blocks.
 BLOCK = 32
 
@@ -170,43 +156,53 @@ class _Kernels:
         self.taken: dict[str, dict[str, TensorType]] = {}
 
     def call(self, call: Call) -> Call:
-        """Return the call of the kernel where the weight is packed."""
+        """Return the call of the kernel where the layout has one."""
         old = self.instances[call.instance]
         given = dict(
             zip((item.name for item in old.arguments), call.operands, strict=True)
         )
         matrix = given.get(WEIGHT, "").removeprefix(PARAMETER)
-        if matrix not in self.packed:
-            return call
         new = self.instance(old, matrix)
+        if new is None:
+            return call
         for item in new.arguments:
-            if _is_part(item.name):
+            if is_part(item.name):
                 self.taken.setdefault(matrix, {})[item.name] = item.type
-        scalars = {**NEUTRAL} | dict(
-            zip((name for name, _ in old.scalars), call.scalars, strict=True)
-        )
+        names = [name for name, _ in old.scalars]
+        scalars = {**NEUTRAL} | dict(zip(names, call.scalars, strict=True))
+        layered = {names[place] for place in call.layered}
         return replace(
             call,
             instance=new.name,
             operands=tuple(
                 PARAMETER + part_name(matrix, item.name)
-                if _is_part(item.name)
+                if is_part(item.name)
                 else given[item.name]
                 for item in new.arguments
             ),
             scalars=tuple(scalars[name] for name, _ in new.scalars),
+            layered=tuple(i for i, (n, _) in enumerate(new.scalars) if n in layered),
         )
 
-    def instance(self, old: Instance, matrix: str) -> Instance:
-        """Return the kernel's instance that computes what `old` does."""
-        stored = self.packed[matrix]
+    def instance(self, old: Instance, matrix: str) -> Instance | None:
+        """Return the kernel's instance that computes what `old` does, if there is one.
+
+        `matrix` is the parameter that is its weight, "" where it has none.
+        """
+        stored = self.packed.get(matrix, "")
+        decodes = dict(old.dims).get("seq") == 1
+        if stored:
+            kernel = self.layout.kernels[old.component, stored]
+            name = kernel.decode if decodes else kernel.prefill
+        elif decodes and not matrix and old.component in self.layout.decode:
+            name = self.layout.decode[old.component]
+        else:
+            return None
         key = (old.name, stored)
         if key not in self.made:
-            kernel = self.layout.kernels[old.component, stored]
-            decodes = dict(old.dims).get("seq") == 1
-            name = kernel.decode if decodes else kernel.prefill
             signature = read_component(name, self.root)
-            self.made[key] = _bind(signature, old, self.sizes(matrix))
+            sizes = self.sizes(matrix) if stored else {}
+            self.made[key] = bind_kernel(signature, old, sizes)
         return self.made[key]
 
     def sizes(self, matrix: str) -> dict[str, int]:
@@ -236,65 +232,3 @@ class _Kernels:
 def part_name(matrix: str, part: str) -> str:
     """Return the name of a packed matrix's part: the weight has the matrix's own."""
     return matrix + part.removeprefix(WEIGHT).replace("_", ".", 1)
-
-
-def _is_part(formal: str) -> bool:
-    return formal == WEIGHT or formal.startswith(f"{WEIGHT}_")
-
-
-def _bind(
-    signature: ComponentSignature, old: Instance, sizes: Mapping[str, int]
-) -> Instance:
-    """Return the kernel bound to the types that the component was bound to.
-
-    Raises: IngotError where the kernel does not take what the component takes.
-    """
-    given = {item.name: item.type for item in old.arguments}
-    dynamic = {
-        dim for kind in given.values() for dim in kind.shape if isinstance(dim, str)
-    }
-    scope = Scope(dict.fromkeys(dynamic, None), {}, {})
-    binding = Binding(signature, scope, [])
-    indices = dict(old.indices)
-    fits = True
-    # What a packed weight fixes, other arguments' products are divided by.
-    for formal in sorted(signature.arguments, key=lambda item: not _is_part(item.name)):
-        if isinstance(formal, IndexFormal):
-            binding.dims[formal.dim] = Product.of(indices[formal.name])
-        elif isinstance(formal, ScalarFormal):
-            known = formal.name in NEUTRAL or formal.name in dict(old.scalars)
-            fits = fits and known
-        elif _is_part(formal.name):
-            fits = _unify(binding, formal, formal.type.resolve(sizes)) and fits
-        else:
-            kind = given.get(formal.name)
-            fits = kind is not None and _unify(binding, formal, kind) and fits
-    made = binding.instance() if fits and not binding.errors else None
-    if made is None or _types(made.results) != _types(old.results):
-        raise IngotError(
-            f"components/{signature.component}.mlir: no kernel of {old.component}:"
-            " its arguments or results are others"
-        )
-    return made
-
-
-def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
-    nowhere = Node(Position("", 0, 0), "", None)
-    actual = SymbolicType(
-        tuple(
-            Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
-            for dim in kind.shape
-        ),
-        kind.element,
-    )
-    wanted = formal.type
-    if wanted.element != kind.element or len(wanted.shape) != len(actual.shape):
-        return False
-    return all(
-        binding.unify(dim, found, nowhere)
-        for dim, found in zip(wanted.shape, actual.shape, strict=True)
-    )
-
-
-def _types(arguments: tuple[Argument, ...]) -> list[TensorType]:
-    return [item.type for item in arguments]

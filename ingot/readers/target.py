@@ -152,7 +152,7 @@ def _layout(node: Node, root: Path, errors: list[ManifestError]) -> Layout:
         known = sorted(path.stem for path in folder.glob("*.yaml"))
         hint = did_you_mean(node.text, known, "layouts")
         errors.append(node.error(f"no layout named '{node.text}'", hint))
-    return Layout(node.text, "", 1, {})
+    return Layout(node.text, "", 1, {}, {})
 
 
 def _compile_inputs(

@@ -63,11 +63,13 @@ VALUES = {"q": query, "k": key, "cache_k": key, "sink": sink} | {
     "keys": key,
     "block_table": block_table,
     "attention_paged.start": paged_start,
+    "attention_paged_decode.start": paged_start,
 }
 SCALARS = {"layer": layer, "scale": (0.625, 0.75), "cap": (0.0, 2.0)}
 VARIANTS = {
     "attention_causal": 2,
     "attention_sink": 2,
     "attention_paged": 2,
+    "attention_paged_decode": 2,
     "flash_attention": 3,
 }

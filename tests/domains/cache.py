@@ -47,7 +47,7 @@ def paged_start(draw: Draw) -> np.ndarray:
     In variant 1 the last sequence reaches the end of its table; in 2 the first runs
     past it, by no more than a block: of several rows for one place any may be found.
     """
-    seq, block_size = draw.sizes["seq"], draw.sizes["block_size"]
+    seq, block_size = draw.sizes.get("seq", 1), draw.sizes["block_size"]
     last = draw.sizes["n_block_seq"] * block_size - seq
     found = draw.rng.integers(0, last + 1, draw.shape)
     if draw.variant == 1:

@@ -45,13 +45,6 @@ def halves(draw: Draw) -> np.ndarray:
     return np.where(draw.rng.random(draw.shape) < 1 / 3, middle, bits).view(np.float32)
 
 
-def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
-    """Return sizes with even rows where numbers take half a word."""
-    if component.endswith(("_bf16", "bf16_to_f32")):
-        sizes["n_embd"] += sizes["n_embd"] % 2
-    return sizes
-
-
 VALUES = {
     "cast_f32_to_bf16.x": halves,
     "cast_f32_to_i32.x": fractions,
