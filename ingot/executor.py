@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import command, shown
-from ingot.edges import process, toolchain
+from ingot.edges import process, results, toolchain
 from ingot.edges.process import Failed
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
@@ -169,7 +169,7 @@ class Executor:
             result = self._run(action, bound)
         else:
             result = self._run_elsewhere(action, bound, encoded.key)
-        result = replace(result, messages=encoded.messages)
+        result = replace(result, messages=encoded.messages + results.packed(action))
         self.store.put_action(encoded.key, result)
         if self._shared is not None and local:
             self._shared.share(encoded.key, result)

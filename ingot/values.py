@@ -116,7 +116,8 @@ class ActionResult:
     # For which task it ran, and how long: what `doit store` tells, no part of equality.
     task: str = field(default="", compare=False)
     wall_ms: float = field(default=0.0, compare=False)
-    # The messages that spell its action out, the action's own first.
+    # The messages that spell its action out, the action's own first; then, packed, the
+    # small texts among its inputs.
     messages: tuple[bytes, ...] = field(default=(), compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:

@@ -259,3 +259,19 @@ def test_the_page_of_a_build_names_its_words() -> None:
     text = page.page([], [], {}, [found], {})
     assert "<code>doit build a&amp;b</code>" in text
     assert "ended with 1 after 2.5 s: 3 ran" in text
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (["it follows link:m"], "1, all by what is above"),
+        (["it has not run in this checkout", "it follows link:m"], "1, all by what"),
+        (["it has not run in this checkout"], "1, 1 changed themselves"),
+        (["flag added: -O3", "it follows link:m"], "1, 1 changed themselves"),
+    ],
+    ids=["follows", "never", "first", "both"],
+)
+def test_the_page_counts_what_changed_itself(reasons: list[str], told: str) -> None:
+    done = {"compile:m@t": {"how": "ran", "why": reasons}}
+    found = Build(0.0, ("build",), 0, 2.5, {"ran": 1}, done, {})
+    assert told in page.page([], [], {}, [found], {})

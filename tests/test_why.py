@@ -1,4 +1,4 @@
-"""Why an action would run: what is above it, what is not there."""
+"""Why an action would run: what is above it, what the store has, what is gone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout
 from tests.project import ROOT
-from tests.test_executor import COUNT, upper
+from tests.small_actions import COUNT
+from tests.test_executor import upper
+
+NEVER = "  it has not run in this checkout, or its last run did not end"
 
 
 @pytest.fixture
@@ -46,10 +49,7 @@ def test_what_is_above_a_named_task_is_looked_at(
         "nothing would run: 1 actions are up to date"
     ]
     (checkout.root / "in.txt").write_text("abcd")
-    assert told(checkout, capsys, *actions) == [
-        "count:x would run:",
-        "  it follows upper:x",
-    ]
+    assert told(checkout, capsys, *actions) == ["count:x may run: it follows upper:x"]
 
 
 def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
@@ -114,3 +114,95 @@ def test_a_tool_that_is_gone_is_a_reason_and_then_the_error(
     with pytest.raises(IngotError, match="tool 'odd-tool' is not installed\n  run: "):
         later.build(action)
     toolchain.places.cache_clear()
+
+
+def test_what_is_in_the_store_would_be_restored_and_the_change_is_told(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, actions = checkout.root / "in.txt", (upper(checkout.root), COUNT)
+    old = checkout.store.digests.of_file(source)
+    checkout.build(*actions)
+    source.write_text("abcd")
+    new = checkout.store.digests.of_file(source)
+    checkout.build(*actions)
+    source.write_text("abc")
+    assert told(checkout, capsys, actions[0]) == [
+        "upper:x would be restored: the store has its result",
+        f"  input in.txt: {new} -> {old}",
+        "nothing would run: 0 actions are up to date, 1 would be restored",
+    ]
+    # What it makes is known then, so what follows is told as exactly.
+    lines = told(checkout, capsys, *actions)
+    assert lines[0] == "count:x would be restored: the store has its result"
+    assert checkout.build(*actions) == [
+        ("upper:x", "restored"),
+        ("count:x", "restored"),
+    ]
+
+
+def test_a_deleted_copy_would_be_restored(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    action = upper(checkout.root)
+    checkout.build(action)
+    (checkout.root / "build/out.txt").unlink()
+    assert told(checkout, capsys, action)[:2] == [
+        "upper:x would be restored: the store has its result",
+        "  build/out.txt is gone; it is restored from the store",
+    ]
+    checkout.store.blob(
+        dict(checkout.executor.bound(COUNT).inputs)["upper.txt"]
+    ).unlink()
+    lines = told(checkout, capsys, action)
+    assert (lines[0], len(lines)) == ("upper:x would run:", 3)
+    assert checkout.build(action) == [("upper:x", "ran")]
+
+
+def test_many_above_are_told_in_one_line(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    above = [
+        replace(upper(checkout.root), task=f"u:{n}", argv=("cp", "in.txt", "out.txt"))
+        for n in range(5)
+    ]
+    above = [replace(a, shown=(), env=(("N", a.task),)) for a in above]
+    inputs = tuple((f"{n}.txt", Output(a.task, "out.txt")) for n, a in enumerate(above))
+    last = Action("last:x", ("touch", "o"), inputs, ("o",))
+    checkout.build(*above, last)
+    (checkout.root / "in.txt").write_text("abcd")
+    assert told(checkout, capsys, *above, last) == [
+        "last:x may run: it follows u:0, u:1, u:2 and 2 more"
+    ]
+
+
+def test_what_changed_itself_would_run_whatever_is_above_it(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout.build(upper(checkout.root), COUNT)
+    (checkout.root / "in.txt").write_text("abcd")
+    changed = replace(COUNT, env=(("LEVEL", "2"),))
+    assert told(checkout, capsys, upper(checkout.root), changed) == [
+        "count:x would run:",
+        "  variable LEVEL: none -> 2",
+        "  it follows upper:x",
+    ]
+
+
+def test_a_checkout_without_records_may_run_what_the_store_may_have(
+    checkout: Checkout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = Checkout(tmp_path / "b", checkout.store.root)
+    (later.root / "in.txt").write_text("ABC")
+    reasons = [NEVER, "  it follows upper:x"]
+    # Nobody has ever run it: nothing can spare it.
+    assert told(later, capsys, upper(later.root), COUNT) == [
+        "count:x would run:",
+        *reasons,
+    ]
+    checkout.build(upper(checkout.root), COUNT)
+    assert told(later, capsys, upper(later.root), COUNT) == [
+        "count:x may run:",
+        *reasons,
+    ]
+    done = later.build(upper(later.root), COUNT)
+    assert done == [("upper:x", "ran"), ("count:x", "restored")]

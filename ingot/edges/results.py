@@ -6,13 +6,15 @@ it too. Protobuf is imported late: only `doit why` needs it, as `ingot.keys` say
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+import zlib
 from typing import TYPE_CHECKING
 
 from ingot.edges.message import Damaged, Message
 from ingot.keys import digest_message, field, number, text
-from ingot.values import ActionResult, BoundAction, Digest
+from ingot.values import Action, ActionResult, BoundAction, Digest, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 # made, sent and kept for each.
 TASK_TYPE = "ingot/task"
 MESSAGE_TYPE = "ingot/message"
+
+# Texts are kept up to this, packed: nearly all specifications of models of 30 blocks. A
+# shared cache may lie, so that none is unpacked beyond a size either.
+PACKED_BYTES = 8 << 10
+UNPACKED_BYTES = 1 << 20
 
 # What names a file of the store; anything else could name one outside of it.
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -116,6 +123,32 @@ def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
         outputs=tuple(command.output_paths),
         platform=tuple((item.name, item.value) for item in action.platform.properties),
     )
+
+
+def packed(action: Action) -> tuple[bytes, ...]:
+    """Return the small JSON texts among the action's inputs, to be kept as messages.
+
+    They are in no blob: without them it could not be said what in them has changed.
+    """
+    texts = [
+        zlib.compress(source.text.encode())
+        for path, source in action.inputs
+        if isinstance(source, Text) and path.endswith(".json")
+    ]
+    return tuple([text for text in texts if len(text) <= PACKED_BYTES])
+
+
+def texts(messages: Iterable[bytes]) -> dict[str, str]:
+    """Return the texts among the messages, by the hash of their content."""
+    found = {}
+    for message in messages:
+        unpacking = zlib.decompressobj()
+        # The first byte of any other message is none that zlib begins with.
+        with contextlib.suppress(zlib.error, UnicodeDecodeError):
+            content = unpacking.decompress(message, UNPACKED_BYTES)
+            if unpacking.eof:
+                found[hashlib.sha256(content).hexdigest()] = content.decode()
+    return found
 
 
 def told(hash: str, size_bytes: int) -> Digest:

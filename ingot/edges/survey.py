@@ -80,6 +80,14 @@ def last_results(root: Path) -> dict[str, tuple[float, str]]:
     return last
 
 
+def kept_messages(root: Path, key: str) -> tuple[bytes, ...]:
+    """Return the messages of the action of that key, as its result holds them.
+
+    Raises: OSError where there is no result; Damaged where it cannot be read.
+    """
+    return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
+
+
 def blob_path(root: Path, name: str) -> Path:
     """Return where the blob of that hash is."""
     return root / "cas" / name[:2] / name

@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -18,19 +19,30 @@ from typing import TYPE_CHECKING
 from ingot.catalogue import Plan, asked, read
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
-from ingot.edges.survey import last_results
+from ingot.edges.survey import kept_messages, last_results
 from ingot.errors import IngotError
 from ingot.executor import Executor
 from ingot.front import sharing
+from ingot.front.changes import differences
 from ingot.front.tasks import store
 from ingot.selection import select
-from ingot.values import Action, BoundAction, Output
+from ingot.values import Action, BoundAction, Output, Source
 
 if TYPE_CHECKING:
     from ingot.edges.shared.cache import SharedCache
 
 # Who has a result, by how it would come from there.
-HOLDERS = {"restored": "the store", "fetched": "the shared cache"}
+HOLDERS = {"would be restored": "the store", "would be fetched": "the shared cache"}
+
+# After these an action's outputs may be others.
+RUNS = ("would run", "may run")
+
+NEVER = "it has not run in this checkout, or its last run did not end"
+
+# Tasks above that are named in one line; more are counted.
+MOST_TASKS = 3
+
+FOLLOWS = "it follows "
 
 
 def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
@@ -56,7 +68,7 @@ def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> i
 def print_reasons(
     everything: Plan, names: set[str], executor: Executor, elsewhere: Elsewhere
 ) -> None:
-    """Print why the actions of these names would run, or that none would."""
+    """Print what a build would do with the actions of these names, and why."""
     stale: set[str] = set()
     found: Counter[str] = Counter()
     # What is above a named one is the reason why it would run, though not asked for.
@@ -65,22 +77,51 @@ def print_reasons(
         task = action.task
         if task not in needed:
             continue
-        if executor.records.get(task) is None and (how := elsewhere.has(action)):
-            if task in names:
-                print(f"{task} would be {how}: {HOLDERS[how]} has its result")
-                found[how] += 1
-            continue
-        reasons = explain(action, executor, stale, elsewhere)
-        if reasons:
+        how, reasons = foresee(action, executor, stale, elsewhere)
+        if how in RUNS:
             stale.add(task)
-        if reasons and task in names:
-            print(f"{task} would run:")
-            for reason in reasons:
-                print(f"  {reason}")
+        if not how or task not in names:
+            continue
+        if how in HOLDERS:
+            found[how] += 1
+            print(f"{task} {how}: {HOLDERS[how]} has its result")
+        elif how == "may run" and all(map(is_follower, reasons)):
+            print(f"{task} may run: {_in_short(reasons)}")
+            continue
+        else:
+            print(f"{task} {how}:")
+        for reason in reasons:
+            print(f"  {reason}")
     if not stale & names:
         current = f"{len(names) - found.total()} actions are up to date"
-        others = [f"{count} would be {how}" for how, count in found.items()]
+        others = [f"{count} {how}" for how, count in found.items()]
         print(f"nothing would run: {', '.join([current, *others])}")
+
+
+def foresee(
+    action: Action, executor: Executor, stale: set[str], elsewhere: Elsewhere
+) -> tuple[str, list[str]]:
+    """Return what a build would do with the action, and why; "" where nothing.
+
+    `stale` are those before it that would run, or may: their outputs are not known.
+    """
+    task = action.task
+    recorded = executor.records.get(task) is not None
+    reasons = explain(action, executor, stale) if recorded else []
+    if recorded and not reasons:
+        return "", []
+    follows = _above(action, stale)
+    if not follows and (how := elsewhere.has(action)):
+        return how, reasons
+    if not recorded:
+        reasons = explain(action, executor, stale, elsewhere)
+    # Outputs above may come out as before, or as they were for another checkout.
+    may = follows and (
+        all(map(is_follower, reasons))
+        or elsewhere.has(action)
+        or (not recorded and elsewhere.knows(task))
+    )
+    return "may run" if may else "would run", reasons
 
 
 class Elsewhere:
@@ -102,13 +143,17 @@ class Elsewhere:
             key = encode(self._executor.bound(action)).key
         except (OSError, IngotError):
             return ""
-        result, how = self._executor.store.action(key), "restored"
+        result, how = self._executor.store.action(key), "would be restored"
         if result is None and (shared := self._shared()):
-            result, how = shared.look(key, action.outputs), "fetched"
+            result, how = shared.look(key, action.outputs), "would be fetched"
         if result is None:
             return ""
         self._executor.foresee(action.task, result.outputs)
         return how
+
+    def knows(self, task: str) -> bool:
+        """Return whether a result of the task may be there, of whatever inputs."""
+        return task in self._newest() or self._shared() is not None
 
     def differences(self, action: Action, bound: BoundAction) -> list[str]:
         """Return how the action differs from the last one of that task, if any is kept.
@@ -119,10 +164,7 @@ class Elsewhere:
         from ingot.edges import results
         from ingot.edges.message import Damaged
 
-        root = self._executor.store.root
-        if self._last is None:
-            self._last = last_results(root)
-        at_s, key = self._last.get(action.task, (0.0, ""))
+        at_s, key = self._newest().get(action.task, (0.0, ""))
         where = "result in the store, {}, last used {}"
         shared = self._shared()
         last = shared.last(action.task) if shared else None
@@ -131,8 +173,7 @@ class Elsewhere:
                 at_s, key, messages = last.at_s, last.key, last.messages
                 where = "build elsewhere, {}, of {}"
             elif key:
-                content = (root / "ac" / key[:2] / key).read_bytes()
-                messages = results.from_bytes(content).messages
+                messages = kept_messages(self._executor.store.root, key)
             else:
                 return []
             old = results.spelt_out(key, messages)
@@ -140,7 +181,12 @@ class Elsewhere:
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
         told = f"against its last {where.format(key[:12], day)}:"
-        return [told, *differences(old, bound)]
+        return [told, *differences(old, bound, action, lambda: results.texts(messages))]
+
+    def _newest(self) -> dict[str, tuple[float, str]]:
+        if self._last is None:
+            self._last = last_results(self._executor.store.root)
+        return self._last
 
 
 def explain(
@@ -151,63 +197,64 @@ def explain(
 ) -> list[str]:
     """Return why the action is not current; empty where it is.
 
-    Where this checkout has no record of it, it is compared with what is `elsewhere`.
+    What it gets from `stale` ones is left out: it follows them. Where this checkout
+    has no record of it, it is compared with what is `elsewhere`.
     """
     record = executor.records.get(action.task)
-    above = sorted(
-        {
-            source.task
-            for _, source in action.inputs
-            if isinstance(source, Output) and source.task in stale
-        }
-    )
-    never = "it has not run in this checkout, or its last run did not end"
-    if above:
-        follows = [f"it follows {task}" for task in above]
-        return follows if record is not None else [never, *follows]
-    if record is None and elsewhere is None:
-        return [never]
+    follows = [f"{FOLLOWS}{task}" for task in _above(action, stale)]
+    if record is None and (follows or elsewhere is None):
+        return [NEVER, *follows]
+    inputs = tuple(item for item in action.inputs if not _comes_from(item[1], stale))
     try:
-        bound = executor.bound(action)
+        bound = executor.bound(replace(action, inputs=inputs))
     except OSError as error:
-        return [f"input {error.filename}: {error.strerror}"]
+        return [f"input {error.filename}: {error.strerror}", *follows]
     except IngotError as error:
-        return [error.message]
+        return [error.message, *follows]
     if record is None:
-        return [never, *(elsewhere.differences(action, bound) if elsewhere else [])]
-    reasons = differences(record.bound, bound) + _shown(record, executor.root)
+        return [NEVER, *(elsewhere.differences(action, bound) if elsewhere else [])]
+    unknown = {path for path, source in action.inputs if _comes_from(source, stale)}
+    known = tuple(item for item in record.bound.inputs if item[0] not in unknown)
+    old = replace(record.bound, inputs=known)
+    reasons = differences(old, bound, action, lambda: _texts(executor, record))
+    reasons += _shown(record, executor.root)
     for path, digest in record.outputs:
         if not executor.store.holds(digest):
             reasons.append(f"output {path}: {digest} is not in the store")
-    return reasons
+    return reasons + follows
 
 
-def differences(old: BoundAction, new: BoundAction) -> list[str]:
-    """Return one line for each field that differs, old value first."""
-    lines = []
-    if old.argv != new.argv:
-        gone = [word for word in old.argv if word not in new.argv]
-        come = [word for word in new.argv if word not in old.argv]
-        if not gone and not come:
-            lines.append(f"flags: order {old.argv} -> {new.argv}")
-        lines += [f"flag removed: {word}" for word in gone]
-        lines += [f"flag added: {word}" for word in come]
-    for noun, before, after in (
-        ("input", dict(old.inputs), dict(new.inputs)),
-        ("variable", dict(old.env), dict(new.env)),
-        ("platform", dict(old.platform), dict(new.platform)),
-    ):
-        for name in sorted(before.keys() | after.keys()):
-            a, b = before.get(name), after.get(name)
-            if a != b:
-                lines.append(f"{noun} {name}: {_say(a)} -> {_say(b)}")
-    if old.outputs != new.outputs:
-        lines.append(f"outputs: {old.outputs} -> {new.outputs}")
-    return lines
+def is_follower(reason: str) -> bool:
+    """Return whether the reason is an action above alone."""
+    return reason.startswith(FOLLOWS)
 
 
-def _say(value: object) -> str:
-    return "none" if value is None else str(value)
+def _above(action: Action, stale: set[str]) -> list[str]:
+    sources = [source for _, source in action.inputs]
+    return sorted({s.task for s in sources if isinstance(s, Output)} & stale)
+
+
+def _comes_from(source: Source, tasks: set[str]) -> bool:
+    return isinstance(source, Output) and source.task in tasks
+
+
+def _in_short(reasons: list[str]) -> str:
+    """Return in one line what the action follows."""
+    tasks = [reason.removeprefix(FOLLOWS) for reason in reasons]
+    more = len(tasks) - MOST_TASKS
+    told = ", ".join(tasks[:MOST_TASKS] if more > 0 else tasks)
+    return f"{FOLLOWS}{told}" + (f" and {more} more" if more > 0 else "")
+
+
+def _texts(executor: Executor, record: Record) -> dict[str, str]:
+    """Return the texts that the recorded action had as inputs; those that are kept."""
+    from ingot.edges import results
+    from ingot.edges.message import Damaged
+
+    try:
+        return results.texts(kept_messages(executor.store.root, record.key))
+    except (OSError, Damaged):
+        return {}
 
 
 def _shown(record: Record, root: Path) -> list[str]:

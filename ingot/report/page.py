@@ -219,7 +219,9 @@ def _reason(task: str, item: dict[str, object]) -> tuple[bool, str]:
     """Return whether the action changed itself, and its line."""
     why = item.get("why")
     reasons = [str(reason) for reason in why] if isinstance(why, list) else []
-    cause = not any(reason.startswith("it follows") for reason in reasons)
+    follows = any(reason.startswith("it follows") for reason in reasons)
+    # All that is said of an action beside what differs in it begins so.
+    cause = not follows or not all(reason.startswith("it ") for reason in reasons)
     told = "<br>".join(escape(reason) for reason in reasons)
     line = f"<li>{escape(task)}: {escape(str(item['how']))}<br>"
     return cause, f"{line}<span class=dim>{told}</span></li>"
