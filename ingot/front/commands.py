@@ -20,7 +20,7 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
 from ingot.catalogue import STAGES, asked, read
 from ingot.errors import IngotError, did_you_mean
-from ingot.selection import refuse_compiled_only, select
+from ingot.selection import refuse_compiled_only, refuse_unreadable, select
 from ingot.variables import VARIABLES, refuse_unknown
 
 BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
@@ -94,9 +94,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         except InvalidCommand as error:
             if not error.not_found:
                 raise
-            known = [action.task for action in read(Path.cwd()).plan.actions]
-            error = unknown_task(error.not_found, [*STAGES, "build", *known])
-            raise InvalidCommand(str(error)) from None
+            raise InvalidCommand(str(_not_found(error.not_found))) from None
         except KeyboardInterrupt:
             _leave()
             print("\nstopped; finished actions are kept", file=sys.stderr)
@@ -248,6 +246,9 @@ def print_catalogue() -> int:
     for name, meant in settings.aliases.items():
         mark = "*" if name == settings.default_target else " "
         print(_row(mark, name, f"this machine: {meant}"))
+    for name in settings.broken:
+        text = f"cannot be read; `doit build target={name}` says why"
+        print(_row("!", name, text))
     print("stages")
     for name, text in STAGES.items():
         print(_row(" ", name, text))
@@ -273,6 +274,17 @@ def run_bundle() -> int:
         for target in selection.targets:
             run(Path.cwd(), model, target, variables()["input"])
     return 0
+
+
+def _not_found(name: str) -> IngotError:
+    """Return why there is no task of this name."""
+    catalogue = read(Path.cwd())
+    try:
+        refuse_unreadable(catalogue, name)
+    except IngotError as error:
+        return error
+    known = [action.task for action in catalogue.plan.actions]
+    return unknown_task(name, [*STAGES, "build", *known])
 
 
 def unknown_task(name: str, known: list[str]) -> IngotError:
