@@ -13,8 +13,6 @@ from ingot import catalogue, kept
 from ingot.catalogue import Model, asked, read
 from ingot.edges.digests import SETTLED_NS
 from ingot.errors import IngotError
-from ingot.front.commands import print_catalogue
-from ingot.front.why import chosen
 from ingot.selection import select
 from ingot.variables import VARIABLES, refuse_unknown
 from ingot.workspace import Workspace
@@ -227,48 +225,6 @@ def test_a_broken_manifest_is_an_error_only_for_who_asks_for_it(root: Path) -> N
         select(found, {"model": "toy"})
     edit(root / "models/toy.yaml", "n_layers: 2", "n_layer: 2")
     assert select(read(root), {"model": "toy"}).models == ("toy",)
-
-
-def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (root / "targets/aarch64.yaml").read_text()
-    bad = root / "targets/bad.yaml"
-    bad.write_text(text.replace("target: aarch64\nsummary", "target: bad\nsumary"))
-    (root / "targets/here.yaml").write_text(
-        "target: here\nsummary: this machine\nfirst_of: [bad, x86_64]\n"
-    )
-    found = read(root)
-    assert select(found, {"target": "x86_64"}).targets == ("x86_64",)
-    assert f"check:toy-moe@{found.settings.aliases['host']}" in found.plan.by_task
-    told = "targets/bad.yaml:3:1: sumary: unknown key\n  did you mean 'summary'?"
-    for asked_for in ("bad", "x86_64,bad", "here", "all"):
-        with pytest.raises(IngotError) as caught:
-            select(found, {"target": asked_for})
-        assert str(caught.value) == told
-    with pytest.raises(IngotError) as caught:
-        chosen(found, ["check:toy-moe@bad"])
-    assert str(caught.value) == told
-    monkeypatch.chdir(root)
-    assert print_catalogue() == 0
-    printed = capsys.readouterr().out
-    for name in ("bad", "here"):
-        line = f"  ! {name:<20} cannot be read; `doit build target={name}` says why\n"
-        assert line in printed
-    edit(bad, "sumary", "summary")
-    mended = read(root)
-    assert "bad" in mended.settings.targets
-    assert "check:toy-moe@bad" in mended.plan.by_task
-
-
-def test_a_broken_default_target_is_no_defect_of_tasks_that_name_others(
-    root: Path,
-) -> None:
-    edit(root / "targets/host.yaml", "summary", "sumary")
-    found = read(root, {"toy-moe"})
-    assert select(found, {}).models == ()
-    with pytest.raises(IngotError, match=r"^targets/host\.yaml:3:1: sumary: unknown"):
-        select(read(root, {""}), {})
 
 
 @pytest.mark.parametrize(
