@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ingot.bundles.read import Bundle
+from ingot.bundles.runner import runner_for
 from ingot.catalogue import read
 from ingot.errors import IngotError
 from ingot.front.commands import print_catalogue
@@ -69,3 +71,11 @@ def test_a_broken_default_target_is_no_defect_of_tasks_that_name_others(
     assert select(read(root, ()), {}).models == ()
     with pytest.raises(IngotError, match=r"^targets/host\.yaml:3:1: sumary: unknown"):
         select(read(root, {""}), {})
+
+
+def test_a_bundle_of_a_broken_target_has_no_runner(root: Path) -> None:
+    edit(root / "targets/x86_64.yaml", "summary", "sumary")
+    bundle = Bundle(root, {"target": {"name": "x86_64"}}, ())
+    assert str(runner_for(bundle, root)).endswith(
+        ": sumary: unknown key\n  did you mean 'summary'?"
+    )
