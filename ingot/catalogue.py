@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import kept
-from ingot.errors import IngotError
 from ingot.values import Action, Output
 
 if TYPE_CHECKING:
@@ -113,6 +112,8 @@ class Settings:
     default_target: str
     shared_cache: tuple[str, str]  # its address or "", its mode
     project: str = ""  # its name, of pyproject.toml
+    # Target, or other name of one, that cannot be read: every defect of its file.
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
     Of the models asked for, that is: "" is the default one, "all" all of them, and a
     name that no manifest has is left out.
 
-    Raises: IngotError where a target or the settings are wrong.
+    What is wrong with a manifest or a target is in the catalogue, for who asks for it.
     """
     reader = _Reader(root)
     settings = reader.settings()
@@ -209,7 +210,9 @@ class _Reader:
             from ingot.plan import shared_settings
 
             settings = shared_settings(self._loaded())
-            kept.save(place, settings, self._sources, self._asked_ns)
+            # What mends a broken target may lie anywhere, as for a manifest.
+            if not settings.broken:
+                kept.save(place, settings, self._sources, self._asked_ns)
         return settings
 
     def model(self, name: str) -> Model:
@@ -221,18 +224,15 @@ class _Reader:
 
             model = plan_named(self._loaded(), name)
             # What mends a broken one may lie anywhere: it is read until it is right.
-            if not model.broken:
+            # While a target is broken, every plan lacks its actions.
+            if not model.broken and not self._loaded().broken:
                 beside = kept.beside(self._root, model.actions)
                 kept.save(place, model, self._sources, self._asked_ns, beside)
         return model
 
     def _loaded(self) -> Workspace:
         if self._workspace is None:
-            from ingot.readers.yaml import format_errors
             from ingot.workspace import load
 
-            try:
-                self._workspace = load(self._root)
-            except ExceptionGroup as group:
-                raise IngotError(format_errors(group)) from None
+            self._workspace = load(self._root)
         return self._workspace

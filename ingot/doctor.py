@@ -50,10 +50,15 @@ def examine(root: Path) -> int:
     """Print what works here and what does not; return 1 where something is an error."""
     from ingot.workspace import load
 
-    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    store_dir = Path(name).expanduser().absolute()
-    targets = [*load(root).targets.values()]
-    findings = diagnose(root, targets, store_dir)
+    place = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
+    store_dir = Path(place).expanduser().absolute()
+    workspace = load(root)
+    findings = diagnose(root, [*workspace.targets.values()], store_dir)
+    for name in workspace.broken:
+        remedy = f"`doit build target={name}` says why"
+        findings.append(
+            Finding(f"target {name}", Level.ERROR, "cannot be read", remedy)
+        )
     print(render(findings))
     return int(any(item.level is Level.ERROR for item in findings))
 

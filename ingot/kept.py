@@ -19,7 +19,7 @@ from ingot.values import Action, SourceFile
 SEAL_BYTES = 4
 
 # Folders and files of a checkout that its plans are read from.
-SOURCES = ("models", "targets", "components", "ingot", "pyproject.toml")
+SOURCES = ("models", "targets", "components", "oracles", "ingot", "pyproject.toml")
 
 Identities = tuple[object, ...]
 T = TypeVar("T")

@@ -46,6 +46,7 @@ def shared_settings(workspace: Workspace) -> Settings:
         targets={name: item.summary for name, item in workspace.targets.items()},
         unrunnable={name: text for name, text in unrunnable.items() if text},
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
+        broken=workspace.broken,
         default_model=workspace.default_model,
         default_target=workspace.default_target,
         project=workspace.project,

@@ -12,8 +12,9 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     `all` leaves out what this processor cannot run, or a target cannot have, and says
     so; what is named is never left out.
 
-    Raises: IngotError for an unknown name, with a named manifest's own defects, or
-    where a target cannot have a model and nothing else is left, or both were named.
+    Raises: IngotError for an unknown name, with the own defects of a named manifest
+        or target, or where a target cannot have a model and nothing else is left, or
+        both were named.
     """
     settings = catalogue.settings
     models, all_models = _names(
@@ -25,8 +26,12 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     for name in models:
         if broken := catalogue.models[name].broken:
             raise IngotError(broken)
-    known = (*settings.targets, *settings.aliases)
+    known = (*settings.targets, *settings.aliases, *settings.broken)
     targets, all_targets = _names("target", variables, known, settings.default_target)
+    # Tasks that name their own targets are not about the default one.
+    for name in targets if models or "target" in variables else ():
+        if name in settings.broken:
+            raise IngotError(settings.broken[name])
     skipped = dict(settings.unrunnable) if all_targets else {}
     resolved = dict.fromkeys(
         settings.aliases.get(name, name) for name in targets if name not in skipped
@@ -69,3 +74,15 @@ def refuse_compiled_only(catalogue: Catalogue, selection: Selection) -> None:
             f"{model}: compiled only, its weights are a splat",
             f"give it weights to run it: weights.source in models/{model}.yaml",
         )
+
+
+def refuse_unreadable(catalogue: Catalogue, task: str) -> None:
+    """Refuse a task of a model or target whose file cannot be read.
+
+    Raises: IngotError with the file's own defects.
+    """
+    model, _, target = task.partition(":")[2].partition("@")
+    found = catalogue.models.get(model)
+    broken = found.broken if found else ""
+    if broken := broken or catalogue.settings.broken.get(target, ""):
+        raise IngotError(broken)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.readers.target import Target, read_target
+from ingot.readers.yaml import format_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Workspace:
     targets: dict[str, Target]
     # Other names of targets, as `host`: what they mean on this machine.
     aliases: dict[str, Target]
+    broken: dict[str, str]  # target or alias that cannot be read: every defect
     default_model: str
     default_target: str
     project: str  # its name, of pyproject.toml
@@ -25,11 +27,14 @@ class Workspace:
 
 
 def load(root: Path) -> Workspace:
-    """Return what the checkout declares.
-
-    Raises: a group of ManifestErrors where a target is wrong.
-    """
-    named = [read_target(path, root) for path in _manifests(root / "targets")]
+    """Return what the checkout declares; a target that is wrong is only told."""
+    named: list[Target] = []
+    broken: dict[str, str] = {}
+    for path in _manifests(root / "targets"):
+        try:
+            named.append(read_target(path, root))
+        except ExceptionGroup as group:
+            broken[path.stem] = format_errors(group)
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     defaults = settings["tool"]["ingot"]
     return Workspace(
@@ -37,6 +42,7 @@ def load(root: Path) -> Workspace:
         models=tuple(path.stem for path in _manifests(root / "models")),
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
+        broken=broken,
         default_model=defaults["default-model"],
         default_target=defaults["default-target"],
         project=settings.get("project", {}).get("name", ""),

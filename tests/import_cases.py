@@ -59,7 +59,7 @@ CARD = "---\nlanguage: en\nlicense: apache-2.0  # of the weights\n---\n# A model
 def checkout(folder: Path) -> Path:
     """Make a checkout without models."""
     root = folder / "checkout"
-    for part in ("components", "models/architectures", "models/licences"):
+    for part in ("components", "oracles", "models/architectures", "models/licences"):
         shutil.copytree(ROOT / part, root / part)
     return root
 

@@ -28,7 +28,8 @@ def place(root: Path, manifest: str, architecture: str = "") -> Path:
 
     An architecture that is named takes the place of the manifest's own.
     """
-    shutil.copytree(CASES / "components", root / "components")
+    for part in ("components", "oracles"):
+        shutil.copytree(CASES / part, root / part)
     (root / "models/architectures").mkdir(parents=True)
     path = root / f"models/{manifest}.yaml"
     shutil.copy(CASES / f"manifests/{manifest}.yaml", path)

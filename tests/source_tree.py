@@ -50,6 +50,20 @@ def files() -> tuple[str, ...]:
     )
 
 
+def tracked(pattern: str) -> list[str]:
+    """What git has of the files that match, not a user's own; without git, all."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", f":(glob){pattern}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        return sorted(name for name in listed.stdout.split("\0") if name)
+    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+
+
 def python_files(*folders: str) -> tuple[str, ...]:
     """Python files that people write, in these folders or everywhere."""
     return tuple(

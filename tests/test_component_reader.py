@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,34 @@ def message(text: str) -> str:
 def edited(old: str, new: str) -> str:
     assert old in HEADS
     return HEADS.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "toy.py heads",
+            "toy.py haeds",
+            "components/toy/heads.mlir:10:1: Oracle: no function 'haeds' in"
+            " oracles/toy.py\n  did you mean 'heads'?",
+        ),
+        (
+            "toy.py heads",
+            "tools.py heads",
+            "components/toy/heads.mlir:10:1: Oracle: no file 'oracles/tools.py'",
+        ),
+    ],
+)
+def test_an_oracle_that_is_not_there_is_told_when_the_component_is_read(
+    old: str, new: str, expected: str, tmp_path: Path
+) -> None:
+    for part in ("components", "oracles"):
+        shutil.copytree(CASES / part, tmp_path / part)
+    assert read_component("toy/heads", tmp_path).oracle[1] == "heads"
+    (tmp_path / "components/toy/heads.mlir").write_text(edited(old, new), "utf-8")
+    with pytest.raises(ExceptionGroup) as caught:
+        read_component("toy/heads", tmp_path)
+    assert format_errors(caught.value) == expected
 
 
 @pytest.mark.parametrize("name", component_names())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,27 @@ import pytest
 from ingot.components_page import DATA, PAGE, digest, page
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, edit
+from tests.source_tree import tracked
 
 PARTS = ("models", "targets", "components", "oracles")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a checkout as far as the page reads it."""
+    """Return the project as far as the page reads it, without a user's own models."""
+    return copy(ROOT, tmp_path, tracked("models/*.yaml"))
+
+
+def copy(source: Path, tmp_path: Path, models: Collection[str]) -> Path:
+    """Copy what the page reads, of the models only these."""
     for part in PARTS:
-        shutil.copytree(ROOT / part, tmp_path / part)
+        shutil.copytree(source / part, tmp_path / part)
+    for path in (tmp_path / "models").glob("*.yaml"):
+        if path.relative_to(tmp_path).as_posix() not in models:
+            path.unlink()
     (tmp_path / "docs").mkdir()
     for part in ("pyproject.toml", DATA):
-        shutil.copy(ROOT / part, tmp_path / part)
+        shutil.copy(source / part, tmp_path / part)
     return tmp_path
 
 
@@ -32,9 +42,24 @@ def entry(text: str, component: str) -> str:
     return text.partition(f"### {component}\n")[2].partition("\n### ")[0]
 
 
-def test_the_page_is_as_the_command_writes_it() -> None:
+def test_the_page_is_as_the_command_writes_it(root: Path) -> None:
     written = (ROOT / PAGE).read_text("utf-8")
-    assert written == page(ROOT), "run: python -m ingot.components_page"
+    assert written == page(root), "run: python -m ingot.components_page"
+
+
+def test_a_model_of_the_users_own_is_not_on_the_page(
+    root: Path, tmp_path: Path
+) -> None:
+    before = page(root)
+    own = (root / "models/toy-moe.yaml").read_text("utf-8")
+    source = "source: {kind: hf-directory, path: ../../gone}"
+    text = re.sub("source: {kind: synthetic.*}", source, own.replace("toy-moe", "own"))
+    assert source in text
+    (root / "models/own.yaml").write_text(text, "utf-8")
+    there = copy(root, tmp_path / "again", tracked("models/*.yaml"))
+    with pytest.raises(ExceptionGroup, match=r"own\.yaml"):
+        page(root)
+    assert page(there) == before
 
 
 def test_every_component_is_there_with_all_that_is_asked_of_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +235,20 @@ def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_reason_is_the_last_line_that_says_something() -> None:
     assert last_line("loading\nreason\n\n") == "reason"
     assert last_line("") == "it printed nothing"
+
+
+def test_a_target_that_cannot_be_read_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(load(ROOT), targets={}, broken={"zen3": "sumary: unknown key"})
+    monkeypatch.setattr("ingot.workspace.load", lambda _: broken)
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
+    assert doctor.examine(ROOT) == 1
+    assert capsys.readouterr().out == (
+        "error    target zen3  cannot be read\n"
+        "                      `doit build target=zen3` says why\n"
+        "1 checks: 1 error\n"
+    )
 
 
 @pytest.mark.aarch64

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.import_cases import (
     write_hollow,
     write_shards,
 )
+from tests.moe_checkpoints import checkpoint
 from tests.project import ROOT, Project
 
 
@@ -150,7 +152,29 @@ LlamaForCausalLM
   licence          Apache-2.0          README.md: license
   tokenizer        none                no tokenizer.json: `doit generate` needs one
   end_tokens       0                   config.json: eos_token_id
-next: doit check model=small"""
+next: doit check model=small
+      that compares with this project's oracles; for outputs of another
+      implementation add check.golden: docs/writing-a-manifest.md, and as
+      models/golden/make_decoder_golden.py makes it for random weights"""
+
+
+@pytest.mark.parametrize(
+    ("family", "script"),
+    [("llama", "make_decoder_golden.py"), ("mixtral", "make_moe_golden.py")],
+)
+def test_an_import_says_what_makes_golden_outputs_of_its_family(
+    family: str, script: str, root: Path
+) -> None:
+    if family in TINY:
+        source = write_hf(root.parent / "tiny", TINY[family])
+    else:
+        source, _ = checkpoint(root, family)
+    imported, _ = bring(root, source)
+    told = str(imported).partition("\nnext: ")[2]
+    guide, maker = re.findall(r"\S+\.(?:md|py)", told)
+    assert maker == f"models/golden/{script}"
+    assert (ROOT / maker).is_file()
+    assert "`check.golden`" in (ROOT / guide).read_text("utf-8")
 
 
 @pytest.mark.parametrize("said", [True, False])

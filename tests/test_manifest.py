@@ -234,7 +234,8 @@ def test_a_changed_component_is_read_again(tmp_path: Path) -> None:
 
 def test_the_models_of_the_guide_are_right(tmp_path: Path) -> None:
     guide = (ROOT / "docs/writing-a-manifest.md").read_text("utf-8")
-    shutil.copytree(ROOT / "components", tmp_path / "components")
+    for part in ("components", "oracles"):
+        shutil.copytree(ROOT / part, tmp_path / part)
     files = re.findall(r"```yaml\n# (models/\S+)\n(.*?)```", guide, re.DOTALL)
     assert [name for name, _ in files] == [
         "models/architectures/bag.yaml",

@@ -150,7 +150,8 @@ def test_sizes_that_contradict_each_other_are_refused(
     old: str, new: str, words: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "models/architectures"
-    shutil.copytree(ROOT / "components", tmp_path / "components")
+    for part in ("components", "oracles"):
+        shutil.copytree(ROOT / part, tmp_path / part)
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "models/architectures/mixtral.yaml", folder)
     path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")

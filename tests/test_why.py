@@ -13,7 +13,7 @@ import pytest
 from ingot.catalogue import Plan
 from ingot.edges import toolchain
 from ingot.errors import IngotError
-from ingot.front.commands import unknown_task
+from ingot.front.unknown import unknown_task
 from ingot.front.why import Elsewhere, explain, print_reasons
 from ingot.values import Action, Output
 from tests.checkout import Checkout

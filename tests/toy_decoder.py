@@ -22,7 +22,8 @@ def place(root: Path) -> Path:
 
 def read(root: Path, *edits: tuple[str, str]) -> Graph:
     """Return the decoder's graph, read in an empty folder with its manifest edited."""
-    shutil.copytree(ROOT / "components", root / "components")
+    for part in ("components", "oracles"):
+        shutil.copytree(ROOT / part, root / part)
     path = place(root)
     for old, new in edits:
         edit(path, old, new)

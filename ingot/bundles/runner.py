@@ -31,8 +31,12 @@ def runner_for(bundle: Bundle, root: Path) -> Runner | str:
     path = root / "targets" / f"{declared['name']}.yaml"
     if path.is_file():
         from ingot.readers.target import read_target
+        from ingot.readers.yaml import format_errors
 
-        target = read_target(path, root)
+        try:
+            target = read_target(path, root)
+        except ExceptionGroup as group:
+            return format_errors(group)
         reason = target.unrunnable_reason()
         if reason is not None:
             return reason

@@ -20,7 +20,7 @@ from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
 from ingot.catalogue import STAGES, asked, read
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.selection import refuse_compiled_only, select
 from ingot.variables import VARIABLES, refuse_unknown
 
@@ -81,6 +81,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         from ingot.front.reporter import Reporter
         from ingot.front.runner import Tasks, ThreadRunner
         from ingot.front.tasks import Front
+        from ingot.front.unknown import no_task
 
         # A build keeps nearly all that it makes: to look for the rest is a twentieth
         # of a build with nothing to do.
@@ -99,9 +100,8 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         except InvalidCommand as error:
             if not error.not_found:
                 raise
-            known = [action.task for action in read(Path.cwd()).plan.actions]
-            words = [*STAGES, "build", *self.loader.cmd_names, *known]
-            raise InvalidCommand(str(unknown_task(error.not_found, words))) from None
+            text = str(no_task(error.not_found, self.loader.cmd_names))
+            raise InvalidCommand(text) from None
         except KeyboardInterrupt:
             _leave()
             print("\nstopped; finished actions are kept", file=sys.stderr)
@@ -261,6 +261,9 @@ def print_catalogue() -> int:
     for name, meant in settings.aliases.items():
         mark = "*" if name == settings.default_target else " "
         print(_row(mark, name, f"this machine: {meant}"))
+    for name in settings.broken:
+        text = f"cannot be read; `doit build target={name}` says why"
+        print(_row("!", name, text))
     print("stages")
     for name, text in STAGES.items():
         print(_row(" ", name, text))
@@ -286,13 +289,3 @@ def run_bundle() -> int:
         for target in selection.targets:
             run(Path.cwd(), model, target, variables()["input"])
     return 0
-
-
-def unknown_task(name: str, known: list[str]) -> IngotError:
-    """Return the error for a task that does not exist."""
-    hint = did_you_mean(name, known, "tasks")
-    if not hint.startswith("did you mean"):
-        # There are thousands.
-        hint = "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run:"
-        hint += " doit list"
-    return IngotError(f"no task named '{name}'", hint)

@@ -52,7 +52,7 @@ def _draw(root: Path, patterns: list[str]) -> int:
 
     catalogue = read(root, asked(variables(), patterns))
     selection = select(catalogue, variables())
-    tasks = chosen(catalogue.plan, patterns)
+    tasks = chosen(catalogue, patterns)
     if not tasks:
         tasks = set(catalogue.plan.ends(selection))
     if not tasks:

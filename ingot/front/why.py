@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot.catalogue import Plan, asked, read
+from ingot.catalogue import Catalogue, Plan, asked, read
 from ingot.edges.digests import identify
 from ingot.edges.records import Record
 from ingot.edges.survey import kept_messages, last_results
@@ -25,7 +25,7 @@ from ingot.executor import Executor
 from ingot.front import sharing
 from ingot.front.changes import differences
 from ingot.front.tasks import store
-from ingot.selection import select
+from ingot.selection import refuse_unreadable, select
 from ingot.values import Action, BoundAction, Output, Source
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> i
     elsewhere = Elsewhere(
         executor, lambda: sharing.open_cache(catalogue.settings, kept, where)
     )
-    names = chosen(everything, patterns) or everything.needed(
+    names = chosen(catalogue, patterns) or everything.needed(
         everything.ends(select(catalogue, variables))
     )
     try:
@@ -268,18 +268,20 @@ def _shown(record: Record, root: Path) -> list[str]:
     return lines
 
 
-def chosen(everything: Plan, patterns: list[str]) -> set[str]:
+def chosen(catalogue: Catalogue, patterns: list[str]) -> set[str]:
     """Return the tasks that the patterns name.
 
-    Raises: IngotError for one that names none.
+    Raises: IngotError for one that names none, with the own defects of a model or
+        target that cannot be read.
     """
-    from ingot.front.commands import unknown_task
+    from ingot.front.unknown import unknown_task
 
-    names = [action.task for action in everything.actions]
+    names = [action.task for action in catalogue.plan.actions]
     chosen: set[str] = set()
     for pattern in patterns:
         found = [name for name in names if fnmatch(name, pattern)]
         if not found:
+            refuse_unreadable(catalogue, pattern)
             raise unknown_task(pattern, names)
         chosen.update(found)
     return chosen

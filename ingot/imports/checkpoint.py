@@ -35,6 +35,13 @@ N_CTX_LIMIT = 2048
 """Positions that a manifest has unasked: caches grow with them."""
 
 
+GOLDEN = """\
+      that compares with this project's oracles; for outputs of another
+      implementation add check.golden: docs/writing-a-manifest.md, and as
+      models/golden/{script} makes it for random weights"""
+"""What an imported model lacks: no checkpoint comes with reference outputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """A manifest that was written, and what is to be told of it."""
@@ -51,7 +58,9 @@ class Imported:
         lines += [f"  {a:<{width}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
         lines += [f"note: {note}" for note in self.notes]
         command = f"doit check model={self.decision.model}"
-        return "\n".join([*lines, f"next: {command}"])
+        experts = "n_expert" in self.decision.dims
+        script = f"make_{'moe' if experts else 'decoder'}_golden.py"
+        return "\n".join([*lines, f"next: {command}", GOLDEN.format(script=script)])
 
 
 def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:

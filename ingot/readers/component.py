@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingot.errors import Position
 from ingot.readers.component_header import Header, Source, read_header
+from ingot.readers.oracles import check_oracle
 from ingot.readers.shapes import (
     DIM,
     ELEMENTS,
@@ -100,10 +101,14 @@ def read_component(component: str, root: Path) -> ComponentSignature:
     """Return the signature of `components/<component>.mlir`, which is there.
 
     Raises:
-        ExceptionGroup: of ManifestError, at the component's lines.
+        ExceptionGroup: of ManifestError, at the component's lines; its oracle's
+            function is looked for.
     """
     path = root / "components" / f"{component}.mlir"
-    return parse_component(path.read_text("utf-8", errors="replace"), component)
+    text = path.read_text("utf-8", errors="replace")
+    signature = parse_component(text, component)
+    raise_all(check_oracle(component, text, signature.oracle, root))
+    return signature
 
 
 # By text: a changed file is another key, so nothing stale is ever returned.

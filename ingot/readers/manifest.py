@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ingot.errors import ManifestError, did_you_mean
-from ingot.graph import DynamicDim, Graph
+from ingot.errors import ManifestError
+from ingot.graph import Graph
 from ingot.readers import manifest_rules as rules
-from ingot.readers.architecture_forms import ARCHITECTURE
 from ingot.readers.bind import entries
 from ingot.readers.forms import check
 from ingot.readers.manifest_forms import MANIFEST
-from ingot.readers.resolve import resolve
+from ingot.readers.manifest_graph import numbers, read_architecture, read_graph
+from ingot.readers.manifest_parts import readable
 from ingot.readers.sources import (
     FileSource,
     HfDirectory,
@@ -128,31 +128,37 @@ def read_manifest(path: Path, root: Path) -> Manifest:
             architecture and of the components it names.
     """
     path, root = path.absolute(), root.absolute()
-    node = load(path, root)
+    node, folder = load(path, root), path.parent
     errors = check(node, MANIFEST)
-    architecture = _architecture(node, root, errors)
+    architecture = read_architecture(node, root, errors)
+    parts = readable(node, errors)
+    found = list(rules.check_own(parts, path.stem))
+    graph = None
+    if architecture is not None:
+        found += rules.check_names(node, parts, architecture, errors)
+        # On what was told already there is nothing to add.
+        told = {error.position for error in errors}
+        errors += [error for error in found if error.position not in told]
+        graph = read_graph(parts, path.stem, architecture, root, errors)
+    else:
+        errors += found
+    source = _source(parts, folder, errors)
+    tokenizer = _tokenizer(parts, folder, errors)
+    ends = rules.end_tokens(parts, errors)
+    golden = _golden(parts, folder, errors)
     raise_all(errors)
     assert architecture is not None
-    errors += rules.check_names(node, path.stem, architecture)
-    weights = _weights(node["weights"], path.parent, errors)
-    numbers = _numbers(node)
-    graph = _graph(node, architecture, numbers, root, errors)
-    if not errors:
-        errors += rules.check_graph(node, graph)
-    tokenizer = _tokenizer(node, path.parent, errors)
-    ends = rules.end_tokens(node, errors)
-    golden = _golden(node, path.parent, errors)
-    raise_all(errors)
-    assert weights is not None
+    assert graph is not None
+    assert source is not None
     return Manifest(
         path=node.position.path,
         model=graph.model,
         architecture=node["architecture"].text,
         licence=node["licence"].text,
         dims=tuple((k, v.integer) for k, v in node["dims"].entries.items()),
-        hyperparameters=tuple(numbers.items()),
+        hyperparameters=tuple(numbers(node).items()),
         graph=graph,
-        weights=weights,
+        weights=_weights(node["weights"], source),
         tokenizer=tokenizer,
         end_tokens=ends,
         golden=golden,
@@ -161,78 +167,14 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     )
 
 
-def _architecture(node: Node, root: Path, errors: list[ManifestError]) -> Node | None:
-    """Return the architecture that a manifest names, checked; None, errors added."""
-    name = node.entries.get("architecture")
-    if name is None or not isinstance(name.value, str):
-        return None
-    folder = root / "models" / "architectures"
-    path = folder / f"{name.text}.yaml"
-    if not path.is_file():
-        known = sorted(item.stem for item in folder.glob("*.yaml"))
-        hint = did_you_mean(name.text, known, "architectures")
-        errors.append(name.error(f"no architecture named '{name.text}'", hint))
-        return None
-    try:
-        found = load(path, root)
-    except ExceptionGroup as group:
-        errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
-        return None
-    errors += check(found, ARCHITECTURE)
-    return found
+def _source(
+    parts: Node, folder: Path, errors: list[ManifestError]
+) -> WeightSource | None:
+    found = parts["weights"].get("source")
+    return read_weight_source(found, folder, errors) if found else None
 
 
-def _graph(
-    node: Node,
-    architecture: Node,
-    numbers: dict[str, float | int],
-    root: Path,
-    errors: list[ManifestError],
-) -> Graph:
-    """Return the graph; what was reported missing is 1, so that the rest is checked."""
-    declared = architecture.get("hyperparameters")
-    return resolve(
-        model=node["model"].text,
-        architecture=architecture,
-        sizes=_sizes(node, architecture),
-        numbers={
-            item.text: numbers.get(item.text, 1)
-            for item in (declared.items if declared else ())
-        },
-        dynamic=tuple(
-            DynamicDim(name, entry["min"].integer, entry["max"].integer)
-            for name, entry in node["dynamic"].entries.items()
-        ),
-        weights=node["weights"],
-        tied=rules.tied(node, architecture, errors),
-        root=root,
-        errors=errors,
-    )
-
-
-def _sizes(node: Node, architecture: Node) -> dict[str, int | None]:
-    """Return the size of each dim of the architecture, None for dynamic ones."""
-    given = node["dims"].entries
-    sizes: dict[str, int | None] = {
-        item.text: given[item.text].integer if item.text in given else 1
-        for item in architecture["dims"].items
-    }
-    sizes.update((item.text, None) for item in architecture["dynamic"].items)
-    return sizes
-
-
-def _numbers(node: Node) -> dict[str, float | int]:
-    """Return the hyperparameters as they are written: 10000 stays an integer."""
-    return {
-        name: entry.integer if isinstance(entry.value, int) else entry.number
-        for name, entry in entries(node, "hyperparameters").items()
-    }
-
-
-def _weights(node: Node, folder: Path, errors: list[ManifestError]) -> Weights | None:
-    source = read_weight_source(node["source"], folder, errors)
-    if source is None:
-        return None
+def _weights(node: Node, source: WeightSource) -> Weights:
     ignore = node.get("ignore")
     return Weights(
         source=source,
@@ -258,7 +200,7 @@ def _tokenizer(
 
 
 def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | None:
-    found = node["check"].get("golden") if "check" in node.entries else None
+    found = entries(node, "check").get("golden")
     if found is None:
         return None
     path = folder / found.text

@@ -5,54 +5,72 @@ The forms have been checked before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.graph import EntryPoint, Graph
+from ingot.graph import DynamicDim, EntryPoint, Graph
 from ingot.readers.bind import entries
+from ingot.readers.manifest_parts import misspelt, touched
 from ingot.readers.yaml import Node
 
 
-def check_names(node: Node, stem: str, architecture: Node) -> Iterator[ManifestError]:
-    """Yield where a manifest's names are not those of its file and architecture."""
-    for found, expected in (
-        (node["model"], stem),
-        (architecture["architecture"], node["architecture"].text),
+def check_own(parts: Node, stem: str) -> Iterator[ManifestError]:
+    """Yield where readable parts of a manifest contradict its file or each other."""
+    model = parts.get("model")
+    if model and model.text != stem:
+        message = f"expected '{stem}', as the file is named"
+        yield model.error(f"{message}, found '{model.text}'")
+    weights = parts["weights"]
+    names, source = weights.get("names"), weights.get("source")
+    kind = source["kind"].text if source else ""
+    if names and kind in ("gguf", "irpa") and names.text != "gguf":
+        message = f"kind: {kind} has the names that the parameters have"
+        yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
+    experts = weights.get("experts")
+    if experts and names and names.text == "hf":
+        message = "the architecture says how Hugging Face checkpoints hold experts"
+        yield experts.error(message, "leave it out, or write 'names: gguf'")
+    yield from _check_ranges(parts)
+    yield from _check_experts(parts)
+    yield from _check_sharing(parts)
+    if check := parts.get("check"):
+        yield from _check_tolerances(check)
+
+
+def check_names(
+    node: Node, parts: Node, architecture: Node, wrong: Collection[ManifestError]
+) -> Iterator[ManifestError]:
+    """Yield where a manifest does not suit its architecture.
+
+    `parts` is what can be read of the manifest, `wrong` what cannot.
+    """
+    found, expected = architecture["architecture"], node["architecture"].text
+    if found.text != expected:
+        message = f"expected '{expected}', as the file is named"
+        yield found.error(f"{message}, found '{found.text}'")
+    for key, noun in (
+        ("dims", "dim"),
+        ("dynamic", "dynamic dim"),
+        ("hyperparameters", "hyperparameter"),
     ):
-        if found.text != expected:
-            message = f"expected '{expected}', as the file is named"
-            yield found.error(f"{message}, found '{found.text}'")
-    yield from _compare(node, node["dims"], architecture["dims"], "dim")
-    yield from _compare(node, node["dynamic"], architecture["dynamic"], "dynamic dim")
-    yield from _compare(
-        node,
-        node.get("hyperparameters"),
-        architecture.get("hyperparameters"),
-        "hyperparameter",
-    )
+        given = node.get(key)
+        optional = key == "hyperparameters" and not misspelt(node, wrong)
+        if isinstance(given.value, dict) if given else optional:
+            yield from _compare(node, given, architecture.get(key), noun)
     static = {item.text for item in architecture["dims"].items}
     for item in architecture["dynamic"].items:
         if item.text in static:
             yield item.error(f"'{item.text}' is among 'dims' too")
-    names, kind = node["weights"]["names"], node["weights"]["source"]["kind"].text
-    if kind in ("gguf", "irpa") and names.text != "gguf":
-        message = f"kind: {kind} has the names that the parameters have"
-        yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
-    experts = node["weights"].get("experts")
-    if experts and names.text == "hf":
-        message = "the architecture says how Hugging Face checkpoints hold experts"
-        yield experts.error(message, "leave it out, or write 'names: gguf'")
-    if names.text == "hf":
+    names = parts["weights"].get("names")
+    if names and names.text == "hf":
         for name, parameter in architecture["parameters"].entries.items():
             if not {"hf", "rope_base"} & parameter.entries.keys():
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
                 hint = f"give it 'hf' at {parameter.position}"
-                yield node["weights"]["names"].error(message, hint)
-    yield from _check_ranges(node)
-    yield from _check_experts(node)
-    yield from _check_heads(node, architecture)
-    yield from _check_tolerances(architecture, node)
+                yield names.error(message, hint)
+    yield from _check_pairs(parts, architecture)
+    yield from _check_tolerances(architecture)
 
 
 def tied(node: Node, architecture: Node, errors: list[ManifestError]) -> dict[str, str]:
@@ -105,28 +123,47 @@ def end_tokens(node: Node, errors: list[ManifestError]) -> tuple[int, ...]:
     return tuple(item.integer for item in found)
 
 
-def check_graph(node: Node, graph: Graph) -> Iterator[ManifestError]:
-    """Yield where the weights and the benchmark do not suit the graph."""
-    names = [parameter.name for parameter in graph.parameters]
-    policies = node["weights"]["policy"].items
-    patterns = [item["match"].text for item in policies]
-    for item in policies:
-        if not any(fnmatchcase(name, item["match"].text) for name in names):
-            yield item["match"].error(f"no parameter matches '{item['match'].text}'")
-    for name in names:
-        if not any(fnmatchcase(name, pattern) for pattern in patterns):
-            message = f"no policy for parameter '{name}'"
-            yield node["weights"]["policy"].error(message, 'add one with match: "*"')
-            break
+def check_graph(
+    parts: Node, architecture: Node, graph: Graph, errors: Collection[ManifestError]
+) -> Iterator[ManifestError]:
+    """Yield where the weights and the benchmark do not suit the graph.
+
+    `errors` has what was told of the manifest: on it nothing is built.
+    """
+    sized = {item.text for item in architecture["dims"].items}
+    if sized <= parts["dims"].entries.keys():
+        yield from _check_policies(parts["weights"], graph)
     points = {entry.name: entry for entry in graph.entry_points}
-    for name, cases in entries(node, "bench").items():
+    ranges = {
+        dim.name: dim
+        for dim in graph.dynamic
+        if not touched(f"dynamic.{dim.name}", errors)
+    }
+    for name, cases in entries(parts, "bench").items():
         if name not in points:
             hint = did_you_mean(name, list(points), "entry points")
             message = f"no entry point named '{name}'"
-            yield node["bench"].key_error(name, message, hint)
+            yield parts["bench"].key_error(name, message, hint)
             continue
         for case in cases.items:
-            yield from _check_case(case, points[name], graph)
+            yield from _check_case(case, points[name], ranges)
+
+
+def _check_policies(weights: Node, graph: Graph) -> Iterator[ManifestError]:
+    """Yield the first parameter without a policy, and policies without parameters."""
+    names = [parameter.name for parameter in graph.parameters]
+    listed = weights.get("policy")
+    if listed is None:
+        return
+    for item in listed.items:
+        if not any(fnmatchcase(name, item["match"].text) for name in names):
+            yield item["match"].error(f"no parameter matches '{item['match'].text}'")
+    patterns = [item["match"].text for item in listed.items]
+    for name in names:
+        if not any(fnmatchcase(name, pattern) for pattern in patterns):
+            message = f"no policy for parameter '{name}'"
+            yield listed.error(message, 'add one with match: "*"')
+            break
 
 
 def _compare(
@@ -194,14 +231,19 @@ def _check_experts(node: Node) -> Iterator[ManifestError]:
             yield used.error(f"{message}, found {used.integer}")
 
 
-def _check_heads(node: Node, architecture: Node) -> Iterator[ManifestError]:
-    """Yield where heads cannot share keys and values, or cannot be turned in pairs."""
+def _check_sharing(node: Node) -> Iterator[ManifestError]:
+    """Yield where heads cannot share keys and values."""
     dims = node["dims"].entries
     if {"n_head", "n_head_kv"} <= dims.keys():
         heads, shared = dims["n_head"], dims["n_head_kv"].integer
         if heads.integer % shared:
             message = f"expected a multiple of n_head_kv = {shared}"
             yield heads.error(f"{message}, found {heads.integer}")
+
+
+def _check_pairs(node: Node, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where the columns of heads cannot be turned in pairs."""
+    dims = node["dims"].entries
     for name, parameter in architecture["parameters"].entries.items():
         shape = parameter["shape"].items if "rope_base" in parameter.entries else ()
         width = dims.get(str(shape[-1].value)) if shape else None
@@ -210,32 +252,33 @@ def _check_heads(node: Node, architecture: Node) -> Iterator[ManifestError]:
             yield width.error(f"{message}, found {width.integer}")
 
 
-def _check_tolerances(architecture: Node, node: Node) -> Iterator[ManifestError]:
+def _check_tolerances(holder: Node) -> Iterator[ManifestError]:
     """Yield where a tolerance does not say one largest difference."""
-    check = node.get("check")
-    for holder in (architecture, *((check,) if check else ())):
-        for item in entries(holder, "tolerances").values():
-            given = {"max_abs_error", "max_range_error"} & item.entries.keys()
-            if len(given) != 1:
-                message = "expected one of max_abs_error and max_range_error"
-                yield item.error(f"{message}, found {len(given)}")
+    for item in entries(holder, "tolerances").values():
+        given = {"max_abs_error", "max_range_error"} & item.entries.keys()
+        if len(given) != 1:
+            message = "expected one of max_abs_error and max_range_error"
+            yield item.error(f"{message}, found {len(given)}")
 
 
-def _check_case(case: Node, entry: EntryPoint, graph: Graph) -> Iterator[ManifestError]:
+def _check_case(
+    case: Node, entry: EntryPoint, ranges: Mapping[str, DynamicDim]
+) -> Iterator[ManifestError]:
     """Yield where a case does not give each dynamic dim a size in its range."""
-    wanted = {
+    wanted = dict.fromkeys(
         dim for port in entry.inputs for dim in port.type.shape if isinstance(dim, str)
-    }
-    ranges = {dim.name: dim for dim in graph.dynamic if dim.name in wanted}
+    )
     for name, size in case.entries.items():
-        if name not in ranges:
-            hint = did_you_mean(name, list(ranges), "dynamic dims")
+        if name not in wanted:
+            hint = did_you_mean(name, list(wanted), "dynamic dims")
             message = f"entry point '{entry.name}' has no such dynamic dim"
             yield case.key_error(name, message, hint)
-        elif not ranges[name].min <= size.integer <= ranges[name].max:
+        elif (
+            name in ranges and not ranges[name].min <= size.integer <= ranges[name].max
+        ):
             message = f"expected {ranges[name].min} to {ranges[name].max}"
             yield size.error(f"{message}, found {size.integer}")
-    for name in ranges:
+    for name in wanted:
         if name not in case.entries:
             yield case.error(f"missing dynamic dim '{name}'")
     ctx, seq = case.entries.get("ctx"), case.entries.get("seq")

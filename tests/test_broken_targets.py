@@ -1,0 +1,81 @@
+"""A target that cannot be read: an error for who asks for it, for nobody else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ingot.bundles.read import Bundle
+from ingot.bundles.runner import runner_for
+from ingot.catalogue import read
+from ingot.errors import IngotError
+from ingot.front.commands import print_catalogue
+from ingot.front.why import chosen
+from ingot.selection import select
+from tests.project import ROOT, edit
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a checkout of one model."""
+    for part in ("targets", "components", "oracles", "models/architectures"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    for part in ("pyproject.toml", "models/toy-moe.yaml"):
+        shutil.copy(ROOT / part, tmp_path / part)
+    edit(
+        tmp_path / "pyproject.toml",
+        'all-minilm-l6-v2"\ndefault-t',
+        'toy-moe"\ndefault-t',
+    )
+    return tmp_path
+
+
+def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (root / "targets/aarch64.yaml").read_text()
+    bad = root / "targets/bad.yaml"
+    bad.write_text(text.replace("target: aarch64\nsummary", "target: bad\nsumary"))
+    (root / "targets/here.yaml").write_text(
+        "target: here\nsummary: this machine\nfirst_of: [bad, x86_64]\n"
+    )
+    found = read(root)
+    assert select(found, {"target": "x86_64"}).targets == ("x86_64",)
+    assert f"check:toy-moe@{found.settings.aliases['host']}" in found.plan.by_task
+    told = "targets/bad.yaml:3:1: sumary: unknown key\n  did you mean 'summary'?"
+    for asked_for in ("bad", "x86_64,bad", "here", "all"):
+        with pytest.raises(IngotError) as caught:
+            select(found, {"target": asked_for})
+        assert str(caught.value) == told
+    with pytest.raises(IngotError) as caught:
+        chosen(found, ["check:toy-moe@bad"])
+    assert str(caught.value) == told
+    monkeypatch.chdir(root)
+    assert print_catalogue() == 0
+    printed = capsys.readouterr().out
+    for name in ("bad", "here"):
+        line = f"  ! {name:<20} cannot be read; `doit build target={name}` says why\n"
+        assert line in printed
+    edit(bad, "sumary", "summary")
+    mended = read(root)
+    assert "bad" in mended.settings.targets
+    assert "check:toy-moe@bad" in mended.plan.by_task
+
+
+def test_a_broken_default_target_is_no_defect_of_tasks_that_name_others(
+    root: Path,
+) -> None:
+    edit(root / "targets/host.yaml", "summary", "sumary")
+    assert select(read(root, ()), {}).models == ()
+    with pytest.raises(IngotError, match=r"^targets/host\.yaml:3:1: sumary: unknown"):
+        select(read(root, {""}), {})
+
+
+def test_a_bundle_of_a_broken_target_has_no_runner(root: Path) -> None:
+    edit(root / "targets/x86_64.yaml", "summary", "sumary")
+    bundle = Bundle(root, {"target": {"name": "x86_64"}}, ())
+    assert str(runner_for(bundle, root)).endswith(
+        ": sumary: unknown key\n  did you mean 'summary'?"
+    )
