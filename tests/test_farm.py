@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import signal
@@ -62,6 +63,13 @@ def test_workers_make_what_this_machine_would(running: Farm, tmp_path: Path) -> 
     assert results[0].outputs == results[1].outputs
     # No data came back but through the shared cache, where everybody finds it.
     assert Machine(tmp_path / "c", running.shared_cache).build(UPPER) == ["fetched"]
+
+
+def test_nothing_is_said_but_in_words_for_who_builds(
+    running: Farm, tmp_path: Path
+) -> None:
+    running.machine(tmp_path / "a")
+    assert not logging.getLogger("distributed.client").isEnabledFor(logging.CRITICAL)
 
 
 def test_a_failed_command_says_the_same_as_here(running: Farm, tmp_path: Path) -> None:

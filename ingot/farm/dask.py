@@ -49,8 +49,12 @@ class DaskFarm:
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._said: set[str] = set()
-        # Its own complaints are told here, in words for who builds.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+        # Its own complaints are told here, in words for who builds. When it is imported
+        # it sets these levels.
+        import distributed  # noqa: F401
+
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self._known: tuple[float, list[dict[str, float]]] = (-KNOWN_S, [])
         self._closed = False
         self._client = self._connect(CONNECT_S)
