@@ -26,6 +26,7 @@ _WORDS = {
     "i8_block32": _HALVES,
     "i4_block32": (*_HALVES, _LOWERED),
 }
+_SQUARED = "the deviation is squared next: its sign is lost"
 _VIEW = "the same numbers in the same order: the sizes beside it say all"
 
 EQUIVALENT: dict[str, str] = {
@@ -57,6 +58,10 @@ EQUIVALENT: dict[str, str] = {
             "normalization/dyt",
         )
         for name in ("%flat 10.0 -> 15.0", "%flat_low -10.0 -> -15.0")
+    },
+    **{
+        f"normalization/{component}: %centred arith.subf with operands swapped": _SQUARED
+        for component in ("group_norm", "layer_norm", "layer_norm_no_bias")
     },
     "moe/expert_sum: %x_experts [1], [2,  -> [1, 2], [": _VIEW,
     **{

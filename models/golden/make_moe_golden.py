@@ -9,24 +9,22 @@ each tensor of transformers is made of, which joins and turns some of them.
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import make_decoder_golden as decoder
 import numpy as np
 import torch
 import transformers
+from judged_logits import write
+from make_decoder_golden import weight
 
 from ingot.readers.manifest import Manifest, read_manifest
 from ingot.readers.sources import Synthetic
 
 ROOT = Path(__file__).parents[2]
-IDS = 256
-LONGEST = 300
+N_IDS = 256
 
 Tensors = Mapping[str, torch.Tensor]
 Made = Callable[[Tensors], torch.Tensor]
@@ -110,7 +108,7 @@ def state(manifest: Manifest) -> dict[str, torch.Tensor]:
     read = [item for item in manifest.graph.parameters if item.table is None]
     if any(manifest.weights.stored(item.name) != "f32" for item in read):
         raise ValueError(f"{manifest.path}: its weights are rounded")
-    tensors = {item.name: decoder.weight(item, source.seed) for item in read}
+    tensors = {item.name: weight(item, source.seed) for item in read}
     whole, layer, place = NAMES[manifest.architecture]
     found = {name: made(tensors) for name, made in whole.items()}
     for number in range(dict(manifest.dims)["n_layer"]):
@@ -221,25 +219,8 @@ def main(name: str) -> None:
     """Write the golden file of a model, and print what is in it."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    decoder.IDS = IDS
     manifest = read_manifest(ROOT / "models" / f"{name}.yaml", ROOT)
-    model = make_model(manifest)
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    arrays, leads = decoder.judge(model, rng, (*decoder.LENGTHS, LONGEST))
-    metadata = {
-        "kind": "logits",
-        "model": name,
-        "versions": {
-            p: importlib.metadata.version(p) for p in ("torch", "transformers")
-        },
-        "window": None,
-        "smallest_lead": leads,
-    }
-    path = Path(__file__).with_name(f"{name}.npz")
-    decoder.write_npz(path, {**arrays, "metadata": decoder.text(metadata)})
-    different = len(set(arrays["greedy"].tolist()))
-    print(f"{name}: {different} different greedy tokens, smallest leads {leads}")
-    print(f"float32 against float64: {decoder.float32_error(model, arrays):.1e}")
+    write(name, make_model(manifest), dict(manifest.dims), N_IDS)
 
 
 if __name__ == "__main__":
