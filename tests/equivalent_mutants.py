@@ -60,8 +60,8 @@ EQUIVALENT: dict[str, str] = {
         for name in ("%flat 10.0 -> 15.0", "%flat_low -10.0 -> -15.0")
     },
     **{
-        f"normalization/{component}: %centred arith.subf with operands swapped": _SQUARED
-        for component in ("group_norm", "layer_norm", "layer_norm_no_bias")
+        f"normalization/{norm}: %centred arith.subf with operands swapped": _SQUARED
+        for norm in ("group_norm", "layer_norm", "layer_norm_no_bias")
     },
     "moe/expert_sum: %x_experts [1], [2,  -> [1, 2], [": _VIEW,
     **{

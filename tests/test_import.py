@@ -154,8 +154,8 @@ LlamaForCausalLM
   end_tokens       0                   config.json: eos_token_id
 next: doit check model=small
       that compares with this project's oracles; for outputs of another
-      implementation add check.golden: docs/writing-a-manifest.md, and as
-      models/golden/make_decoder_golden.py makes it for random weights"""
+      implementation add check.golden, which models/golden/make_decoder_golden.py
+      makes: docs/writing-a-manifest.md"""
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_an_import_says_what_makes_golden_outputs_of_its_family(
         source, _ = checkpoint(root, family)
     imported, _ = bring(root, source)
     told = str(imported).partition("\nnext: ")[2]
-    guide, maker = re.findall(r"\S+\.(?:md|py)", told)
+    maker, guide = re.findall(r"\S+\.(?:md|py)", told)
     assert maker == f"models/golden/{script}"
     assert (ROOT / maker).is_file()
     assert "`check.golden`" in (ROOT / guide).read_text("utf-8")

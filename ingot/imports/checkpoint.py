@@ -37,8 +37,8 @@ N_CTX_LIMIT = 2048
 
 GOLDEN = """\
       that compares with this project's oracles; for outputs of another
-      implementation add check.golden: docs/writing-a-manifest.md, and as
-      models/golden/{script} makes it for random weights"""
+      implementation add check.golden, which models/golden/{script}
+      makes{of}: docs/writing-a-manifest.md"""
 """What an imported model lacks: no checkpoint comes with reference outputs."""
 
 
@@ -59,8 +59,9 @@ class Imported:
         lines += [f"note: {note}" for note in self.notes]
         command = f"doit check model={self.decision.model}"
         experts = "n_expert" in self.decision.dims
-        script = f"make_{'moe' if experts else 'decoder'}_golden.py"
-        return "\n".join([*lines, f"next: {command}", GOLDEN.format(script=script)])
+        kind, of = ("moe", " of random weights") if experts else ("decoder", "")
+        golden = GOLDEN.format(script=f"make_{kind}_golden.py", of=of)
+        return "\n".join([*lines, f"next: {command}", golden])
 
 
 def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
