@@ -70,7 +70,7 @@ def tool_words(name: str, *arguments: str | Path) -> str:
     """Return what a tool of the compiler said when it failed; '' where it did not."""
     tool = Path(sysconfig.get_path("scripts")) / name
     if any("transform-dialect-library" in str(word) for word in arguments):
-        # IREE 3.13 holds a lock while its threads read the library, and they wait for it.
+        # IREE 3.13 holds a lock while its threads read the library: they wait for it.
         arguments = (*arguments, SERIAL)
     found = subprocess.run(
         [tool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
