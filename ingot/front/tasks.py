@@ -44,7 +44,7 @@ class Front:
     def __init__(self, root: Path) -> None:
         """Load, select and plan; every error of the user's is doit's kind of error."""
         try:
-            if not os.path.samefile(get_initial_workdir(), root):
+            if not os.path.samefile(get_initial_workdir() or root, root):
                 # There doit finds the commands that pyproject.toml declares.
                 raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
