@@ -154,7 +154,9 @@ def local(root: Path, n: int) -> dict[str, Cost]:
     rows["cold"] = build(checkout)
     rows["cold, no sandbox"] = build(make(root / "b", n), BENCHMARK_UNCONFINED="yes")
     rows["no-op"] = build(checkout)
-    shutil.rmtree(checkout / "build")
+    # Not removed: on an ext4 without a journal every new file then takes a millisecond,
+    # since its inode is looked for among those that were just removed.
+    (checkout / "build").rename(checkout / "before")
     return rows | {"restored from the store": build(checkout)}
 
 
