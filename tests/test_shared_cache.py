@@ -35,6 +35,19 @@ def test_a_second_machine_fetches_what_the_first_made(
     assert first.said == second.said == []
 
 
+def test_a_proxy_is_asked_where_the_environment_names_one(
+    server: CacheServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/cache"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    far = "http://cache.invalid:8080/cache"
+    assert Machine(tmp_path / "a", far).build(UPPER) == ["ran"]
+    assert all(path.startswith(f"{far}/") for path in server.files)
+    assert Machine(tmp_path / "b", far).build(UPPER) == ["fetched"]
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert Machine(tmp_path / "c", server.url).build(UPPER) == ["ran"]
+
+
 def test_what_is_fetched_is_kept_and_needs_no_cache_again(
     server: CacheServer, tmp_path: Path
 ) -> None:
