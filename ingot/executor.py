@@ -190,6 +190,8 @@ class Executor:
         else:
             result = self._run_elsewhere(action, bound, encoded.key)
         result = replace(result, messages=encoded.messages + results.packed(action))
+        if self._shared is not None and local:
+            result = self._shared.inlined(result)
         self.store.put_action(encoded.key, result)
         if self._shared is not None and local:
             self._shared.share(encoded.key, result)

@@ -197,9 +197,6 @@ class DaskFarm:
             )
         dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"})
         try:
-            # A client that finds nobody leaves a thread behind, each time.
-            parts = urlsplit(f"//{place}")
-            socket.create_connection((parts.hostname, parts.port), timeout_s).close()
             return Client(  # type: ignore[no-untyped-call]
                 f"{scheme}://{place}", timeout=timeout_s, set_as_default=False
             )
@@ -236,13 +233,25 @@ class DaskFarm:
             end = time.monotonic() + RETURN_S
             while True:
                 try:
-                    self._client = self._connect(2.0)
-                    return
+                    # A client that finds nobody leaves a thread behind, each time.
+                    if self._is_there() or time.monotonic() > end:
+                        self._client = self._connect(2.0)
+                        return
                 except IngotError as error:
                     if self._closed or time.monotonic() > end:
                         self._gone = error
                         raise
-                    time.sleep(0.5)
+                if self._closed:
+                    raise IngotError("stopped")
+                time.sleep(0.5)
+
+    def _is_there(self) -> bool:
+        """Return whether anybody takes connections at the scheduler's address."""
+        place = urlsplit(self.address)
+        with contextlib.suppress(OSError):
+            socket.create_connection((place.hostname, place.port), 2.0).close()
+            return True
+        return False
 
     def _say(self, text: str) -> None:
         if text.partition(";")[0] not in self._said:
