@@ -49,6 +49,7 @@ class Front:
                 raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
+            process.ask_sandbox()
             catalogue = read(root, asked(variables, Front.named))
             self.selection = select(catalogue, variables)
             self.plan = catalogue.plan
