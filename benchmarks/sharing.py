@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,9 @@ from nginx import NGINX, nginx
 from ingot.edges import process
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Of rows that take about a second, the best of so many is told.
+N_TRIES = 3
 
 # Seconds for 1,000 actions of a prototype of 123 lines, on another, quiet machine.
 PROTOTYPE_S = {
@@ -149,11 +152,22 @@ def local(root: Path, n: int) -> dict[str, Cost]:
     checkout = make(root / "a", n)
     rows["cold"] = build(checkout)
     rows["cold, no sandbox"] = build(make(root / "b", n), confined=False)
-    rows["no-op"] = build(checkout)
+    rows["no-op"] = best(build(checkout) for _ in range(N_TRIES))
+    rows["restored from the store"] = best(restored(checkout) for _ in range(N_TRIES))
+    return rows
+
+
+def best(costs: Iterable[Cost]) -> Cost:
+    """Return the least: what other programs of the machine add is not the build's."""
+    return min(costs, key=lambda cost: cost.wall_s)
+
+
+def restored(checkout: Path) -> Cost:
+    """Return the cost of a build that has all results, and shows none."""
     # Not removed: on an ext4 without a journal every new file then takes a millisecond,
     # since its inode is looked for among those that were just removed.
-    (checkout / "build").rename(checkout / "before")
-    return rows | {"restored from the store": build(checkout)}
+    (checkout / "build").rename(checkout / f"before-{time.monotonic_ns()}")
+    return build(checkout)
 
 
 def alone(root: Path, n: int, confined: bool) -> Cost:
@@ -178,11 +192,13 @@ def http(root: Path, n: int) -> dict[str, Cost]:
     if NGINX is None:
         print("HTTP is left out: there is no nginx; run: apt-get install nginx-light")
         return {}
-    first, second = make(root / "a", n), make(root / "b", n)
-    shutil.copy(first / "dodo.py", second / "dodo.py")
+    first = make(root / "first", n)
+    others = [make(root / f"{place}", n) for place in range(N_TRIES)]
+    for other in others:
+        shutil.copy(first / "dodo.py", other / "dodo.py")
     with nginx(root / "nginx") as url:
         build(first, url)
-        return {"fetched over HTTP": build(second, url)}
+        return {"fetched over HTTP": best(build(other, url) for other in others)}
 
 
 def dask(root: Path, n: int) -> dict[str, Cost]:
