@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ def main() -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Cost:
     """What a build took, less the CPU of sandboxed commands: bwrap does not wait."""
 
@@ -152,14 +152,9 @@ def local(root: Path, n: int) -> dict[str, Cost]:
     checkout = make(root / "a", n)
     rows["cold"] = build(checkout)
     rows["cold, no sandbox"] = build(make(root / "b", n), confined=False)
-    rows["no-op"] = best(build(checkout) for _ in range(N_TRIES))
-    rows["restored from the store"] = best(restored(checkout) for _ in range(N_TRIES))
+    rows["no-op"] = min(build(checkout) for _ in range(N_TRIES))
+    rows["restored from the store"] = min(restored(checkout) for _ in range(N_TRIES))
     return rows
-
-
-def best(costs: Iterable[Cost]) -> Cost:
-    """Return the least: what other programs of the machine add is not the build's."""
-    return min(costs, key=lambda cost: cost.wall_s)
 
 
 def restored(checkout: Path) -> Cost:
@@ -198,21 +193,20 @@ def http(root: Path, n: int) -> dict[str, Cost]:
         shutil.copy(first / "dodo.py", other / "dodo.py")
     with nginx(root / "nginx") as url:
         build(first, url)
-        return {"fetched over HTTP": best(build(other, url) for other in others)}
+        return {"fetched over HTTP": min(build(other, url) for other in others)}
 
 
 def dask(root: Path, n: int) -> dict[str, Cost]:
     """Return the cost of builds by two workers, one of which is killed."""
     way = "Dask, a worker killed"
     return {
-        way: killing(root / "a", n, confined=True),
-        f"{way}, no sandbox": killing(root / "b", n, confined=False),
+        way: killing(make(root / "a", n), confined=True),
+        f"{way}, no sandbox": killing(make(root / "b", n), confined=False),
     }
 
 
-def killing(root: Path, n: int, confined: bool) -> Cost:
-    """Return the cost of a build by two workers, one of which is killed."""
-    checkout = make(root / "a", n)
+def killing(checkout: Path, confined: bool) -> Cost:
+    """Return the cost of one of them."""
     with cluster(checkout, confined) as (serving, address, shared):
         words = [f"executor={address}"]
         costs: list[Cost] = []

@@ -155,6 +155,16 @@ def linear_words_f32(x: Floats, weight: NDArray[np.float32]) -> Exact:
     return mapped(x, rows_of, weight)
 
 
+def linear_bias_words_f32(
+    x: Floats, weight: NDArray[np.float32], bias: Floats
+) -> Exact:
+    """Map each row of x by the weight, whose values are float32, and move it.
+
+    Shapes: as `linear_words_f32`; bias [8*n_tile].
+    """
+    return mapped(x, rows_of, weight) + bias.astype(np.float64)
+
+
 def linear_words_bf16(x: Floats, weight: Words) -> Exact:
     """Map each row of x by the weight, whose values are bfloat16.
 

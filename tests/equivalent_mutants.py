@@ -98,8 +98,12 @@ EQUIVALENT: dict[str, str] = {
         for name in names
     },
     **{
-        f"linear/linear_words_{stored}: %last arith.subi {change}": _DROPPED
-        for stored in (*_WORDS, "f32")
+        f"linear/linear_{words}: %last arith.subi {change}": _DROPPED
+        for words in (
+            *(f"words_{name}" for name in _WORDS),
+            "words_f32",
+            "bias_words_f32",
+        )
         for change in ("-> arith.addi", "with operands swapped")
     },
     "elementwise/cos: %half 0.5 -> 0.75": _WIDER,

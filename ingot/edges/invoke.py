@@ -99,7 +99,7 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     """
     variables = {**os.environ, **dict(runner.env)}
     if runner.device == "vulkan":
-        variables["MESA_SHADER_CACHE_DIR"] = shaders()
+        variables.setdefault("MESA_SHADER_CACHE_DIR", shaders())
     # Confined already, with the stage's program that calls it.
     done = process.run(
         argv, folder, variables, mounts={}, confined=False, network=False

@@ -84,11 +84,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         from ingot.front.tasks import Front
         from ingot.front.unknown import no_task
 
-        # A build keeps nearly all that it makes: to look for the rest is a twentieth
-        # of a build with nothing to do.
-        gc.set_threshold(100_000)
-        # Nor is it looked for when the process ends: a tenth of such a build.
-        atexit.register(gc.freeze)
+        _keep_garbage()
         # doit has no option for them.
         cmd_run.MThreadRunner = ThreadRunner
         cmd_run.TaskControl = Tasks
@@ -118,6 +114,16 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         except Exception:
             _leave()
             return defect()
+
+
+def _keep_garbage() -> None:
+    """Look for no cycles: a build keeps nearly all that it makes.
+
+    To look is a twentieth of a build with nothing to do, and to look once more when
+    the process ends is a tenth.
+    """
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
 
 
 def _leave() -> None:
