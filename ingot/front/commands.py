@@ -1,4 +1,4 @@
-"""doit's commands as ingot has them: run, list, why, doctor, verify.
+"""doit's commands as ingot has them: run, why, doctor, verify.
 
 Exit codes: 0 done; 1 an action failed, or a check found something; 2 a defect of ingot
 or doit itself; 3 the command line, a manifest or the store is wrong, nothing was run;
@@ -19,10 +19,10 @@ from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from ingot.catalogue import STAGES, asked, read
+from ingot.catalogue import asked, read
 from ingot.errors import IngotError
 from ingot.selection import refuse_compiled_only, select
-from ingot.variables import VARIABLES, refuse_unknown
+from ingot.variables import refuse_unknown
 
 BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
 
@@ -126,17 +126,20 @@ def _leave() -> None:
     sharing.abandon()
 
 
-class ListCommand(Command):  # type: ignore[misc]
-    """Models, targets and stages."""
-
-    name = "list"
-    doc_purpose = "show models, targets and stages"
-    doc_usage = ""
-    doc_description = None
+class TaskFree(Command):  # type: ignore[misc]
+    """A command that is about no task."""
 
     def execute(self, params: Any, args: list[str]) -> int:
-        """Print the three tables."""
-        return guarded(print_catalogue)
+        """Refuse a task; do the work otherwise."""
+        if args:
+            message = f"{self.name} takes no task, found '{args[0]}'"
+            usage = f"doit {self.name} {self.doc_usage}".rstrip()
+            raise InvalidCommand(f"{message}\n  usage: {usage}")
+        return guarded(self.work)
+
+    def work(self) -> int:
+        """Do it; return the exit code."""
+        raise NotImplementedError
 
 
 class Why(Command):  # type: ignore[misc]
@@ -158,7 +161,7 @@ class Why(Command):  # type: ignore[misc]
         return guarded(explain)
 
 
-class Doctor(Command):  # type: ignore[misc]
+class Doctor(TaskFree):
     """What this machine lacks."""
 
     name = "doctor"
@@ -166,15 +169,11 @@ class Doctor(Command):  # type: ignore[misc]
     doc_usage = ""
     doc_description = None
 
-    def execute(self, params: Any, args: list[str]) -> int:
+    def work(self) -> int:
         """Print the findings; exit with 1 where one is an error."""
+        from ingot.doctor import examine
 
-        def examine() -> int:
-            from ingot.doctor import examine
-
-            return examine(Path.cwd())
-
-        return guarded(examine)
+        return examine(Path.cwd())
 
 
 class Verify(Command):  # type: ignore[misc]
@@ -240,42 +239,6 @@ def defect() -> int:
         return FAILED
     traceback.print_exc()
     return DEFECT
-
-
-def print_catalogue() -> int:
-    """Print models, targets, stages and variables."""
-    found = read(Path.cwd())
-    print("models")
-    settings = found.settings
-    for name, model in found.models.items():
-        mark = "*" if name == settings.default_model else " "
-        text = model.summary
-        if model.broken:
-            mark, text = "!", f"cannot be read; `doit build model={name}` says why"
-        print(_row(mark, name, text))
-    print("targets")
-    for name, text in settings.targets.items():
-        if name in settings.unrunnable:
-            text = f"compiles here, cannot run here: {settings.unrunnable[name]}"
-        print(_row("*" if name == settings.default_target else " ", name, text))
-    for name, meant in settings.aliases.items():
-        mark = "*" if name == settings.default_target else " "
-        print(_row(mark, name, f"this machine: {meant}"))
-    for name in settings.broken:
-        text = f"cannot be read; `doit build target={name}` says why"
-        print(_row("!", name, text))
-    print("stages")
-    for name, text in STAGES.items():
-        print(_row(" ", name, text))
-    print("variables")
-    for name, text in VARIABLES.items():
-        print(_row(" ", name, text))
-    print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
-    return 0
-
-
-def _row(mark: str, name: str, text: str) -> str:
-    return f"  {mark} {name:<20} {text}"
 
 
 def run_bundle() -> int:

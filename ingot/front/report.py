@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from doit.cmd_base import Command
-from doit.exceptions import InvalidCommand
 
 from ingot.errors import IngotError
-from ingot.front.commands import guarded, variables
+from ingot.front.commands import TaskFree, guarded, variables
 
 REPORT = "build/report.html"
 
@@ -28,7 +27,7 @@ class Graph(Command):  # type: ignore[misc]
         return guarded(lambda: _draw(Path.cwd(), args))
 
 
-class Report(Command):  # type: ignore[misc]
+class Report(TaskFree):
     """The builds of this checkout as a page."""
 
     name = "report"
@@ -36,11 +35,9 @@ class Report(Command):  # type: ignore[misc]
     doc_usage = ""
     doc_description = None
 
-    def execute(self, params: Any, args: list[str]) -> int:
+    def work(self) -> int:
         """Write the page; print where it is."""
-        if args:
-            raise InvalidCommand(f"report takes no task, found '{args[0]}'")
-        return guarded(lambda: _write_report(Path.cwd()))
+        return _write_report(Path.cwd())
 
 
 def _draw(root: Path, patterns: list[str]) -> int:
