@@ -14,6 +14,7 @@ from ingot.readers.forms import check
 from ingot.readers.yaml import parse
 from ingot.schema import FORMS, schema_text
 from tests.manifest_cases import CASES, GOOD, GOOD_DECODER, ROOT, defects
+from tests.source_tree import tracked
 
 # What no schema sees: whether names, files and shapes exist and agree, and how the YAML
 # is written (`010` has a value to each parser, only not the same).
@@ -86,18 +87,14 @@ def test_the_schema_is_one(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(schema_text(name)))
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("models/*.yaml")), ids=lambda p: p.stem
-)
-def test_a_shipped_manifest_has_the_schema(path: Path) -> None:
-    validator("manifest").validate(content(path))
+@pytest.mark.parametrize("name", tracked("models/*.yaml"))
+def test_a_shipped_manifest_has_the_schema(name: str) -> None:
+    validator("manifest").validate(content(ROOT / name))
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("models/architectures/*.yaml")), ids=lambda p: p.stem
-)
-def test_a_shipped_architecture_has_the_schema(path: Path) -> None:
-    validator("architecture").validate(content(path))
+@pytest.mark.parametrize("name", tracked("models/architectures/*.yaml"))
+def test_a_shipped_architecture_has_the_schema(name: str) -> None:
+    validator("architecture").validate(content(ROOT / name))
 
 
 def test_the_good_examples_have_the_schema() -> None:
