@@ -33,6 +33,7 @@ HEAVY = (
     "ml_dtypes",
     "numpy",
     "onnxruntime",
+    "packaging",
     "rich",
     "torch",
     "transformers",

@@ -34,6 +34,7 @@ BEYOND_A_SCHEMA = {
     "golden-file-is-missing",
     "huge-size",
     "infinite-number",
+    "licence-that-is-none",
     "missing-dim",
     "missing-dynamic-dim",
     "missing-hyperparameter",
