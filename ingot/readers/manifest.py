@@ -15,7 +15,6 @@ from ingot.graph import Graph
 from ingot.readers import manifest_rules as rules
 from ingot.readers.bind import entries
 from ingot.readers.forms import check
-from ingot.readers.licence import check_licence
 from ingot.readers.manifest_forms import MANIFEST
 from ingot.readers.manifest_graph import numbers, read_architecture, read_graph
 from ingot.readers.manifest_parts import readable
@@ -134,8 +133,6 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     architecture = read_architecture(node, root, errors)
     parts = readable(node, errors)
     found = list(rules.check_own(parts, path.stem))
-    if licence := parts.get("licence"):
-        found += check_licence(licence)
     graph = None
     if architecture is not None:
         found += rules.check_names(node, parts, architecture, errors)

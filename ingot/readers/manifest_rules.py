@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from ingot.errors import ManifestError, did_you_mean
 from ingot.graph import DynamicDim, EntryPoint, Graph
 from ingot.readers.bind import entries
+from ingot.readers.licence import check_licence
 from ingot.readers.manifest_parts import misspelt, touched
 from ingot.readers.yaml import Node
 
@@ -21,6 +22,8 @@ def check_own(parts: Node, stem: str) -> Iterator[ManifestError]:
     if model and model.text != stem:
         message = f"expected '{stem}', as the file is named"
         yield model.error(f"{message}, found '{model.text}'")
+    if licence := parts.get("licence"):
+        yield from check_licence(licence)
     weights = parts["weights"]
     names, source = weights.get("names"), weights.get("source")
     kind = source["kind"].text if source else ""
