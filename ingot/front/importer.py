@@ -14,6 +14,7 @@ class Import(TaskFree):
     doc_purpose = "write the manifest of a checkpoint: safetensors or GGUF"
     doc_usage = "source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N]"
     doc_description = None
+    reads = None
 
     def work(self) -> int:
         """Write the manifest; print what was decided and from where."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from doit import cmd_info
+from doit import cmd_help, cmd_info
 from doit.cmd_base import Command
 from doit.exceptions import InvalidCommand
+
+from ingot.front.commands import guarded
 
 
 class Info(cmd_info.Info):  # type: ignore[misc]
@@ -25,7 +27,7 @@ class Info(cmd_info.Info):  # type: ignore[misc]
         from ingot.front.tasks import Front
 
         Front.named = tuple(args)
-        return int(super().execute(params, args))
+        return guarded(lambda: cmd_info.Info.execute(self, params, args))
 
     def _execute(self, pos_args: list[str]) -> int:
         from ingot.front.unknown import no_task
@@ -34,6 +36,16 @@ class Info(cmd_info.Info):  # type: ignore[misc]
         if len(pos_args) == 1 and pos_args[0] not in names:
             raise InvalidCommand(str(no_task(pos_args[0], self.loader.cmd_names)))
         return int(super()._execute(pos_args, hide_status=True))
+
+
+class Help(cmd_help.Help):  # type: ignore[misc]
+    """doit's own `help`; a reader that leaves is no defect."""
+
+    name = "help"
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Print it."""
+        return guarded(lambda: cmd_help.Help.execute(self, params, args) or 0)
 
 
 class Refused(Command):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from doit.cmd_base import Command
 
 from ingot.errors import IngotError
 from ingot.front.commands import TaskFree, guarded, variables
+from ingot.variables import TASKS
 
 REPORT = "build/report.html"
 
@@ -24,7 +25,7 @@ class Graph(Command):  # type: ignore[misc]
 
     def execute(self, params: Any, args: list[str]) -> int:
         """Write the picture; print where it is."""
-        return guarded(lambda: _draw(Path.cwd(), args))
+        return guarded(lambda: _draw(Path.cwd(), args), TASKS, "graph")
 
 
 class Report(TaskFree):
