@@ -112,13 +112,18 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         except REFUSALS:
             raise
         except Exception:
-            _leave()
-            code = defect()
-            if code == streams.READER_LEFT:
-                # Standard error may still be read.
-                text = "stopped, as nobody reads its output; finished actions are kept"
-                print(text, file=sys.stderr)
-            return code
+            return _break_off()
+
+
+def _break_off() -> int:
+    """End what runs, for the exception that is being handled; return the exit code."""
+    _leave()
+    code = defect()
+    if code == streams.READER_LEFT:
+        # Standard error may still be read.
+        text = "stopped, as nobody reads its output; finished actions are kept"
+        print(text, file=sys.stderr)
+    return code
 
 
 def _leave() -> None:
