@@ -66,7 +66,9 @@ def shared_settings(workspace):
                     default_model="m", default_target="t", shared_cache=("", "read"))
 
 
-sys.modules["ingot.workspace"] = types.SimpleNamespace(load=lambda root: None)
+sys.modules["ingot.workspace"] = types.SimpleNamespace(
+    load=lambda root: types.SimpleNamespace(broken={{}})
+)
 sys.modules["ingot.plan"] = types.SimpleNamespace(
     plan_named=plan_named, shared_settings=shared_settings
 )

@@ -7,7 +7,6 @@ the command run.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -16,27 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot import command, shown
-from ingot.edges import process, results, toolchain
+from ingot.edges import results
 from ingot.edges.process import Failed
 from ingot.edges.records import Record, Records
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.inputs import Inputs
 from ingot.spans import Spans
-from ingot.values import (
-    Action,
-    ActionResult,
-    BoundAction,
-    Digest,
-    Output,
-    SourceFile,
-    Text,
-    bind,
-)
+from ingot.values import Action, ActionResult, BoundAction, Digest
 
 if TYPE_CHECKING:
     from ingot.edges.shared.cache import SharedCache
     from ingot.farm.protocol import Farm
     from ingot.keys import Encoded
+
+# What is so small takes no longer to be read or copied than a thread to be told of it.
+AT_ONCE_BYTES = 1 << 20
 
 
 class Executor:
@@ -59,8 +53,7 @@ class Executor:
         self._shared = shared
         self._farm = farm
         self.spans = Spans()
-        self._made: dict[str, dict[str, Digest]] = {}
-        self._tools: dict[str, str] = {}
+        self._inputs = Inputs(store, self.records)
 
     def is_current(self, action: Action) -> bool:
         """Return whether the recorded result of the action still stands."""
@@ -79,7 +72,7 @@ class Executor:
         self.store.use(record.key, *(digest for _, digest in record.outputs))
         if not all(self.store.holds(digest) for _, digest in record.outputs):
             return False
-        self._made[action.task] = dict(record.outputs)
+        self._inputs.made(action.task, record.outputs)
         return True
 
     def bound(self, action: Action) -> BoundAction:
@@ -88,12 +81,29 @@ class Executor:
         Raises: OSError where an input file cannot be read; IngotError where a tool is
         not installed.
         """
-        tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
-        return bind(
-            action,
-            tuple((path, self._digest(source)) for path, source in action.inputs),
-            (("sandbox", process.sandbox()), *tools),
-        )
+        return self._inputs.bound(action)
+
+    def restore(self, action: Action) -> bool:
+        """Return whether its result was at hand, and small: it is shown and recorded.
+
+        Nothing is waited for: what another build has in hand, and what goes wrong, is
+        for `perform`.
+        """
+        start = time.monotonic()
+        try:
+            if not self._inputs.are_small(action, AT_ONCE_BYTES):
+                return False
+            bound, encoded = self._encoded(action)
+            with self.store.locked_if_free(encoded.key) as is_free:
+                result = self._kept(action, encoded.key) if is_free else None
+                if result is None or _size_bytes(result) > AT_ONCE_BYTES:
+                    return False
+                self._forget(action)
+                self._record(action, bound, encoded, result, "restored", start)
+        except (OSError, IngotError):
+            return False
+        self.spans.end(action.task, "action", start)
+        return True
 
     def perform(self, action: Action) -> None:
         """Get the outputs into the store and the shown files into the checkout.
@@ -101,34 +111,16 @@ class Executor:
         Raises: ActionFailed where its command fails; IngotError where an input is
         missing.
         """
-        from ingot.keys import encode
-
         start = time.monotonic()
         try:
             self._forget(action)
-            bound = self.bound(action)
-            encoded = encode(bound)
+            bound, encoded = self._encoded(action)
             self.spans.end(action.task, "key", start)
             # Shown and recorded under the lock too: two builds in one checkout would
             # otherwise record each other's files.
             with self.store.locked(encoded.key):
                 result, source = self._obtain(action, bound, encoded)
-                showing = time.monotonic()
-                copies = shown.show(self.root, self.store, action, result)
-                self.spans.end(action.task, "show", showing)
-                wall_ms = (time.monotonic() - start) * 1e3
-                self.records.put(
-                    action.task,
-                    Record(
-                        bound,
-                        encoded.key.hash,
-                        result.outputs,
-                        copies,
-                        result.log,
-                        source,
-                        wall_ms,
-                    ),
-                )
+                self._record(action, bound, encoded, result, source, start)
         except OSError as error:
             raise IngotError(
                 f"{action.task}: {error.filename}: {error.strerror}",
@@ -136,7 +128,38 @@ class Executor:
             ) from error
         finally:
             self.spans.end(action.task, "action", start)
-        self._made[action.task] = dict(result.outputs)
+
+    def _encoded(self, action: Action) -> tuple[BoundAction, Encoded]:
+        from ingot.keys import encode
+
+        bound = self.bound(action)
+        return bound, encode(bound)
+
+    def _record(
+        self,
+        action: Action,
+        bound: BoundAction,
+        encoded: Encoded,
+        result: ActionResult,
+        source: str,
+        start: float,
+    ) -> None:
+        """Show the outputs; remember and tell how the action ended."""
+        showing = time.monotonic()
+        copies = shown.show(self.root, self.store, action, result)
+        self.spans.end(action.task, "show", showing)
+        wall_ms = (time.monotonic() - start) * 1e3
+        record = Record(
+            bound,
+            encoded.key.hash,
+            result.outputs,
+            copies,
+            result.log,
+            source,
+            wall_ms,
+        )
+        self.records.put(action.task, record)
+        self._inputs.made(action.task, result.outputs)
         self._report(action.task, source, wall_ms)
 
     def _forget(self, action: Action) -> None:
@@ -151,12 +174,9 @@ class Executor:
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and how: "restored", "fetched" or "ran"."""
         start = time.monotonic()
-        result = self.store.action(encoded.key)
+        result = self._kept(action, encoded.key)
         self.spans.end(action.task, "look up", start)
-        # A flipped bit may leave a message that can be read.
-        if result is not None and {name for name, _ in result.outputs} == set(
-            action.outputs
-        ):
+        if result is not None:
             return result, "restored"
         if self._shared is not None:
             start = time.monotonic()
@@ -170,6 +190,8 @@ class Executor:
         else:
             result = self._run_elsewhere(action, bound, encoded.key)
         result = replace(result, messages=encoded.messages + results.packed(action))
+        if self._shared is not None and local:
+            result = self._shared.inlined(result)
         self.store.put_action(encoded.key, result)
         if self._shared is not None and local:
             self._shared.share(encoded.key, result)
@@ -177,13 +199,20 @@ class Executor:
             self._shared.hint(result)
         return result, "ran"
 
+    def _kept(self, action: Action, key: Digest) -> ActionResult | None:
+        """Return the result that the store has."""
+        result = self.store.action(key)
+        # A flipped bit may leave a message that can be read.
+        names = {name for name, _ in result.outputs} if result else set()
+        return result if names == set(action.outputs) else None
+
     def is_local(self, action: Action) -> bool:
         """Return whether its command runs on this machine."""
         return self._farm is None or not self._farm.takes(action)
 
     def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
         """Take these for the outputs of a task that would be restored."""
-        self._made[task] = dict(outputs)
+        self._inputs.made(task, outputs)
 
     def log(self, task: str) -> str:
         """Return what the task's command printed when it ran, here or elsewhere."""
@@ -192,43 +221,18 @@ class Executor:
             return ""
         return self.store.blob(record.log).read_text("utf-8", errors="replace")
 
-    def _identity(self, tool: str) -> str:
-        if tool not in self._tools:
-            self._tools[tool] = toolchain.identity(tool, self.store.digests)
-        return self._tools[tool]
-
-    def _digest(self, source: SourceFile | Text | Output) -> Digest:
-        if isinstance(source, SourceFile):
-            return self.store.digests.of_file(source.path)
-        if isinstance(source, Output):
-            return self._output(source)
-        content = source.text.encode()
-        return Digest(hashlib.sha256(content).hexdigest(), len(content))
-
-    def _output(self, source: Output) -> Digest:
-        made = self._made.get(source.task)
-        if made is None:
-            record = self.records.get(source.task)
-            if record is None:
-                raise FileNotFoundError(2, "not built yet", source.task)
-            made = dict(record.outputs)
-        if source.path not in made:
-            # Its outputs have new names, and it has not run since.
-            raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
-        return made[source.path]
-
     def _run(self, action: Action, bound: BoundAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine(action.exclusive), self.store.scratch() as folder:
             start = time.monotonic()
-            large = command.lay_out(action, bound, folder, self._blob)
+            large = command.lay_out(action, bound, folder, self._inputs.blob)
             start = self.spans.end(action.task, "lay out", start)
             done = command.start(action, folder, large)
             ended = self.spans.end(action.task, "run", start)
             missing = [p for p in action.outputs if not os.path.isfile(f"{folder}/{p}")]
             if done.exit_code != 0 or missing:
                 raise self._failure(action, folder, large, Failed(done, missing))
-            self._refuse_changed_inputs(action, bound)
+            self._inputs.refuse_changed(action, bound)
             result = ActionResult(
                 outputs=tuple(
                     (path, self.store.take_file(f"{folder}/{path}"))
@@ -246,27 +250,13 @@ class Executor:
     ) -> ActionResult:
         """Have the command run by another machine; return what it made."""
         assert self._farm is not None
-        result = self._farm.run(action, bound, key, self._inputs(action, bound))
+        result = self._farm.run(action, bound, key, self._inputs.files(action, bound))
         if isinstance(result, ActionResult):
-            self._refuse_changed_inputs(action, bound)
+            self._inputs.refuse_changed(action, bound)
             return result
         with self.store.scratch() as folder:
-            large = command.lay_out(action, bound, folder, self._blob)
+            large = command.lay_out(action, bound, folder, self._inputs.blob)
             raise self._failure(action, folder, large, result)
-
-    def _inputs(self, action: Action, bound: BoundAction) -> dict[Digest, Path]:
-        """Return where the contents of the inputs are."""
-        digests, files = dict(bound.inputs), {}
-        for name, source in action.inputs:
-            digest = digests[name]
-            if isinstance(source, SourceFile):
-                files[digest] = source.path
-            elif isinstance(source, Output):
-                files[digest] = self._blob(action, source, digest)
-            else:
-                self.store.put_blob(digest, source.text.encode())
-                files[digest] = self.store.blob(digest)
-        return files
 
     def _failure(
         self, action: Action, folder: Path, large: dict[str, Path], how: Failed
@@ -279,22 +269,6 @@ class Executor:
             kept = error
         return command.failure(action, how.done, how.missing, folder, self.root, kept)
 
-    def _blob(self, action: Action, source: Output, digest: Digest) -> Path:
-        """Return where the output of an earlier action is."""
-        if not self.store.holds(digest):
-            self.records.forget(source.task)
-            raise IngotError(
-                f"{action.task}: {source.path} of {source.task} is gone from the store",
-                "run the same command again: it is then made anew",
-            )
-        return self.store.blob(digest)
 
-    def _refuse_changed_inputs(self, action: Action, bound: BoundAction) -> None:
-        """Keep no result of inputs that changed while the command read them."""
-        digests = dict(bound.inputs)
-        for name, source in action.inputs:
-            if isinstance(source, SourceFile) and self._digest(source) != digests[name]:
-                raise IngotError(
-                    f"{action.task}: {source.path} changed while it was read",
-                    "run the same command again",
-                )
+def _size_bytes(result: ActionResult) -> int:
+    return sum(digest.size_bytes for _, digest in result.outputs)

@@ -119,6 +119,8 @@ class ActionResult:
     # The messages that spell its action out, the action's own first; then, packed, the
     # small texts among its inputs.
     messages: tuple[bytes, ...] = field(default=(), compare=False)
+    # Of small blobs among those below, where a shared cache is to have them at hand.
+    contents: tuple[tuple[Digest, bytes], ...] = field(default=(), compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:
         """Return every content that the result names."""

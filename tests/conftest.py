@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingot import trial
+from ingot.edges.shared import inline
 from ingot.findings import Finding, Level
 
 # A child that is forked while a server runs here may otherwise be ended, by the poller
@@ -31,6 +32,12 @@ def nginx_finding() -> Finding:
     if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
         return Finding(Level.OK, "nginx", "it is here")
     return Finding(Level.ERROR, "nginx", "not here", "apt-get install nginx-light")
+
+
+@pytest.fixture
+def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that shared caches have without the contents of their small blobs."""
+    monkeypatch.setattr(inline, "INLINE_BYTES", 0)
 
 
 @pytest.fixture(autouse=True, scope="session")

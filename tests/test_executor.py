@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot import command
+from ingot import command, executor
 from ingot.command import ActionFailed
 from ingot.edges import digests, process
 from ingot.edges.files import SMALL_BYTES
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.keys import encode
 from ingot.values import Action, Output, SourceFile, Text
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
@@ -63,6 +64,34 @@ def test_a_changed_command_runs_again_and_the_old_one_is_restored(
     assert (checkout.root / "build/out.txt").read_text() == "abc"
     assert checkout.build(action) == [("upper:x", "restored")]
     assert (checkout.root / "build/out.txt").read_text() == "ABC"
+
+
+def test_what_is_at_hand_and_small_is_restored_without_a_thread(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout.root / "in.txt").write_text("abc")
+    twice = ("sh", "-c", "cat in.txt in.txt > out.txt")
+    action = replace(upper(checkout.root), argv=twice)
+    shown = checkout.root / "build/out.txt"
+    assert not checkout.executor.restore(action)
+    checkout.build(action)
+    shown.unlink()
+    key = encode(checkout.executor.bound(action)).key
+    with checkout.store.locked(key):
+        # Another build may be making it: that is waited for elsewhere.
+        assert not checkout.executor.restore(action)
+    # One byte less than its input, and than its output.
+    for limit in (2, 5):
+        monkeypatch.setattr(executor, "AT_ONCE_BYTES", limit)
+        assert not checkout.executor.restore(action)
+    monkeypatch.setattr(executor, "AT_ONCE_BYTES", 6)
+    assert not shown.exists()
+    assert checkout.executor.restore(action)
+    assert shown.read_text() == "abcabc"
+    assert checkout.executor.is_current(action)
+    assert checkout.events[-1] == ("upper:x", "restored")
+    (checkout.root / "in.txt").unlink()
+    assert not checkout.executor.restore(action)
 
 
 @pytest.mark.parametrize("damage", ["delete", "overwrite", "append"])

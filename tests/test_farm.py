@@ -107,13 +107,14 @@ def test_who_asks_again_gets_no_answer_of_before(
     running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Future[str]] = []
-    submit = Client.submit
+    send = Client.map
 
-    def keeping(client: Client, *args: Any, **words: Any) -> Future[str]:
-        kept.append(submit(client, *args, **words))
-        return kept[-1]
+    def keeping(client: Client, *args: Any, **words: Any) -> list[Future[str]]:
+        found = send(client, *args, **words)
+        kept.extend(found)
+        return found
 
-    monkeypatch.setattr(Client, "submit", keeping)
+    monkeypatch.setattr(Client, "map", keeping)
     machine = running.machine(tmp_path / "a")
     (tmp_path / "in.txt").write_bytes(b"nobody else has this")
     source = SourceFile(tmp_path / "in.txt")
@@ -253,3 +254,39 @@ def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
     assert (machine.root / "build/long-x").read_text() == "done\n"
     assert (machine.root / "build/count.txt").read_text().strip() == "3"
     assert any("the scheduler is lost" in text for text in machine.said)
+
+
+def test_a_scheduler_that_stays_away_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = [f"mark-{os.getpid()}-away{place}" for place in range(4)]
+    ends: list[str] = []
+    tried: list[float] = []
+    with farm(tmp_path / "farm", n_workers=1) as first:
+        machine = first.machine(tmp_path / "a")
+
+        def build(mark: str) -> None:
+            with pytest.raises(IngotError) as caught:
+                machine.build(shell(f"{mark}:x", f": {mark}; sleep 30"))
+            ends.append(str(caught.value))
+
+        threads = [threading.Thread(target=build, args=(mark,)) for mark in marks]
+        for thread in threads:
+            thread.start()
+        until(lambda: any(processes(mark) for mark in marks))
+        connect = dask.DaskFarm._connect
+
+        def counting(self: dask.DaskFarm, timeout_s: float) -> Any:
+            tried.append(timeout_s)
+            return connect(self, timeout_s)
+
+        monkeypatch.setattr(dask.DaskFarm, "_connect", counting)
+        monkeypatch.setattr(dask, "RETURN_S", 0.0)
+        os.killpg(first.process.pid, signal.SIGKILL)
+        for thread in threads:
+            thread.join(60)
+    assert len(tried) == 1
+    assert len(ends) == len(threads)
+    assert {text.partition("\n")[0] for text in ends} == {
+        f"executor={first.address}: no scheduler answers there"
+    }

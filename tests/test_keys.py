@@ -144,6 +144,7 @@ def test_messages_are_byte_for_byte_those_of_protobuf(bound: BoundAction) -> Non
 RESULTS = [
     ActionResult((("out", A), ("b/ü", Digest("c" * 64, 1 << 40))), 0, B, "a:b", 61e3),
     ActionResult((("out", Digest("0" * 64, 0)),), exit_code=-3),
+    ActionResult((("a", A), ("b", B)), log=B, contents=((A, b"small"), (B, b"log"))),
     ActionResult(()),
 ]
 
@@ -155,6 +156,7 @@ def test_a_result_is_byte_for_byte_that_of_protobuf(result: ActionResult) -> Non
     again = from_bytes(content)
     assert again == result
     assert (again.task, again.wall_ms) == (result.task, result.wall_ms)
+    assert again.contents == result.contents
 
 
 def test_what_can_be_read_of_a_damaged_result_is_what_protobuf_reads() -> None:

@@ -16,6 +16,8 @@ from doit.task import Stream, Task
 from ingot.front.backend import NoDatabase
 from ingot.front.reporter import QuietReporter
 from ingot.front.runner import ThreadRunner
+from ingot.front.steps import ActionTask, Current, Step
+from ingot.values import Action
 
 
 def run(tasks: list[Task], threads: int, go_on: bool = False) -> int:
@@ -112,3 +114,24 @@ def test_what_ends_a_thread_ends_the_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         run([task("a", waiting.wait), task("b", stop)], 2)
     waiting.set()
+
+
+def test_what_is_restored_takes_no_thread_and_lets_the_next_ones_go_on() -> None:
+    threads: list[int] = []
+
+    def perform(action: Action) -> None:
+        threads.append(threading.get_ident())
+
+    def restore(action: Action) -> bool:
+        assert threading.current_thread() is threading.main_thread()
+        return action.task != "c"
+
+    def step(name: str, *needed: str) -> ActionTask:
+        action = Action(task=name, argv=(), inputs=(), outputs=())
+        current = Current(lambda _: False, action)
+        return ActionTask(Step(perform, restore, action), current, list(needed), False)
+
+    tasks = [step("a"), step("b", "a"), step("c", "b"), step("d", "c")]
+    assert run(tasks, 2) == 0
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()

@@ -35,6 +35,19 @@ def test_a_second_machine_fetches_what_the_first_made(
     assert first.said == second.said == []
 
 
+def test_a_proxy_is_asked_where_the_environment_names_one(
+    server: CacheServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/cache"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    far = "http://cache.invalid:8080/cache"
+    assert Machine(tmp_path / "a", far).build(UPPER) == ["ran"]
+    assert all(path.startswith(f"{far}/") for path in server.files)
+    assert Machine(tmp_path / "b", far).build(UPPER) == ["fetched"]
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert Machine(tmp_path / "c", server.url).build(UPPER) == ["ran"]
+
+
 def test_what_is_fetched_is_kept_and_needs_no_cache_again(
     server: CacheServer, tmp_path: Path
 ) -> None:
@@ -68,6 +81,23 @@ def test_read_only_sends_nothing(server: CacheServer, tmp_path: Path) -> None:
     assert reader.build(UPPER) == ["fetched"]
 
 
+def test_small_blobs_come_with_the_result_and_are_looked_at_too(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    first = Machine(tmp_path / "a", server.url)
+    assert first.build(UPPER) == ["ran"]
+    asked = server.asked["GET"]
+    assert Machine(tmp_path / "b", server.url).build(UPPER) == ["fetched"]
+    assert server.asked["GET"] == asked + 1
+    place = f"/cache/ac/{first.key(UPPER).hash}"
+    server.files[place] = server.files[place].replace(b"ABC", b"EVI")
+    third = Machine(tmp_path / "c", server.url)
+    assert third.build(UPPER) == ["ran"]
+    assert "is damaged there; dropped, it is made again" in third.said[0]
+    assert Machine(tmp_path / "d", server.url).build(UPPER) == ["fetched"]
+
+
+@pytest.mark.usefixtures("blobs_apart")
 def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
     server: CacheServer, tmp_path: Path
 ) -> None:
@@ -116,6 +146,7 @@ def test_a_result_that_is_none_or_anothers_is_said_and_replaced(
     assert results.from_bytes(server.files[key]).outputs == right
 
 
+@pytest.mark.usefixtures("blobs_apart")
 def test_a_result_whose_blob_is_gone_is_made_again(
     server: CacheServer, tmp_path: Path
 ) -> None:
@@ -141,6 +172,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.usefixtures("blobs_apart")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
     server: CacheServer, tmp_path: Path, fault: str
@@ -237,6 +269,7 @@ def test_a_refused_password_is_said_once(server: CacheServer, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.usefixtures("blobs_apart")
 def test_a_folder_is_a_shared_cache(tmp_path: Path) -> None:
     address = f"file://{tmp_path}/shared"
     assert Machine(tmp_path / "a", address).build(UPPER) == ["ran"]

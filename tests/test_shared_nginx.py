@@ -55,6 +55,7 @@ def test_two_machines_share_an_nginx(nginx: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nginx
+@pytest.mark.usefixtures("blobs_apart")
 def test_nginx_takes_garbage_and_the_client_does_not(
     nginx: str, tmp_path: Path
 ) -> None:

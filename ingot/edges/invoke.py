@@ -7,12 +7,15 @@ no results back from Vulkan (IREE 3.13).
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -95,6 +98,8 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     Raises: IngotError with the program's words, unaltered, where it fails.
     """
     variables = {**os.environ, **dict(runner.env)}
+    if runner.device == "vulkan":
+        variables["MESA_SHADER_CACHE_DIR"] = shaders()
     # Confined already, with the stage's program that calls it.
     done = process.run(
         argv, folder, variables, mounts={}, confined=False, network=False
@@ -107,6 +112,17 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     if done.exit_code < 0:
         how = f"signal {-done.exit_code}"
     raise IngotError(f"{name} failed with {how}\n{words}")
+
+
+@cache
+def shaders() -> str:
+    """Return a folder, this process's own, where Mesa's drivers keep what they compile.
+
+    Each call starts the driver anew: without it, half of a model's call is compilation.
+    """
+    folder = tempfile.mkdtemp(prefix="shaders-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:

@@ -31,12 +31,15 @@ class Message:
         self._numbers: dict[int, int] = {}
         at, end = 0, len(content)
         while at < end:
-            key, at = _varint(content, at)
+            # Nearly all numbers are of one byte; a call costs as much as the rest.
+            key = content[at]
+            key, at = (key, at + 1) if key < 0x80 else _varint(content, at)
             place, kind = key >> 3, key & 7
             if not 0 < place < 1 << 29:
                 raise Damaged(f"no field has the number {place}")
             if kind == BYTES:
-                size, at = _varint(content, at)
+                size = content[at] if at < end else 0x80
+                size, at = (size, at + 1) if size < 0x80 else _varint(content, at)
                 self._bytes.setdefault(place, []).append(content[at : at + size])
                 at += size
             elif kind == VARINT:

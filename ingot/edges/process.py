@@ -74,16 +74,21 @@ def program(name: str) -> str:
 @cache
 def sandbox() -> str:
     """Return how commands are confined here: "bubblewrap", or "none"."""
+    probe = ask_sandbox()
+    return "bubblewrap" if probe is not None and probe.wait() == 0 else "none"
+
+
+@cache
+def ask_sandbox() -> subprocess.Popen[bytes] | None:
+    """Begin to try the sandbox: who asks before he needs to know does not wait."""
     if shutil.which("bwrap") is None:
-        return "none"
-    probe = subprocess.run(
+        return None
+    return subprocess.Popen(
         [*bubblewrap(Path("/tmp"), {}, {}, network=False), "true"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        check=False,
     )
-    return "bubblewrap" if probe.returncode == 0 else "none"
 
 
 def run(

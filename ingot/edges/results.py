@@ -38,15 +38,21 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 def to_bytes(result: ActionResult) -> bytes:
     """Return the result as an `ActionResult` message."""
+    contents = {digest: field(5, content) for digest, content in result.contents}
     content = b"".join(
         [
-            field(2, text(1, path) + field(2, digest_message(digest)))
+            field(
+                2,
+                text(1, path)
+                + field(2, digest_message(digest))
+                + contents.get(digest, b""),
+            )
             for path, digest in result.outputs
         ]
     )
     content += number(4, result.exit_code)
     if result.log is not None:
-        content += field(6, digest_message(result.log))
+        content += contents.get(result.log, b"") + field(6, digest_message(result.log))
     told = about(MESSAGE_TYPE, *result.messages)
     if result.task:
         seconds, milliseconds = divmod(result.wall_ms, 1e3)
@@ -83,14 +89,21 @@ def from_bytes(content: bytes) -> ActionResult:
     told = facts(metadata)
     took = Message(metadata.bytes_at(12))
     files = [Message(item) for item in message.all_at(2)]
-    log = Message(message.bytes_at(6))
+    outputs = [(file.text_at(1), _told(file.bytes_at(2))) for file in files]
+    has_log = Message(message.bytes_at(6)).text_at(1)
+    log = _told(message.bytes_at(6)) if has_log else None
+    places = [(digest, file) for (_, digest), file in zip(outputs, files, strict=True)]
+    if log is not None:
+        places.append((log, message))
+    contents = {digest: place.bytes_at(5) for digest, place in places}
     return ActionResult(
-        outputs=tuple([(file.text_at(1), _told(file.bytes_at(2))) for file in files]),
+        outputs=tuple(outputs),
         exit_code=message.number_at(4, 32),
-        log=_told(message.bytes_at(6)) if log.text_at(1) else None,
+        log=log,
         task=told.get(TASK_TYPE, [b""])[0].decode(errors="replace"),
         wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
         messages=tuple(told.get(MESSAGE_TYPE, ())),
+        contents=tuple([item for item in contents.items() if item[1]]),
     )
 
 

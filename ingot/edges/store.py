@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ingot.edges import files, results
 from ingot.edges.digests import Digests, Identity, hash_file, identify, is_settled
+from ingot.edges.locks import held, held_if_free
 from ingot.edges.message import Damaged
 from ingot.edges.uses import Uses
 from ingot.values import ActionResult, Digest
@@ -198,22 +199,18 @@ class Store:
 
     def locked(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
-        return self._held(f"{int(key.hash[:8], 16) % N_LOCKS:03x}", fcntl.LOCK_EX)
+        return self._held(_lock(key), fcntl.LOCK_EX)
+
+    def locked_if_free(self, key: Digest) -> AbstractContextManager[bool]:
+        """Hold the key's lock where nobody else does; give whether that is so."""
+        return held_if_free(f"{self._text}/lock/{_lock(key)}")
 
     def machine(self, alone: bool) -> AbstractContextManager[None]:
         """Share the machine with all other actions; or have it alone."""
         return self._held("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
-    @contextlib.contextmanager
-    def _held(self, name: str, how: int) -> Iterator[None]:
-        place = f"{self._text}/lock/{name}"
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            # The kernel lets go of it when the process dies, however it dies.
-            fcntl.flock(handle, how)
-            yield
-        finally:
-            os.close(handle)
+    def _held(self, name: str, how: int) -> AbstractContextManager[None]:
+        return held(f"{self._text}/lock/{name}", how)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -277,6 +274,10 @@ class Store:
             finally:
                 os.close(handle)
             files.rename(temporary, path)
+
+
+def _lock(key: Digest) -> str:
+    return f"{int(key.hash[:8], 16) % N_LOCKS:03x}"
 
 
 def _let_go(folder: str, handle: int) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from ingot.errors import IngotError
 from ingot.farm.order import Answer, Order, decode_answer, encode
@@ -31,9 +34,25 @@ SILENT_S = 300
 # What workers offer changes seldom, and asking costs a scheduler as much as a task.
 KNOWN_S = 2.0
 
+# Calls of so short a time are sent as one message: a scheduler takes twice as long for
+# as many messages.
+GATHER_S = 0.02
+
 # A worker labelled `vulkan=1` runs so many of its actions at once; a benchmark takes
 # the whole label.
 SHARE = 1 / 1024
+
+
+@dataclass(slots=True)
+class _Call:
+    """One order on its way to a worker."""
+
+    text: str
+    key: str
+    client: Any
+    wanted: dict[str, float] | None = None
+    future: Any = None
+    error: Exception | None = None
 
 
 class DaskFarm:
@@ -48,6 +67,9 @@ class DaskFarm:
         self._warn = warn
         self._lock = threading.Lock()
         self._asking = threading.Lock()
+        self._sending = threading.Lock()
+        self._waiting: list[_Call] = []
+        self._gone: IngotError | None = None
         self._said: set[str] = set()
         # Its own complaints are told here, in words for who builds. When it is imported
         # it sets these levels.
@@ -70,18 +92,11 @@ class DaskFarm:
 
         text = encode(order)
         while True:
-            client, future = self._client, None
+            call = _Call(text, f"ingot-{name}", self._client)
             try:
-                wanted = self._resources(order, labels, memory_bytes)
-                future = client.submit(
-                    perform,
-                    text,
-                    key=f"ingot-{name}",
-                    resources=wanted,
-                    # An answer is for one build only: another asks the caches first.
-                    pure=False,
-                )
-                return decode_answer(future.result())
+                call.wanted = self._resources(order, labels, memory_bytes)
+                self._send(call)
+                return decode_answer(call.future.result())
             except KilledWorker as error:
                 raise IngotError(
                     f"{order.task}: {error.allowed_failures + 1} workers died of it;"
@@ -91,7 +106,7 @@ class DaskFarm:
             except IngotError:
                 raise
             except Exception as error:
-                if future is not None and future.status == "error":
+                if call.future is not None and call.future.status == "error":
                     # The worker's own defect, not the connection's.
                     raise IngotError(
                         f"{order.task}: its worker failed:"
@@ -101,7 +116,7 @@ class DaskFarm:
                     ) from error
                 if not isinstance(error, _losses()):
                     raise
-                self._reconnect(client)
+                self._reconnect(call.client)
 
     def remedy(self, cache: str) -> str:
         """Return what to do where workers do not see what this machine sends."""
@@ -112,6 +127,26 @@ class DaskFarm:
         self._closed = True
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
+
+    def _send(self, call: _Call) -> None:
+        """Send the call, and those that come with it; it has its future then.
+
+        Raises: what the client does where the scheduler is lost.
+        """
+        with self._lock:
+            self._waiting.append(call)
+        # Whoever comes first sends for all that came meanwhile.
+        with self._sending:
+            if call.future is None and call.error is None:
+                time.sleep(GATHER_S)
+                with self._lock:
+                    calls, self._waiting = self._waiting, []
+                for wanted in {
+                    str(each.wanted): each.wanted for each in calls
+                }.values():
+                    _map(self._client, [c for c in calls if c.wanted == wanted])
+        if call.error is not None:
+            raise call.error
 
     def _resources(
         self, order: Order, labels: tuple[str, ...], memory_bytes: int
@@ -188,6 +223,9 @@ class DaskFarm:
                 raise IngotError("stopped")
             if self._client is not lost:
                 return
+            if self._gone is not None:
+                # Waited for once, not by each in turn.
+                raise IngotError(self._gone.message, self._gone.hint)
             self._say("the scheduler is lost; waiting for it to be back")
             # It may fail in any way: it is half-closed.
             with contextlib.suppress(Exception):
@@ -195,17 +233,49 @@ class DaskFarm:
             end = time.monotonic() + RETURN_S
             while True:
                 try:
-                    self._client = self._connect(2.0)
-                    return
-                except IngotError:
+                    # A client that finds nobody leaves a thread behind, each time.
+                    if self._is_there() or time.monotonic() > end:
+                        self._client = self._connect(2.0)
+                        return
+                except IngotError as error:
                     if self._closed or time.monotonic() > end:
+                        self._gone = error
                         raise
-                    time.sleep(0.5)
+                if self._closed:
+                    raise IngotError("stopped")
+                time.sleep(0.5)
+
+    def _is_there(self) -> bool:
+        """Return whether anybody takes connections at the scheduler's address."""
+        place = urlsplit(self.address)
+        with contextlib.suppress(OSError):
+            socket.create_connection((place.hostname, place.port), 2.0).close()
+            return True
+        return False
 
     def _say(self, text: str) -> None:
         if text.partition(";")[0] not in self._said:
             self._said.add(text.partition(";")[0])
             self._warn(f"executor {self.address}: {text}")
+
+
+def _map(client: Any, calls: list[_Call]) -> None:
+    """Give each call, all of one kind of worker, its future, or what went wrong."""
+    try:
+        futures = client.map(
+            perform,
+            [call.text for call in calls],
+            key=[call.key for call in calls],
+            resources=calls[0].wanted,
+            # An answer is for one build only: another asks the caches first.
+            pure=False,
+        )
+    except Exception as error:
+        futures = [None] * len(calls)
+        for call in calls:
+            call.error = error
+    for call, future in zip(calls, futures, strict=True):
+        call.client, call.future = client, future
 
 
 def _losses() -> tuple[type[BaseException], ...]:

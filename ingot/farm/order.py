@@ -134,6 +134,7 @@ def _answer(value: Any) -> Answer:
                 "outputs": _digests(result["outputs"]),
                 "log": result["log"] and told(**result["log"]),
                 "messages": (),
+                "contents": (),
             }
         ),
         exit_code=value["exit_code"],

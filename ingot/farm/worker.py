@@ -125,10 +125,11 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
                 shared.send({answer.log: store.blob(answer.log)}, again=True)
                 return answer
             result = answer.result
-            store.put_action(encoded.key, replace(result, messages=encoded.messages))
+            told = replace(result, messages=encoded.messages)
+            store.put_action(encoded.key, shared.inlined(told))
         shared.publish(encoded.key, result.blobs(), order.again)
         # Who asked has the messages.
-        return Answer("", result=replace(result, messages=()))
+        return Answer("", result=replace(result, messages=(), contents=()))
 
 
 def _run(order: Order, store: Store) -> Answer:

@@ -7,6 +7,7 @@ or doit itself; 3 the command line, a manifest or the store is wrong, nothing wa
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 import traceback
@@ -85,6 +86,8 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         # A build keeps nearly all that it makes: to look for the rest is a twentieth
         # of a build with nothing to do.
         gc.set_threshold(100_000)
+        # Nor is it looked for when the process ends: a tenth of such a build.
+        atexit.register(gc.freeze)
         # doit has no option for them.
         cmd_run.MThreadRunner = ThreadRunner
         cmd_run.TaskControl = Tasks

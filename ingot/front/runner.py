@@ -17,7 +17,7 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.runner import MThreadRunner
 
-from ingot.front.steps import Current
+from ingot.front.steps import Current, Step
 
 # Tasks that are chosen before a thread is free.
 N_AHEAD = 2
@@ -103,6 +103,11 @@ class ThreadRunner(MThreadRunner):  # type: ignore[misc]
             if node == "hold on":
                 break
             if self.select_task(node, self.tasks):
+                # Handing what is small to a thread takes longer than restoring it.
+                step = next(iter(node.task.actions), None)
+                if isinstance(step, Step) and step.restore():
+                    self.process_task_result(node, None)
+                    continue
                 if not getattr(node.task, "alone", False):
                     return node
                 self._alone.append(node)

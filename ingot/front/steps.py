@@ -41,15 +41,23 @@ class Step(BaseAction):  # type: ignore[misc]
     values: ClassVar[dict[str, Any]] = {}
 
     def __init__(
-        self, perform: Callable[[Action], TaskFailed | None], action: Action
+        self,
+        perform: Callable[[Action], TaskFailed | None],
+        restore: Callable[[Action], bool],
+        action: Action,
     ) -> None:
-        """Keep who performs, and what."""
+        """Keep who performs or restores, and what."""
         self._perform = perform
+        self._restore = restore
         self._action = action
 
     def __repr__(self) -> str:
         """Return the task's name: what doit says of an action that fails."""
         return self._action.task
+
+    def restore(self) -> bool:
+        """Return whether it needed no performing: its result was at hand."""
+        return self._restore(self._action)
 
     def execute(self, out: Any = None, err: Any = None) -> TaskFailed | None:
         """Perform it; a defect is doit's kind of error, with its traceback."""

@@ -49,6 +49,7 @@ class Front:
                 raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
+            process.ask_sandbox()
             catalogue = read(root, asked(variables, Front.named))
             self.selection = select(catalogue, variables)
             self.plan = catalogue.plan
@@ -97,7 +98,8 @@ class Front:
 
     def _task(self, action: Action) -> ActionTask:
         needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
-        step, current = Step(self._perform, action), Current(self._is_current, action)
+        step = Step(self._perform, self.executor.restore, action)
+        current = Current(self._is_current, action)
         # Elsewhere it waits for a worker of its own, with a thread here for each.
         alone = action.exclusive and self.executor.is_local(action)
         return ActionTask(step, current, sorted(needed), alone)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ingot.edges import results
 from ingot.edges.message import Damaged
-from ingot.edges.shared import hints
+from ingot.edges.shared import hints, inline
 from ingot.edges.shared.arrival import keep, message
 from ingot.edges.shared.hints import Last
 from ingot.edges.shared.patient import PatientRemote
@@ -88,6 +88,7 @@ class SharedCache:
                 return None
             # What is here already stays, however full the store is meanwhile.
             self._store.use(key.hash, *result.blobs())
+            inline.keep(self._store, result)
             if not all(self._bring(digest) for digest in result.blobs()):
                 return None
         except CacheFailure as error:
@@ -122,6 +123,10 @@ class SharedCache:
         """Send a result that the store has, soon: its blobs, then the result itself."""
         if self._writes:
             self._uploads.add(lambda: self._share(key, result))
+
+    def inlined(self, result: ActionResult) -> ActionResult:
+        """Return the result as it is to be kept and sent: with its small blobs."""
+        return inline.inlined(self._store, result)
 
     def hint(self, result: ActionResult) -> None:
         """Leave, soon, word of the action that the task was just built as."""
@@ -226,7 +231,8 @@ class SharedCache:
         except Damaged:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}
-        if result.exit_code == 0 and names == set(outputs):
+        right = result.exit_code == 0 and names == set(outputs)
+        if right and inline.is_whole(result):
             return result
         self._damage(f"the result of action {key}")
         return None

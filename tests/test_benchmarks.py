@@ -1,0 +1,35 @@
+"""The benchmarks still run; their figures are for people."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.project import ROOT
+
+SMALL = "import noop_tools as it; it.LAYERS = it.WIDTH = 2; it.main()"
+
+
+def printed(*words: str) -> str:
+    """Return what a benchmark says; it must end well."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_small_actions_are_timed_every_way_of_one_machine() -> None:
+    table = printed("sharing.py", "--actions", "4", "--only", "local")
+    ways = ["commands alone, sandbox", "commands alone, no sandbox", "cold"]
+    ways += ["cold, no sandbox", "no-op", "restored from the store"]
+    assert [line[:34].strip() for line in table.splitlines()[3:]] == ways
+
+
+def test_a_build_with_nothing_to_do_is_timed_beside_other_tools() -> None:
+    table = printed("-c", SMALL, "--only", "ingot", "--runs", "1")
+    assert table.splitlines()[-1].split()[0] == "ingot"
