@@ -89,8 +89,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         # Nor is it looked for when the process ends: a tenth of such a build.
         atexit.register(gc.freeze)
         # doit has no option for them.
-        cmd_run.MThreadRunner = ThreadRunner
-        cmd_run.TaskControl = Tasks
+        cmd_run.MThreadRunner, cmd_run.TaskControl = ThreadRunner, Tasks
         Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))
