@@ -15,6 +15,7 @@ from pathlib import Path
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 CONFIGURATION = """\
+{user}
 daemon off;
 pid {root}/pid;
 error_log stderr;
@@ -47,13 +48,12 @@ def nginx(root: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (root / "files").mkdir(parents=True)
-    # Started by root, its workers are another user.
-    for path in (root, *root.parents):
-        if path.is_relative_to("/tmp") and path != Path("/tmp"):
-            path.chmod(0o755)
-    (root / "files").chmod(0o777)
+    # Started by root, its workers would be another user, whom the folders of tests are
+    # closed to: every run of pytest sees to that when it starts.
+    user = "user root;" if os.geteuid() == 0 else ""
     file = root / "nginx.conf"
-    file.write_text(CONFIGURATION.format(root=root, port=port), encoding="utf-8")
+    text = CONFIGURATION.format(root=root, port=port, user=user)
+    file.write_text(text, encoding="utf-8")
     words = [NGINX, "-p", str(root), "-c", str(file)]
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
         for _ in range(100):

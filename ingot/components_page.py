@@ -77,8 +77,8 @@ def page(root: Path) -> str:
     Raises: IngotError or a group of ManifestErrors where something cannot be read.
     """
     workspace = load(root)
-    for broken in workspace.broken.values():
-        raise IngotError(broken)
+    if workspace.broken:
+        raise IngotError("\n".join(dict.fromkeys(workspace.broken.values())))
     users = _users(root, workspace)
     data = json.loads((root / DATA).read_text("utf-8"))
     entries = [

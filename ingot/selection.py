@@ -53,14 +53,14 @@ def _names(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the names that the variable stands for, and whether it says `all`."""
     words = [word.strip() for word in variables.get(kind, default).split(",")]
-    if "all" in words:
-        return known, True
     for word in words:
-        if word not in known:
+        if word not in known and word != "all":
             raise IngotError(
                 f"{kind}={word}: no {kind} named '{word}'",
                 did_you_mean(word, known, f"{kind}s"),
             )
+    if "all" in words:
+        return known, True
     return tuple(dict.fromkeys(words)), False
 
 

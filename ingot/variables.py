@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ingot.errors import IngotError, did_you_mean
 
@@ -30,6 +30,28 @@ VARIABLES = {
     "limit": "the size that `doit gc` leaves of the store: 20GB, 500MiB",
 }
 """Words that a command line may set; anything else is refused."""
+
+
+# Those that say which tasks a command is about, and where they run.
+TASKS = ("model", "target", "executor")
+
+
+def refuse_repeated(words: Iterable[str]) -> None:
+    """Refuse a variable that a command line sets twice: doit takes the last.
+
+    Raises: IngotError with both values.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in VARIABLES and name in found:
+            hint = f"for both: {name}={found[name]},{value}"
+            raise IngotError(
+                f"{name}= is set twice, to '{found[name]}' and to '{value}'",
+                hint if name in ("model", "target", "modes") else "",
+            )
+        if "=" in word:
+            found[name] = value
 
 
 def refuse_unknown(variables: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingot.errors import IngotError
 from ingot.readers.target import Target, read_target
 from ingot.readers.yaml import format_errors
 
@@ -27,7 +28,10 @@ class Workspace:
 
 
 def load(root: Path) -> Workspace:
-    """Return what the checkout declares; a target that is wrong is only told."""
+    """Return what the checkout declares; a target that is wrong is only told.
+
+    Raises: IngotError where pyproject.toml does not say the defaults.
+    """
     named: list[Target] = []
     broken: dict[str, str] = {}
     for path in _manifests(root / "targets"):
@@ -36,7 +40,13 @@ def load(root: Path) -> Workspace:
         except ExceptionGroup as group:
             broken[path.stem] = format_errors(group)
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    defaults = settings["tool"]["ingot"]
+    defaults = settings.get("tool", {}).get("ingot", {})
+    for name in ("default-model", "default-target"):
+        if not isinstance(defaults.get(name), str):
+            found = f"'{defaults[name]}'" if name in defaults else "nothing"
+            noun = name.removeprefix("default-")
+            message = f"pyproject.toml: tool.ingot.{name}: expected a {noun}'s name"
+            raise IngotError(f"{message}, found {found}", f'{name} = "..."')
     return Workspace(
         root=root,
         models=tuple(path.stem for path in _manifests(root / "models")),

@@ -11,7 +11,7 @@ from ingot.bundles.read import Bundle
 from ingot.bundles.runner import runner_for
 from ingot.catalogue import read
 from ingot.errors import IngotError
-from ingot.front.commands import print_catalogue
+from ingot.front.listing import print_catalogue
 from ingot.front.why import chosen
 from ingot.selection import select
 from tests.project import ROOT, edit

@@ -171,6 +171,18 @@ def test_a_sum_that_is_not_as_large_as_its_parts_is_refused(component: str) -> N
     ]
 
 
+def test_a_row_that_its_heads_cannot_share_is_refused() -> None:
+    component = "attention/attention_bidirectional"
+    signature = read_component(component, ROOT)
+    node, errors = bound(signature, {}, n_embd=32, n_head=5)
+    (rule,) = (rule for rule in signature.rules if rule.unit)
+    assert node is None
+    assert [str(error).split("uses: ")[1] for error in errors] == [
+        f"'n_embd' of '{component}' is of equal parts; expected a multiple of"
+        f" n_head = 5, found 32\n  {rule.position}: n_embd multiple of n_head"
+    ]
+
+
 @pytest.mark.parametrize(
     ("component", "size", "expected"),
     [
@@ -207,7 +219,7 @@ def test_a_size_that_the_header_refuses_is_refused(
     component: str, size: int, expected: list[str]
 ) -> None:
     signature = read_component(component, ROOT)
-    (rule,) = signature.rules
+    (rule,) = (rule for rule in signature.rules if not rule.unit)
     _, errors = bound(signature, {}, **{rule.dim: size})
     line = (ROOT / rule.position.path).read_text("utf-8").splitlines()
     assert any(rule.text in text for text in line[rule.position.line - 1 :][:2])

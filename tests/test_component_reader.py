@@ -189,6 +189,11 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
         ),
         (
             "n_head, head_dim (fixed",
+            "n_head, head_dim multiple of n_part (fixed",
+            "components/toy/heads.mlir:8:1: Dims: no dim named 'n_part'",
+        ),
+        (
+            "n_head, head_dim (fixed",
             "n_head, even head_dim >= four (fixed",
             "components/toy/heads.mlir:8:1: Dims: 'even head_dim >= four' is in no"
             " argument\ncomponents/toy/heads.mlir:14:7: dim 'head_dim' is not in the"
@@ -221,6 +226,7 @@ def test_a_comment_may_follow_dims_or_say_nothing_more() -> None:
         "dim of no argument",
         "dim not in header",
         "sum of another dim",
+        "multiple of another dim",
         "rule that is none",
         "rule of a dynamic dim",
         "dim of a result only",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingot.components_page import DATA, PAGE, digest, page
+from ingot.errors import IngotError
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, edit
 from tests.source_tree import tracked
@@ -118,3 +119,14 @@ def test_a_manifest_that_cannot_be_read_is_named(root: Path) -> None:
     edit(root / "models/clm-60m.yaml", "architecture: llama", "architecture: lama")
     with pytest.raises(ExceptionGroup, match=r"models/clm-60m\.yaml: 1 error"):
         page(root)
+
+
+def test_all_targets_that_cannot_be_read_are_told_at_once(root: Path) -> None:
+    for name in ("vulkan", "vulkan-llvmpipe"):
+        edit(root / f"targets/{name}.yaml", "summary", "sumary")
+    with pytest.raises(IngotError) as caught:
+        page(root)
+    told = ":1: sumary: unknown key\n  did you mean 'summary'?"
+    assert str(caught.value) == (
+        f"targets/vulkan-llvmpipe.yaml:4{told}\ntargets/vulkan.yaml:5{told}"
+    )

@@ -33,6 +33,7 @@ HEAVY = (
     "ml_dtypes",
     "numpy",
     "onnxruntime",
+    "packaging",
     "rich",
     "torch",
     "transformers",
@@ -174,12 +175,29 @@ def test_a_component_has_an_oracle_with_its_arguments_in_order(name: str) -> Non
     assert [argument.arg for argument in function.args.args] == arguments
 
 
-def test_readme_tables_say_what_is_in_the_folders() -> None:
+def test_readme_tables_say_what_the_project_has_in_its_folders() -> None:
     for heading, folder in (("model", "models"), ("target", "targets")):
         told = [tree.code_words(row[0])[0] for row in tree.table("README.md", heading)]
-        assert sorted(told) == sorted(p.stem for p in (ROOT / folder).glob("*.yaml"))
+        # What users put beside them is no line of the README.
+        files = tree.tracked(f"{folder}/*.yaml")
+        assert sorted(told) == sorted(Path(name).stem for name in files)
     told = [row[0].strip("`") for row in tree.table("README.md", "family")]
-    assert sorted(told) == sorted({name.split("/")[1] for name in COMPONENTS})
+    families = {name.split("/")[1] for name in tree.tracked("components/*/*.mlir")}
+    assert sorted(told) == sorted(families)
+
+
+def test_a_users_own_files_are_none_of_the_projects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    (tmp_path / "models").mkdir()
+    for name in ("ours", "own"):
+        (tmp_path / f"models/{name}.yaml").touch()
+    # An unpacked archive of the project says no more.
+    assert tree.tracked("models/*.yaml") == ["models/ours.yaml", "models/own.yaml"]
+    for words in (("init", "-q"), ("add", "models/ours.yaml")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    assert tree.tracked("models/*.yaml") == ["models/ours.yaml"]
 
 
 def documents() -> list[str]:

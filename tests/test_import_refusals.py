@@ -223,9 +223,13 @@ def test_a_licence_without_a_text_here_is_a_question(root: Path, tiny: Path) -> 
         "licence=MIT: no text of 'MIT'\n"
         "  a bundle carries it: save it as models/licences/MIT.txt" + END
     )
-    assert refusal(root, tiny, licence="my own!") == (
-        "licence=my own!: expected an SPDX licence expression such as Apache-2.0, found"
-        " 'my own!'" + END
+    assert refusal(root, tiny, licence="gemma") == (
+        "licence=gemma: no licence 'gemma' in SPDX's list\n"
+        "  one that is not in the list is LicenseRef-NAME" + END
+    )
+    assert refusal(root, tiny, licence="Apache") == (
+        "licence=Apache: no licence 'Apache' in SPDX's list\n"
+        "  did you mean 'Apache-2.0'?" + END
     )
     (root / "models/licences/MIT.txt").write_text("text")
     imported = import_checkpoint(root, {"source": str(tiny), "licence": "MIT"})

@@ -49,6 +49,9 @@ def test_two_machines_share_an_nginx(nginx: str, tmp_path: Path) -> None:
     assert first.build(UPPER, COUNT) == ["ran", "ran"]
     assert second.build(UPPER, COUNT) == ["fetched", "fetched"]
     assert first.said == second.said == []
+    # Another run of pytest that starts meanwhile takes away what others may do there.
+    base = tmp_path.parent
+    assert [path.stat().st_mode & 0o077 for path in (tmp_path, base)] == [0, 0]
 
 
 @pytest.mark.nginx

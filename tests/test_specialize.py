@@ -12,12 +12,13 @@ from ingot.readers.manifest import read_manifest
 from ingot.stages.specialize import PROGRAM, plan_specialize, wrapper
 from ingot.values import SourceFile, Text
 from tests import scratch
+from tests.source_tree import tracked
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTANCES = {
     instance.name: instance
-    for path in sorted(ROOT.glob("models/*.yaml"))
-    for instance in read_manifest(path, ROOT).graph.instances
+    for name in tracked("models/*.yaml")
+    for instance in read_manifest(ROOT / name, ROOT).graph.instances
 }
 ROWS = TensorType(("batch", 4), "f32")
 SPECIFICATION = {

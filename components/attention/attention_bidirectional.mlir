@@ -15,7 +15,8 @@
 //          mask: Devlin et al. 2018, arXiv:1810.04805.
 // Exports: @attention_bidirectional.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_embd, n_head >= 2 (fixed by specialize)
+// Dims:    batch, seq (dynamic),
+//          n_embd multiple of n_head, n_head >= 2 (fixed by specialize)
 // Types:   f32 in, i32 mask, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py attention_bidirectional
 // Try:     iree-opt components/attention/attention_bidirectional.mlir

@@ -99,11 +99,11 @@ def copy(source: str, target: str | Path) -> None:
 _CANNOT_COPY_RANGE = (18, 22, 38, 95)
 
 
-def refusal(place: Path | str, error: OSError) -> IngotError:
-    """Return what is said where the disk of a store is full or read-only."""
+def refusal(place: Path | str, error: OSError, is_store: bool = True) -> IngotError:
+    """Return what is said where a store, or a copy, cannot be written."""
     reason = error.strerror or str(error)
+    elsewhere = ", or set INGOT_CACHE to another folder" if is_store else ""
     return IngotError(
-        f"store {place}: cannot write: {reason}",
-        "make room or permission there, or set INGOT_CACHE to another folder;"
-        " finished actions are kept",
+        f"{'store ' if is_store else ''}{place}: cannot write: {reason}",
+        f"make room or permission there{elsewhere}; finished actions are kept",
     )

@@ -176,7 +176,7 @@ class Store:
         if not os.path.isdir(parent):
             os.makedirs(parent, exist_ok=True)
         try:
-            with _DiskErrors(parent):
+            with _DiskErrors(parent, is_store=False):
                 files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
         except BaseException:
@@ -289,12 +289,12 @@ class _DiskErrors:
     """Turn a full or read-only disk into an error that says what to do."""
 
     # A generator costs as much as many a call that it guards.
-    def __init__(self, place: Path | str) -> None:
-        self._place = place
+    def __init__(self, place: Path | str, is_store: bool = True) -> None:
+        self._place, self._is_store = place, is_store
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise files.refusal(self._place, error) from error
+            raise files.refusal(self._place, error, self._is_store) from error

@@ -1,14 +1,15 @@
 """An action as it was and as it is in; one line for each thing that differs, out.
 
 A text that the plan made, such as `spec.json`, was never written by the user, so it is
-told by the values in it that differ, not by its digest.
+told by the values in it that differ, and where those were written.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from ingot.values import Action, BoundAction, Text
 
@@ -17,11 +18,27 @@ T = TypeVar("T")
 # Values of one text that are told; more are counted.
 MOST_VALUES = 4
 
+# What stands for a value that there is not: JSON has a null of its own.
+NONE = object()
+
 # A value is cut there, so that a reason stays a line.
 MOST_CHARACTERS = 60
 
 
+class Value(NamedTuple):
+    """A value of a text that differs."""
+
+    key: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        """Return `path.of.key: old -> new`."""
+        return f"{self.key or 'all of it'}: {_short(self.old)} -> {_short(self.new)}"
+
+
 def differences(
+    root: Path,
     old: BoundAction,
     new: BoundAction,
     action: Action,
@@ -29,8 +46,8 @@ def differences(
 ) -> list[str]:
     """Return one line for each field that differs, old value first.
 
-    `action` is the new one; `kept` returns the old one's texts, by hash, or those of
-    them that are known.
+    `action` is the new one, of the checkout at `root`; `kept` returns the old one's
+    texts, by hash, or those of them that are known.
     """
     lines = []
     if old.argv != new.argv:
@@ -43,9 +60,12 @@ def differences(
     texts = {path: s.text for path, s in action.inputs if isinstance(s, Text)}
     for path, was, now in _changed(old.inputs, new.inputs):
         before = kept().get(was.hash) if was and now and path in texts else None
-        inside = [] if before is None else _values(before, texts[path])
-        told = inside or [f"{_say(was)} -> {_say(now)}"]
+        values = [] if before is None else _values(before, texts[path])
+        told, unplaced = [f"{_say(was)} -> {_say(now)}"], ""
+        if path in texts:
+            told, unplaced = _told(root, action.task, values, told)
         lines += [f"input {path}: {line}" for line in told]
+        lines += [f"input {path} is made of {unplaced}"] if unplaced else []
     for noun, befores, afters in (
         ("variable", old.env, new.env),
         ("platform", old.platform, new.platform),
@@ -71,31 +91,49 @@ def _say(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _values(old: str, new: str) -> list[str]:
+def _told(
+    root: Path, task: str, values: list[Value], digests: list[str]
+) -> tuple[list[str], str]:
+    """Return what is told of a text, and its files where a value's line is not known.
+
+    `digests` is what is told of one whose values are not known.
+    """
+    from ingot.front import origins
+
+    more = len(values) - MOST_VALUES
+    told = values if more <= 1 else values[:MOST_VALUES]
+    places = [origins.place(root, task, value.key, value.new) for value in told]
+    lines = [
+        f"{value} ({place})" if place else str(value)
+        for value, place in zip(told, places, strict=True)
+    ]
+    lines += [f"{more} more values differ"] if more > 1 else []
+    if places and all(places):
+        return lines, ""
+    files = (path.relative_to(root).as_posix() for path in origins.sources(root, task))
+    return lines or digests, ", ".join(files)
+
+
+def _values(old: str, new: str) -> list[Value]:
     """Return which values of two JSON texts differ; none where one is no JSON."""
     try:
-        found = list(_inside("", json.loads(old), json.loads(new)))
+        return list(_inside("", json.loads(old), json.loads(new)))
     except ValueError:
         return []
-    more = len(found) - MOST_VALUES
-    rest = [f"{more} more values differ"] if more > 1 else found[MOST_VALUES:]
-    return found[:MOST_VALUES] + rest
 
 
-def _inside(path: str, old: object, new: object) -> Iterator[str]:
-    """Yield `path.of.key: old -> new` for each value that differs."""
+def _inside(path: str, old: object, new: object) -> Iterator[Value]:
+    """Yield each value that differs, at the key that leads to it."""
     before, after = _parts(path, old), _parts(path, new)
     if before is None or after is None:
         if old != new:
-            yield f"{path or 'all of it'}: {_short(old)} -> {_short(new)}"
+            yield Value(path, old, new)
         return
     for name in {**before, **after}:
-        if name not in before:
-            yield f"{name}: none -> {_short(after[name])}"
-        elif name not in after:
-            yield f"{name}: {_short(before[name])} -> none"
-        else:
+        if name in before and name in after:
             yield from _inside(name, before[name], after[name])
+        else:
+            yield Value(name, before.get(name, NONE), after.get(name, NONE))
 
 
 def _parts(path: str, value: object) -> dict[str, object] | None:
@@ -114,6 +152,8 @@ def _parts(path: str, value: object) -> dict[str, object] | None:
 
 
 def _short(value: object) -> str:
+    if value is NONE:
+        return "none"
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= MOST_CHARACTERS:
         return text

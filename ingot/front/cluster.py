@@ -12,6 +12,11 @@ from doit.exceptions import InvalidCommand
 
 from ingot.errors import IngotError
 from ingot.front.commands import guarded, variables
+from ingot.variables import whole
+
+# Dask's own for a scheduler; 0 takes any that is free.
+PORT = 8786
+LAST_PORT = 65_535
 
 
 class Cluster(Command):  # type: ignore[misc]
@@ -35,7 +40,8 @@ class Cluster(Command):  # type: ignore[misc]
             try:
                 from ingot.farm.cluster import serve
 
-                serve(_number("workers", 2), _number("port", 8786), place, shared)
+                n_workers = whole(variables(), "workers", 1) or 2
+                serve(n_workers, _port(), place, shared)
             except ModuleNotFoundError as error:
                 raise InvalidCommand(
                     f"cluster: the package '{error.name}' is not installed\n"
@@ -44,16 +50,16 @@ class Cluster(Command):  # type: ignore[misc]
             return 0
 
         try:
-            return guarded(begin)
+            return guarded(begin, ("workers", "port"), "cluster")
         except KeyboardInterrupt:
             return 130
 
 
-def _number(name: str, default: int) -> int:
-    text = variables().get(name, str(default))
-    if not text.isdecimal() or (name == "workers" and int(text) == 0):
-        raise IngotError(f"{name}={text}: expected a whole number")
-    return int(text)
+def _port() -> int:
+    port = whole(variables(), "port", 0)
+    if port is not None and port > LAST_PORT:
+        raise IngotError(f"port={port}: expected {LAST_PORT} or less")
+    return PORT if port is None else port
 
 
 def _stop(number: int, frame: object) -> None:

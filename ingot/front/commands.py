@@ -1,4 +1,4 @@
-"""doit's commands as ingot has them: run, list, why, doctor, verify.
+"""doit's commands as ingot has them: run, why, doctor, verify.
 
 Exit codes: 0 done; 1 an action failed, or a check found something; 2 a defect of ingot
 or doit itself; 3 the command line, a manifest or the store is wrong, nothing was run;
@@ -15,15 +15,16 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from doit import cmd_run, doit_cmd, plugin
+from doit import cmd_run, doit_cmd
 from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from ingot.catalogue import STAGES, asked, read
+from ingot.catalogue import asked, read
 from ingot.errors import IngotError
+from ingot.front import replaced, streams
 from ingot.selection import refuse_compiled_only, select
-from ingot.variables import VARIABLES, refuse_unknown
+from ingot.variables import TASKS, refuse_repeated, refuse_unknown, refuse_words
 
 BUNDLE_AGAIN = "doit build restores one of this checkout; fetch another one again"
 
@@ -37,19 +38,7 @@ OPT_QUIET = {
 }
 
 
-def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
-    if issubclass(kind, KeyboardInterrupt):
-        print("\nstopped; nothing was run", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
-
-# Reading the checkout takes a while on a busy machine.
-sys.excepthook = _end
-# ingot's plugins are in pyproject.toml; doit looks through all installed packages for
-# more, a twentieth of a build with nothing to do for each kind.
-plugin.entry_points_impl = lambda: lambda group: ()
+replaced.replace()
 # What doit shows without a traceback; the exit code is 3.
 REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 
@@ -63,13 +52,23 @@ class Run(cmd_run.Run):  # type: ignore[misc]
     def execute(self, params: Any, args: list[str]) -> int:
         """Run tasks; or, with input=..., the built bundle."""
         if "input" in variables():
-            return guarded(run_bundle)
+            return guarded(run_bundle, (*TASKS, "input"), "doit run input=...")
+        guarded(lambda: 0, TASKS, "a build")
+        return self.run_tasks(params, args)
+
+    def run_tasks(self, params: Any, args: list[str]) -> int:
+        """Run tasks and what they need; return the exit code."""
         from ingot.front.ending import logged
         from ingot.front.reporter import QuietReporter, Reporter
         from ingot.front.tasks import stop_on_signals
 
+        if params["num_process"] < 0:
+            number = params["num_process"]
+            raise InvalidCommand(f"-n {number}: expected a whole number, 0 or more")
         if params["reporter"] == "console":
             params["reporter"] = QuietReporter if params["quiet"] else Reporter
+        # What doit saw of it when it was loaded may have been closed.
+        params["outfile"] = params["outfile"] or sys.stdout
         stop_on_signals()
         with logged(args) as end:
             end.code = self._build(params, args)
@@ -86,8 +85,7 @@ class Run(cmd_run.Run):  # type: ignore[misc]
 
         _keep_garbage()
         # doit has no option for them.
-        cmd_run.MThreadRunner = ThreadRunner
-        cmd_run.TaskControl = Tasks
+        cmd_run.MThreadRunner, cmd_run.TaskControl = ThreadRunner, Tasks
         Front.named = tuple(args)
         try:
             code = int(super().execute(params, args))
@@ -112,8 +110,18 @@ class Run(cmd_run.Run):  # type: ignore[misc]
         except REFUSALS:
             raise
         except Exception:
-            _leave()
-            return defect()
+            return _break_off()
+
+
+def _break_off() -> int:
+    """End what runs, for the exception that is being handled; return the exit code."""
+    _leave()
+    code = defect()
+    if code == streams.READER_LEFT:
+        # Standard error may still be read.
+        text = "stopped, as nobody reads its output; finished actions are kept"
+        print(text, file=sys.stderr)
+    return code
 
 
 def _keep_garbage() -> None:
@@ -135,17 +143,23 @@ def _leave() -> None:
     sharing.abandon()
 
 
-class ListCommand(Command):  # type: ignore[misc]
-    """Models, targets and stages."""
+class TaskFree(Command):  # type: ignore[misc]
+    """A command that is about no task."""
 
-    name = "list"
-    doc_purpose = "show models, targets and stages"
-    doc_usage = ""
-    doc_description = None
+    # Variables that it reads, where it does not look at them itself.
+    reads: tuple[str, ...] | None = ()
 
     def execute(self, params: Any, args: list[str]) -> int:
-        """Print the three tables."""
-        return guarded(print_catalogue)
+        """Refuse a task; do the work otherwise."""
+        if args:
+            message = f"{self.name} takes no task, found '{args[0]}'"
+            usage = f"doit {self.name} {self.doc_usage}".rstrip()
+            raise InvalidCommand(f"{message}\n  usage: {usage}")
+        return guarded(self.work, self.reads, self.name)
+
+    def work(self) -> int:
+        """Do it; return the exit code."""
+        raise NotImplementedError
 
 
 class Why(Command):  # type: ignore[misc]
@@ -164,10 +178,10 @@ class Why(Command):  # type: ignore[misc]
 
             return explain_all(Path.cwd(), variables(), args)
 
-        return guarded(explain)
+        return guarded(explain, TASKS, "why")
 
 
-class Doctor(Command):  # type: ignore[misc]
+class Doctor(TaskFree):
     """What this machine lacks."""
 
     name = "doctor"
@@ -175,15 +189,11 @@ class Doctor(Command):  # type: ignore[misc]
     doc_usage = ""
     doc_description = None
 
-    def execute(self, params: Any, args: list[str]) -> int:
+    def work(self) -> int:
         """Print the findings; exit with 1 where one is an error."""
+        from ingot.doctor import examine
 
-        def examine() -> int:
-            from ingot.doctor import examine
-
-            return examine(Path.cwd())
-
-        return guarded(examine)
+        return examine(Path.cwd())
 
 
 class Verify(Command):  # type: ignore[misc]
@@ -201,7 +211,7 @@ class Verify(Command):  # type: ignore[misc]
             from ingot.verify import verify
 
             path = variables().get("bundle")
-            if path is None:
+            if not path:
                 raise InvalidCommand("verify needs bundle=PATH, a folder or a tar")
             try:
                 print(verify(Path(path)))
@@ -211,7 +221,7 @@ class Verify(Command):  # type: ignore[misc]
                 return 1
             return 0
 
-        return guarded(check)
+        return guarded(check, ("bundle",), "verify")
 
 
 def variables() -> dict[str, str]:
@@ -219,10 +229,16 @@ def variables() -> dict[str, str]:
     return dict(doit_cmd._CMDLINE_VARS or {})
 
 
-def guarded(body: Any) -> int:
-    """Return the body's exit code; show the user's errors without a traceback."""
+def guarded(body: Any, reads: tuple[str, ...] | None = None, name: str = "") -> int:
+    """Return the body's exit code; show the user's errors without a traceback.
+
+    `reads` are the variables of the command `name`; None where the body looks at them.
+    """
     try:
+        refuse_repeated(sys.argv[1:])
         refuse_unknown(variables())
+        if reads is not None:
+            refuse_words(variables(), reads, name)
         code = int(body())
         # Here it is told where it cannot be written.
         sys.stdout.flush()
@@ -239,52 +255,18 @@ def defect() -> int:
     """Show the exception that is being handled; return the exit code of a defect.
 
     Nobody else does: doit returns 3 for it, as for a wrong command line. Where output
-    cannot be written, that is no defect.
+    cannot be written, or nobody reads it, that is no defect.
     """
     from ingot.front.ending import DEFECT, FAILED
 
     error = sys.exception()
+    if isinstance(error, BrokenPipeError) and streams.reader_left():
+        return streams.READER_LEFT
     if isinstance(error, OSError) and error.filename is None and error.errno == ENOSPC:
         print(f"cannot write: {error.strerror}; make room there", file=sys.stderr)
         return FAILED
     traceback.print_exc()
     return DEFECT
-
-
-def print_catalogue() -> int:
-    """Print models, targets, stages and variables."""
-    found = read(Path.cwd())
-    print("models")
-    settings = found.settings
-    for name, model in found.models.items():
-        mark = "*" if name == settings.default_model else " "
-        text = model.summary
-        if model.broken:
-            mark, text = "!", f"cannot be read; `doit build model={name}` says why"
-        print(_row(mark, name, text))
-    print("targets")
-    for name, text in settings.targets.items():
-        if name in settings.unrunnable:
-            text = f"compiles here, cannot run here: {settings.unrunnable[name]}"
-        print(_row("*" if name == settings.default_target else " ", name, text))
-    for name, meant in settings.aliases.items():
-        mark = "*" if name == settings.default_target else " "
-        print(_row(mark, name, f"this machine: {meant}"))
-    for name in settings.broken:
-        text = f"cannot be read; `doit build target={name}` says why"
-        print(_row("!", name, text))
-    print("stages")
-    for name, text in STAGES.items():
-        print(_row(" ", name, text))
-    print("variables")
-    for name, text in VARIABLES.items():
-        print(_row(" ", name, text))
-    print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
-    return 0
-
-
-def _row(mark: str, name: str, text: str) -> str:
-    return f"  {mark} {name:<20} {text}"
 
 
 def run_bundle() -> int:

@@ -19,7 +19,7 @@ class Building(Run):
         params["reporter"] = QuietReporter if params["quiet"] else NeededReporter
         streams = sys.stdout, sys.stderr
         try:
-            return super().execute(params, [task])
+            return self.run_tasks(params, [task])
         finally:
             # doit takes them away while a task runs, and where several run at once it
             # gives back what it took from another.

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from doit.cmd_base import Command
-from doit.exceptions import InvalidCommand
 
 from ingot.errors import IngotError
-from ingot.front.commands import guarded, variables
+from ingot.front.commands import TaskFree, guarded, variables
+from ingot.variables import TASKS
 
 REPORT = "build/report.html"
 
@@ -25,10 +25,10 @@ class Graph(Command):  # type: ignore[misc]
 
     def execute(self, params: Any, args: list[str]) -> int:
         """Write the picture; print where it is."""
-        return guarded(lambda: _draw(Path.cwd(), args))
+        return guarded(lambda: _draw(Path.cwd(), args), TASKS, "graph")
 
 
-class Report(Command):  # type: ignore[misc]
+class Report(TaskFree):
     """The builds of this checkout as a page."""
 
     name = "report"
@@ -36,11 +36,9 @@ class Report(Command):  # type: ignore[misc]
     doc_usage = ""
     doc_description = None
 
-    def execute(self, params: Any, args: list[str]) -> int:
+    def work(self) -> int:
         """Write the page; print where it is."""
-        if args:
-            raise InvalidCommand(f"report takes no task, found '{args[0]}'")
-        return guarded(lambda: _write_report(Path.cwd()))
+        return _write_report(Path.cwd())
 
 
 def _draw(root: Path, patterns: list[str]) -> int:

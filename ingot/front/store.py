@@ -29,7 +29,7 @@ class Collect(Command):  # type: ignore[misc]
 
     def execute(self, params: Any, args: list[str]) -> int:
         """Remove; print what was removed."""
-        return guarded(lambda: _collect(args))
+        return guarded(lambda: _collect(args), ("limit",), "gc")
 
 
 class ShowStore(Command):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class ShowStore(Command):  # type: ignore[misc]
         """Print the shares; or, with `verify`, read every byte."""
         if args not in ([], ["verify"]):
             raise InvalidCommand(f"store takes nothing or 'verify', found '{args[0]}'")
-        return guarded(_verify if args else _show)
+        return guarded(_verify if args else _show, (), "store")
 
 
 def limit_bytes(root: Path) -> int | None:

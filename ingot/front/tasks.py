@@ -143,9 +143,16 @@ def store() -> Store:
 
 
 def store_root() -> Path:
-    """Return the folder of the store."""
+    """Return the folder of the store.
+
+    Raises: IngotError where it is in a home folder that nobody has.
+    """
     name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    return Path(name).expanduser().absolute()
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        text = f"store {name}: there is no such home folder"
+        raise IngotError(text, "set INGOT_CACHE to a folder") from None
 
 
 def stop_on_signals() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,8 +180,9 @@ class Elsewhere:
         except (OSError, Damaged):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
+        root, kept = self._executor.root, partial(results.texts, messages)
         told = f"against its last {where.format(key[:12], day)}:"
-        return [told, *differences(old, bound, action, lambda: results.texts(messages))]
+        return [told, *differences(root, old, bound, action, kept)]
 
     def _newest(self) -> dict[str, tuple[float, str]]:
         if self._last is None:
@@ -216,7 +217,8 @@ def explain(
     unknown = {path for path, source in action.inputs if _comes_from(source, stale)}
     known = tuple(item for item in record.bound.inputs if item[0] not in unknown)
     old = replace(record.bound, inputs=known)
-    reasons = differences(old, bound, action, lambda: _texts(executor, record))
+    kept = partial(_texts, executor, record)
+    reasons = differences(executor.root, old, bound, action, kept)
     reasons += _shown(record, executor.root)
     for path, digest in record.outputs:
         if not executor.store.holds(digest):

@@ -5,13 +5,12 @@ A bundle carries the licence's text: one that the project has no text of is a qu
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from ingot.bundles.declaration import licences
 from ingot.errors import IngotError
 from ingot.imports.values import Said
-from ingot.readers.manifest_forms import LICENCE
+from ingot.readers.licence import licence_defects
 
 FOLDER = "models/licences"
 
@@ -38,10 +37,8 @@ def choose_licence(
 
 
 def _given(given: str, root: Path, errors: list[IngotError]) -> Said | None:
-    if not re.fullmatch(LICENCE.pattern, given):
-        errors.append(
-            IngotError(f"licence={given}: expected {LICENCE.what}, found '{given}'")
-        )
+    if wrong := list(licence_defects(given)):
+        errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
         return None
     missing = [
         name

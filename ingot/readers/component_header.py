@@ -99,7 +99,7 @@ def _dims(
             if rule:
                 rules[name] = rule
     for rule in rules.values():
-        for name in (rule.dim, *rule.terms):
+        for name in rule.dims:
             if name not in dims:
                 source.error(line, f"Dims: no dim named '{name}'")
             elif dims[name] == "dynamic":

@@ -2,6 +2,7 @@
 
     even head_dim >= 4          an even number, and not less than that
     n_embd = n_left + n_right   as large as those together
+    n_embd multiple of n_head   that many parts of one size
 
 What the compiler gets wrong or refuses is so refused before anything is compiled.
 """
@@ -17,6 +18,7 @@ from ingot.errors import Position
 _DIM = re.compile(
     r"(?P<even>even )?(?P<name>[a-z][a-z0-9_]*)"
     r"(?: >= (?P<least>[0-9]+))?(?: = (?P<terms>[a-z0-9_ +]+))?"
+    r"(?: multiple of (?P<unit>[a-z][a-z0-9_]*))?"
 )
 
 
@@ -30,6 +32,12 @@ class SizeRule:
     even: bool
     least: int  # 0: any
     terms: tuple[str, ...]  # dims that it is as large as together; (): any size
+    unit: str  # dim that it is a multiple of; "": any size
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Return every dim whose size it is about."""
+        return (self.dim, *self.terms, *((self.unit,) if self.unit else ()))
 
     def broken(self, sizes: Mapping[str, int]) -> Iterator[str]:
         """Yield what is wrong with the dim's size: `is odd; expected ..., found 7`."""
@@ -41,6 +49,9 @@ class SizeRule:
         if parts and found != sum(parts):
             shown = " + ".join(map(str, parts))
             yield f"is a sum; expected {shown}, found {found}"
+        if self.unit and found % (unit := sizes[self.unit]):
+            expected = f"expected a multiple of {self.unit} = {unit}"
+            yield f"is of equal parts; {expected}, found {found}"
 
 
 def parse_dim_rule(word: str, position: Position) -> tuple[str, SizeRule | None]:
@@ -53,4 +64,5 @@ def parse_dim_rule(word: str, position: Position) -> tuple[str, SizeRule | None]
         return word, None
     terms = tuple(term.strip() for term in (match["terms"] or "").split("+") if term)
     name, least = match["name"], int(match["least"] or 0)
-    return name, SizeRule(name, word, position, bool(match["even"]), least, terms)
+    even, unit = bool(match["even"]), match["unit"] or ""
+    return name, SizeRule(name, word, position, even, least, terms, unit)

@@ -1,0 +1,44 @@
+"""Parts of doit and of Python that are replaced while a command runs, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from doit import cmdparse, plugin
+from doit.cmdparse import CmdParseError
+
+from ingot.front import streams
+
+# Said of an option that there is not.
+OPTIONS = "doit help run lists a build's, before the task: doit -n 2 build"
+
+_parse_options = cmdparse.CmdParse.parse_only
+
+
+def replace() -> None:
+    """Replace them; once more changes nothing."""
+    streams.prepare()
+    # Reading the checkout takes a while on a busy machine.
+    sys.excepthook = _end
+    # ingot's plugins are in pyproject.toml; doit looks through all installed packages
+    # for more, a twentieth of a build with nothing to do for each kind.
+    plugin.entry_points_impl = lambda: lambda group: ()
+    cmdparse.CmdParse.parse_only = _parse
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("\nstopped; nothing was run", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+def _parse(parser: Any, *words: Any) -> Any:
+    """Return what doit reads of options, which it complains of with all that it has."""
+    try:
+        return _parse_options(parser, *words)
+    except CmdParseError as error:
+        text = str(error).partition(" (parsing options")[0].strip()
+        raise CmdParseError(f"{text}\n  {OPTIONS}") from None

@@ -1,0 +1,107 @@
+"""doit's own commands: one of them knows ingot's tasks, the others are refused."""
+
+from __future__ import annotations
+
+import pytest
+from doit.doit_cmd import DoitMain
+
+from tests.project import ROOT, Project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout in which nothing is built, of the toy model and another."""
+    folder = tmp_path_factory.mktemp("instead")
+    made = Project.create(folder / "checkout", folder / "cache")
+    text = (made.root / "models/toy.yaml").read_text("utf-8")
+    other = text.replace("model: toy\n", "model: other\n")
+    (made.root / "models/other.yaml").write_text(other, "utf-8")
+    return made
+
+
+def test_info_knows_the_tasks_of_every_model(project: Project) -> None:
+    ran = project.doit("info", "bundle:other@x86_64")
+    assert (ran.code, ran.err) == (0, "")
+    words = ran.out.split()
+    assert words[0] == "bundle:other@x86_64"
+    assert "check:other@x86_64" in words
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("check:other@x86-64", "did you mean 'check:other@x86_64'?"),
+        (
+            "nonsense",
+            "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run: doit"
+            " list",
+        ),
+    ],
+)
+def test_info_of_no_task_is_told_as_a_build_of_it(
+    project: Project, word: str, hint: str
+) -> None:
+    told = f"ERROR: no task named '{word}'\n  {hint}\n"
+    asked, built = project.doit("info", word), project.doit(word)
+    assert (asked.code, asked.out, asked.err) == (3, "", told)
+    assert (built.code, built.err) == (3, told)
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (
+            ["clean"],
+            "rm -r build removes what is shown, doit gc what was not used for longest",
+        ),
+        (
+            ["forget", "-a"],
+            "INGOT_CACHE=FOLDER doit ... runs everything again, with another store",
+        ),
+        (["ignore", "build"], "doit STAGE, such as doit check, stops at that stage"),
+        (["reset-dep"], "doit why says what would run, and which input changed"),
+        (["dumpdb"], "doit report shows the builds, doit why what changed since"),
+        (
+            ["strace", "build"],
+            "an action sees declared inputs alone; its failure names what it lacks",
+        ),
+    ],
+)
+def test_what_would_do_nothing_says_what_to_use(
+    words: list[str],
+    instead: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert DoitMain().run(words) == 3
+    assert capsys.readouterr().err == (
+        f"ERROR: doit {words[0]} does nothing here: ingot keeps records of its own\n"
+        f"  {instead}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["list", "check"], "doit list"),
+        (["doctor", "now"], "doit doctor"),
+        (["report", "toy"], "doit report"),
+        (
+            ["import", "folder"],
+            "doit import source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N]",
+        ),
+    ],
+)
+def test_a_task_for_a_command_that_takes_none_is_refused(
+    words: list[str],
+    usage: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert DoitMain().run(words) == 3
+    command, task = words
+    assert capsys.readouterr().err == (
+        f"ERROR: {command} takes no task, found '{task}'\n  usage: {usage}\n"
+    )

@@ -1,0 +1,134 @@
+"""Command lines and settings that make no sense, and what is said of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from doit.doit_cmd import DoitMain
+
+from ingot.edges.store import Store
+from ingot.errors import IngotError
+from ingot.front.tasks import store_root
+from ingot.selection import select
+from ingot.workspace import load
+from tests.project import ROOT
+from tests.test_selection import refusing
+
+OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["build", "model=a", "model=b"],
+            "model= is set twice, to 'a' and to 'b'\n  for both: model=a,b",
+        ),
+        (
+            ["gc", "limit=1GB", "limit=2GB"],
+            "limit= is set twice, to '1GB' and to '2GB'",
+        ),
+        (
+            ["build", "limit=5GB"],
+            "limit=5GB: a build reads no variable named 'limit'\n"
+            "  known variables: executor, model, target",
+        ),
+        (
+            ["run", "input=x", "prompt=y"],
+            "prompt=y: doit run input=... reads no variable named 'prompt'\n"
+            "  known variables: executor, input, model, target",
+        ),
+        (
+            ["why", "tokens=5"],
+            "tokens=5: why reads no variable named 'tokens'\n"
+            "  known variables: executor, model, target",
+        ),
+        (
+            ["gc", "model=toy"],
+            "model=toy: gc reads no variable named 'model'\n  known variables: limit",
+        ),
+        (
+            ["list", "model=toy"],
+            "model=toy: list reads no variable named 'model'\n  known variables: none",
+        ),
+        (["verify", "bundle="], "verify needs bundle=PATH, a folder or a tar"),
+        (["cluster", "port=65536"], "port=65536: expected 65535 or less"),
+        (["cluster", "port=x"], "port=x: expected a whole number, 0 or more"),
+        (["cluster", "workers=0"], "workers=0: expected a whole number, 1 or more"),
+        (["-n", "-3", "build"], "-n -3: expected a whole number, 0 or more"),
+        (["--fast"], f"Error parsing Command: option --fast not recognized\n{OPTIONS}"),
+        (
+            ["why", "-h"],
+            f"Error parsing Command: option -h not recognized\n{OPTIONS}",
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_command_line_that_makes_no_sense_is_refused(
+    words: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["doit", *words])
+    assert DoitMain().run(words) == 3
+    assert capsys.readouterr().err == f"ERROR: {told}\n"
+
+
+@pytest.mark.parametrize(("kind", "near"), [("model", "a, b"), ("target", "x, y")])
+def test_all_beside_a_name_that_there_is_not_is_refused(kind: str, near: str) -> None:
+    with pytest.raises(IngotError) as caught:
+        select(refusing(), {kind: "all,other"})
+    assert str(caught.value) == (
+        f"{kind}=other: no {kind} named 'other'\n  known {kind}s: {near}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("", "tool.ingot.default-model: expected a model's name, found nothing"),
+        (
+            "default-model = 5",
+            "tool.ingot.default-model: expected a model's name, found '5'",
+        ),
+        (
+            'default-model = "toy"',
+            "tool.ingot.default-target: expected a target's name, found nothing",
+        ),
+    ],
+)
+def test_settings_without_defaults_are_refused(
+    settings: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.ingot]\n{settings}\n")
+    with pytest.raises(IngotError) as caught:
+        load(tmp_path)
+    assert caught.value.message == f"pyproject.toml: {told}"
+
+
+def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INGOT_CACHE", "~no-such-user/store")
+    with pytest.raises(IngotError) as caught:
+        store_root()
+    assert str(caught.value) == (
+        "store ~no-such-user/store: there is no such home folder\n"
+        "  set INGOT_CACHE to a folder"
+    )
+
+
+def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "store", lambda _: None)
+    digest = store.put_bytes(b"abc")
+    (tmp_path / "build/out").mkdir(parents=True)
+    with pytest.raises(IngotError) as caught:
+        store.copy_to(digest, tmp_path / "build/out", tmp_path / "temporary")
+    assert str(caught.value) == (
+        f"{tmp_path}/build: cannot write: Is a directory\n"
+        "  make room or permission there; finished actions are kept"
+    )

@@ -1,0 +1,82 @@
+"""Where output goes: readers that leave, streams that are closed or lack a sign."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.project import ROOT, Project
+
+SPECIALIZE = ("-a", "specialize:mean_pool*")
+STOPPED = "stopped, as nobody reads its output; finished actions are kept\n"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout in which nothing is built."""
+    folder = tmp_path_factory.mktemp("streams")
+    return Project.create(folder / "checkout", folder / "cache")
+
+
+def doit(
+    project: Project, *words: str, out: int, before: Callable[[], None] | None = None
+) -> tuple[int, str]:
+    """The exit code of a command, and what it wrote to standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "doit", *words],
+        cwd=project.root,
+        env={**os.environ, "INGOT_CACHE": str(project.cache)},
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list",), ""),
+        (("info", "build"), ""),
+        (("help",), ""),
+        (SPECIALIZE, STOPPED),
+    ],
+    ids=["own", "info", "help", "build"],
+)
+def test_a_reader_that_leaves_is_no_defect(
+    project: Project, words: tuple[str, ...], said: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert doit(project, *words, out=writer) == (141, said)
+    finally:
+        os.close(writer)
+
+
+def test_closed_streams_are_no_file_of_the_build(project: Project) -> None:
+    def close() -> None:
+        os.close(0)
+        os.close(1)
+
+    words = ("-n", "1", *SPECIALIZE)
+    assert doit(project, *words, out=subprocess.DEVNULL, before=close) == (0, "")
+    run = project.doit("why", SPECIALIZE[1])
+    assert run.out == "nothing would run: 1 actions are up to date\n"
+
+
+def test_a_sign_that_a_terminal_lacks_is_a_question_mark() -> None:
+    program = "import ingot.front.commands; print('error ≤ 1')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b"error ? 1\n"
