@@ -55,7 +55,8 @@ def cached_key(draw: Draw) -> np.ndarray:
 
 def cached_value(draw: Draw) -> np.ndarray:
     """Return values of the layer that is read."""
-    return of_one_layer(draw.rng.standard_normal(draw.shape), draw)
+    numbers = draw.rng.standard_normal(draw.shape, dtype=np.float32)
+    return of_one_layer(numbers, draw)
 
 
 def sink(draw: Draw) -> np.ndarray:
