@@ -8,7 +8,6 @@ _STEP = "the last term of a series: less than two steps of f32 at its end"
 _HELD = "a clamp that no caller needs who keeps the rule; test_undefined breaks it"
 _FLAT = "where tanh is 1 in f32; any number there does"
 _MORE = "more keys than any query of the block sees, and all of them masked"
-_BEHIND = "queries that are not there, computed behind the last: no result shows it"
 _UNUSED = "divides what a select then leaves out"
 _OWN = "the sizes of what a copy fills: the compiler takes those of what it copies"
 _WIDER = "half as far again from the middle of a quarter, where the series holds too"
@@ -28,6 +27,10 @@ _WORDS = {
 }
 _SQUARED = "the deviation is squared next: its sign is lost"
 _VIEW = "the same numbers in the same order: the sizes beside it say all"
+# Of these the compiler makes the same bytes.
+_READ = "the sizes of a slice: the loop that reads it has those of x"
+_FILLED = "as many numbers, filled by a loop with the sizes of what it reads"
+_PASSED = "the size of what a barrier passes on: the compiler takes those of x"
 
 EQUIVALENT: dict[str, str] = {
     "pooling/mean_pool: %least_count 1.0e-9 -> 1.5000000000000002e-09": _GUARD,
@@ -42,9 +45,6 @@ EQUIVALENT: dict[str, str] = {
     "attention/flash_attention: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/flash_attention: %next_query arith.addi -> arith.subi": _MORE,
-    "attention/flash_attention: %room arith.subi -> arith.addi": _MORE,
-    "attention/flash_attention: %n_key arith.subi -> arith.addi": _MORE,
-    "attention/flash_attention: %length arith.minsi -> arith.maxsi": _BEHIND,
     "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
     "attention/attention_paged_decode: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
@@ -64,6 +64,15 @@ EQUIVALENT: dict[str, str] = {
         for norm in ("group_norm", "layer_norm", "layer_norm_no_bias")
     },
     "moe/expert_sum: %x_experts [1], [2,  -> [1, 2], [": _VIEW,
+    "moe/mul_mat_id: %y_joined [0], [1,  -> [0, 1], [": _VIEW,
+    "shape/view: %y [1], [2,  -> [1, 2], [": _VIEW,
+    "embedding/add_position: %positions (%seq, %n_embd) -> (%n_embd, %seq)": _READ,
+    "indexing/scatter: %place_init (%batch, %seq) -> (%seq, %batch)": _FILLED,
+    "moe/renormalize: %total_init (%batch, %seq) -> (%seq, %batch)": _FILLED,
+    **{
+        f"{linear}: %n_in tensor.dim %weight, %c1 -> tensor.dim %weight, %c0": _PASSED
+        for linear in ("linear/linear", "linear/linear_bias")
+    },
     **{
         f"{component}: {name}": reason
         for component in ("audio/stft", "elementwise/cos", "elementwise/sin")
@@ -79,6 +88,11 @@ EQUIVALENT: dict[str, str] = {
             "%y (%batch, %seq, %n_right) -> (%batch, %n_right, %seq)",
             "%n_right tensor.dim %right, %c2 -> tensor.dim %right, %c1",
         )
+    },
+    **{
+        f"shape/stack: {value} "
+        "(1, %batch, %seq, %n_embd) -> (1, %batch, %n_embd, %seq)": _OWN
+        for value in ("%half", "%y")
     },
     "cache/kv_cache_update: %end arith.subi -> arith.addi": _HELD,
     "cache/paged_cache_gather: %last_block arith.subi -> arith.addi": _HELD,

@@ -38,6 +38,7 @@ SAMPLE = (
     "convolution/conv2d",
     "elementwise/sin",
     "linear/linear_bias",
+    "linear/matmul",
     "linear/matmul_transposed",
     "normalization/group_norm",
     "normalization/layer_norm",

@@ -39,6 +39,26 @@ def key(draw: Draw) -> np.ndarray:
     return first_column(KEY, draw)
 
 
+def of_one_layer(numbers: np.ndarray, draw: Draw) -> np.ndarray:
+    """Return a cache that has nothing in other layers: keys behind the last lie there.
+
+    Times a weight of zero they would not show, were they numbers.
+    """
+    numbers[np.arange(len(numbers)) != layer(draw.sizes)] = np.nan
+    return numbers
+
+
+def cached_key(draw: Draw) -> np.ndarray:
+    """Return keys of the layer that is read."""
+    return of_one_layer(key(draw), draw)
+
+
+def cached_value(draw: Draw) -> np.ndarray:
+    """Return values of the layer that is read."""
+    numbers = draw.rng.standard_normal(draw.shape, dtype=np.float32)
+    return of_one_layer(numbers, draw)
+
+
 def sink(draw: Draw) -> np.ndarray:
     """Return scores of seeing nothing, near those of the keys; in variant 2 none."""
     if draw.variant == 2:
@@ -59,8 +79,11 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     return fit_layers(component, sizes)
 
 
-VALUES = {"q": query, "k": key, "cache_k": key, "sink": sink} | {
-    "keys": key,
+VALUES = {"q": query, "k": key, "sink": sink} | {
+    "cache_k": cached_key,
+    "cache_v": cached_value,
+    "keys": cached_key,
+    "values": cached_value,
     "block_table": block_table,
     "attention_paged.start": paged_start,
     "attention_paged_decode.start": paged_start,
