@@ -175,6 +175,16 @@ def test_the_first_number_of_a_word_is_in_its_lowest_bits_by_hand() -> None:
     assert words.signed(word[:, 1:]).tolist() == [[-1, 0, -128, 127]]
 
 
+def test_maps_in_tiles_of_float32_by_hand() -> None:
+    # Output v is 10 - v + 3 * (v + 1), and its bias v / 2.
+    weight = np.array([[[10, 9, 8, 7, 6, 5, 4, 3], range(1, 9)]], np.float32)
+    x, bias = np.array([[[1.0, 3.0]]]), np.arange(8) / 2
+    found = words.linear_words_f32(x, weight)
+    assert found.tolist() == [[[13, 15, 17, 19, 21, 23, 25, 27]]]
+    found = words.linear_bias_words_f32(x, weight, bias)
+    assert found.tolist() == [[[13, 15.5, 18, 20.5, 23, 25.5, 28, 30.5]]]
+
+
 def test_words_refuse_an_id_outside_the_table() -> None:
     ids = np.array([[0, 24]], np.int32)
     with pytest.raises(IndexError):
