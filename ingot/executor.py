@@ -94,8 +94,8 @@ class Executor:
             if not self._inputs.are_small(action, AT_ONCE_BYTES):
                 return False
             bound, encoded = self._encoded(action)
-            with self.store.locked_if_free(encoded.key) as is_free:
-                result = self._kept(action, encoded.key) if is_free else None
+            with self.store.locked_if_kept(encoded.key) as is_ours:
+                result = self._kept(action, encoded.key) if is_ours else None
                 if result is None or _size_bytes(result) > AT_ONCE_BYTES:
                     return False
                 self._forget(action)

@@ -107,3 +107,20 @@ def refusal(place: Path | str, error: OSError, is_store: bool = True) -> IngotEr
         f"{'store ' if is_store else ''}{place}: cannot write: {reason}",
         f"make room or permission there{elsewhere}; finished actions are kept",
     )
+
+
+class DiskErrors:
+    """Turn a full or read-only disk into an error that says what to do."""
+
+    # A generator costs as much as many a call that it guards.
+    def __init__(self, place: Path | str, is_store: bool = True) -> None:
+        """Guard what is written there, into a store or as a copy."""
+        self._place, self._is_store = place, is_store
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        """Raise what is to be said of the disk: IngotError."""
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise refusal(self._place, error, self._is_store) from error

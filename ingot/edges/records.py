@@ -20,7 +20,7 @@ from ingot.values import BoundAction, Digest
 
 # Bumped when the row's meaning changes: older rows are then forgotten, nothing is
 # misread.
-SCHEMA = 3
+SCHEMA = 4
 
 # SQLite's codes for damage: ERROR, of a table that is another; CORRUPT, NOTADB. All
 # others are of the disk, the memory or another build, and removing would harm.
@@ -162,7 +162,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA user_version={SCHEMA}")
     connection.execute(
         "CREATE TABLE IF NOT EXISTS record"
-        " (task TEXT PRIMARY KEY, record TEXT, at REAL)"
+        # One tree: a row with an index beside it is two more pages to be written.
+        " (task TEXT PRIMARY KEY, record TEXT, at REAL) WITHOUT ROWID"
     )
     return connection
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ingot.edges import files, results
 from ingot.edges.digests import Digests, Identity, hash_file, identify, is_settled
+from ingot.edges.files import DiskErrors
 from ingot.edges.locks import held, held_if_free
 from ingot.edges.message import Damaged
 from ingot.edges.uses import Uses
@@ -92,7 +93,7 @@ class Store:
 
         Raises: IngotError where the disk is full.
         """
-        with _DiskErrors(self.root):
+        with DiskErrors(self.root):
             self._uses.pin(key, *(digest.hash for digest in blobs))
         self._uses.stamp(self._path("ac", key))
 
@@ -102,7 +103,7 @@ class Store:
         Raises: IngotError where the disk is full.
         """
         # Before one is looked for: what is there and unused may go at any moment.
-        with _DiskErrors(self.root):
+        with DiskErrors(self.root):
             self._uses.pin(*(digest.hash for digest in digests))
 
     def using_meanwhile(self) -> AbstractContextManager[None]:
@@ -176,7 +177,7 @@ class Store:
         if not os.path.isdir(parent):
             os.makedirs(parent, exist_ok=True)
         try:
-            with _DiskErrors(parent, is_store=False):
+            with DiskErrors(parent, is_store=False):
                 files.copy(self._path("cas", digest.hash), temporary)
                 os.replace(temporary, path)
         except BaseException:
@@ -190,7 +191,7 @@ class Store:
         """
         if not self._identity:
             path = self.root / "lock/store"
-            with _DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
+            with DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
                 if not path.exists():
                     path.write_text(os.urandom(16).hex())
                 # A copy of the folder has the same text, in another file.
@@ -201,8 +202,10 @@ class Store:
         """Hold the key's lock: two builds that want one action run it once."""
         return self._held(_lock(key), fcntl.LOCK_EX)
 
-    def locked_if_free(self, key: Digest) -> AbstractContextManager[bool]:
-        """Hold the key's lock where nobody else does; give whether that is so."""
+    def locked_if_kept(self, key: Digest) -> AbstractContextManager[bool]:
+        """Hold the lock of a key with a result, if it is free; give whether it is held."""
+        if not os.path.exists(self._path("ac", key.hash)):
+            return contextlib.nullcontext(False)
         return held_if_free(f"{self._text}/lock/{_lock(key)}")
 
     def machine(self, alone: bool) -> AbstractContextManager[None]:
@@ -215,7 +218,7 @@ class Store:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield an empty private folder on the store's disk; it is removed."""
-        with _DiskErrors(self.root):
+        with DiskErrors(self.root):
             path = self._temporary()
             os.mkdir(path, 0o700)
         try:
@@ -254,7 +257,7 @@ class Store:
         return f"{self._text}/{kind}/{name[:2]}/{name}"
 
     def _put(self, content: bytes, path: str) -> None:
-        with _DiskErrors(self.root):
+        with DiskErrors(self.root):
             temporary = self._temporary()
             try:
                 with open(temporary, "xb", buffering=0) as file:
@@ -267,7 +270,7 @@ class Store:
 
     def _publish(self, temporary: Path | str, path: str) -> None:
         """Give a finished file its name: forbid writing, rename."""
-        with _DiskErrors(self.root):
+        with DiskErrors(self.root):
             handle = os.open(temporary, os.O_RDONLY)
             try:
                 files.finish(handle, os.fstat(handle).st_size)
@@ -283,18 +286,3 @@ def _lock(key: Digest) -> str:
 def _let_go(folder: str, handle: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     os.close(handle)
-
-
-class _DiskErrors:
-    """Turn a full or read-only disk into an error that says what to do."""
-
-    # A generator costs as much as many a call that it guards.
-    def __init__(self, place: Path | str, is_store: bool = True) -> None:
-        self._place, self._is_store = place, is_store
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise files.refusal(self._place, error, self._is_store) from error

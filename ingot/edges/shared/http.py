@@ -65,7 +65,10 @@ class HttpRemote:
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
         """Return the content in pieces as they arrive."""
-        response = self._ask("GET", kind, digest, {"Accept-Encoding": _compressions()})
+        # What is small takes longer to be packed than to be sent.
+        small = kind == "ac" or digest.size_bytes <= ASK_BYTES
+        wanted = {} if small else {"Accept-Encoding": _compressions()}
+        response = self._ask("GET", kind, digest, wanted)
         if response.status == HTTPStatus.NOT_FOUND:
             response.drain_conn()
             return None
