@@ -203,7 +203,7 @@ class Store:
         return self._held(_lock(key), fcntl.LOCK_EX)
 
     def locked_if_kept(self, key: Digest) -> AbstractContextManager[bool]:
-        """Hold the lock of a key with a result, if it is free; give whether it is held."""
+        """Hold the lock of a key that has a result, if it is free; give whether so."""
         if not os.path.exists(self._path("ac", key.hash)):
             return contextlib.nullcontext(False)
         return held_if_free(f"{self._text}/lock/{_lock(key)}")
