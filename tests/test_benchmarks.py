@@ -8,6 +8,7 @@ import sys
 from tests.project import ROOT
 
 SMALL = "import noop_tools as it; it.LAYERS = it.WIDTH = 2; it.main()"
+SCALE = "import scale as it; it.SLOTS = (2,); it.main()"
 
 
 def printed(*words: str) -> str:
@@ -33,3 +34,10 @@ def test_small_actions_are_timed_every_way_of_one_machine() -> None:
 def test_a_build_with_nothing_to_do_is_timed_beside_other_tools() -> None:
     table = printed("-c", SMALL, "--only", "ingot", "--runs", "1")
     assert table.splitlines()[-1].split()[0] == "ingot"
+
+
+def test_a_scheduler_is_measured_with_a_stub() -> None:
+    table = printed("-c", SCALE, "--actions", "4")
+    slots, actions, per_s = table.splitlines()[1].split()[:3]
+    assert (slots, actions) == ("2", "4")
+    assert 0 < float(per_s) <= 2 / 0.25
