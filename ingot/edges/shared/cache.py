@@ -88,8 +88,7 @@ class SharedCache:
                 return None
             # What is here already stays, however full the store is meanwhile.
             self._store.use(key.hash, *result.blobs())
-            inline.keep(self._store, result)
-            if not all(self._bring(digest) for digest in result.blobs()):
+            if not all(self._bring(d) for d in inline.keep(self._store, result)):
                 return None
         except CacheFailure as error:
             self._stop("read", str(error))

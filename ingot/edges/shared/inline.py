@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ingot.edges.store import Store
 from ingot.keys import digest_of
-from ingot.values import ActionResult
+from ingot.values import ActionResult, Digest
 
 # What a disk gives a file at least; a larger blob is worth a request.
 INLINE_BYTES = 4 << 10
@@ -27,7 +27,12 @@ def is_whole(result: ActionResult) -> bool:
     return all(digest_of(content) == digest for digest, content in result.contents)
 
 
-def keep(store: Store, result: ActionResult) -> None:
-    """Put the contents in the result into the store; they have been looked at."""
+def keep(store: Store, result: ActionResult) -> list[Digest]:
+    """Put the contents in the result into the store; return what is still missing.
+
+    The contents have been looked at.
+    """
     for digest, content in result.contents:
         store.put_blob(digest, content)
+    kept = {digest for digest, _ in result.contents}
+    return [digest for digest in result.blobs() if digest not in kept]
