@@ -131,7 +131,13 @@ def _keep_garbage() -> None:
     the process ends is a tenth.
     """
     gc.set_threshold(100_000)
-    atexit.register(gc.freeze)
+    atexit.register(_freeze)
+
+
+def _freeze() -> None:
+    """Look for no cycles at the end, unless IREE is to find nothing left of it."""
+    if "iree" not in sys.modules:
+        gc.freeze()
 
 
 def _leave() -> None:
