@@ -86,7 +86,8 @@ class Executor:
     def restore(self, action: Action) -> bool:
         """Return whether its result was at hand, and small: it is shown and recorded.
 
-        Nothing is waited for: what another build has in hand, and what goes wrong, is
+        At hand is what the store has, or a shared cache that answers at once. Nothing
+        else is waited for: what another build has in hand, and what goes wrong, is
         for `perform`.
         """
         start = time.monotonic()
@@ -94,12 +95,22 @@ class Executor:
             if not self._inputs.are_small(action, AT_ONCE_BYTES):
                 return False
             bound, encoded = self._encoded(action)
-            with self.store.locked_if_kept(encoded.key) as is_ours:
-                result = self._kept(action, encoded.key) if is_ours else None
-                if result is None or _size_bytes(result) > AT_ONCE_BYTES:
+            shared = self._shared if self._shared and self._shared.is_near() else None
+            if not (shared or self.store.may_have(encoded.key)):
+                return False
+            with self.store.locked_if_free(encoded.key) as is_ours:
+                if not is_ours:
+                    return False
+                source, result = "restored", self._kept(action, encoded.key)
+                if result is None and shared is not None:
+                    source = "fetched"
+                    result = shared.fetch_small(
+                        encoded.key, bound.outputs, AT_ONCE_BYTES
+                    )
+                if result is None or result.size_bytes() > AT_ONCE_BYTES:
                     return False
                 self._forget(action)
-                self._record(action, bound, encoded, result, "restored", start)
+                self._record(action, bound, encoded, result, source, start)
         except (OSError, IngotError):
             return False
         self.spans.end(action.task, "action", start)
@@ -268,7 +279,3 @@ class Executor:
             # Not instead of the command's own words.
             kept = error
         return command.failure(action, how.done, how.missing, folder, self.root, kept)
-
-
-def _size_bytes(result: ActionResult) -> int:
-    return sum(digest.size_bytes for _, digest in result.outputs)

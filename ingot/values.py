@@ -127,6 +127,10 @@ class ActionResult:
         logs = () if self.log is None else (self.log,)
         return (*(digest for _, digest in self.outputs), *logs)
 
+    def size_bytes(self) -> int:
+        """Return how much it made."""
+        return sum(digest.size_bytes for _, digest in self.outputs)
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:

@@ -184,8 +184,9 @@ class Machine:
         """Run what is not current and send it; return how each got its outputs."""
         self.events.clear()
         for action in actions:
-            if not self.executor.is_current(action):
-                self.executor.perform(action)
+            if self.executor.is_current(action) or self.executor.restore(action):
+                continue
+            self.executor.perform(action)
         if self.shared is not None:
             self.shared.finish(silent_s=600)
         return [source for _, source in self.events]

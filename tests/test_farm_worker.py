@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingot.edges.collect import collect
-from ingot.edges.shared import cache
+from ingot.edges.shared import standing
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.farm import dask, worker
@@ -136,7 +136,7 @@ def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
 def test_a_worker_that_has_seen_much_damage_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "N_DAMAGED", 0)
+    monkeypatch.setattr(standing, "N_DAMAGED", 0)
     machine = site.machine("a")
     machine.build(BIG)
     _, shared = worker._places()
@@ -149,16 +149,16 @@ def test_a_worker_that_has_seen_much_damage_goes_on(
 def test_what_was_said_is_no_damage(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "N_DAMAGED", 1)
+    monkeypatch.setattr(standing, "N_DAMAGED", 1)
     machine = site.machine("a")
     machine.build(UPPER)
     shared = Machine(site.root / "b", site.server.url).shared
     assert shared is not None
     for number in range(5):
-        shared._say(f"message {number}")
+        shared._standing.say(f"message {number}")
     site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
     assert shared.fetch(machine.key(UPPER), UPPER.outputs) is None
-    assert shared._reads
+    assert shared._standing.reads
 
 
 def test_a_worker_keeps_its_store_to_the_limit_between_orders(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import socket
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ingot import executor
 from ingot.edges import results
-from ingot.edges.shared.remote import Patience
+from ingot.edges.shared import cache
 from ingot.values import Action
-from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
+from tests.cache_server import CacheServer, Machine, serving
 from tests.small_actions import COUNT, OUT, UPPER
 
 
@@ -157,77 +159,36 @@ def test_a_result_whose_blob_is_gone_is_made_again(
     assert second.said == []
 
 
-FAULTS = {
-    "hangs": "it does not answer; the build goes on without it",
-    "trickles": "it is too slow; the build goes on without it",
-    "500": "it answers GET with 500 Internal Server Error;"
-    " the build goes on without it",
-    "301": "it answers GET with 301 Moved Permanently; the build goes on without it",
-    "ends too soon": "it broke off a transfer; the build goes on without it",
-    "says more than it sends": "it broke off a transfer; the build goes on without it",
-    "says less than it sends": f"blob {OUT[:12]} is damaged there;"
-    " dropped, it is made again",
-    "another blob": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
-    "longer": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
-}
-
-
+@pytest.mark.parametrize("limit_bytes", [3, 2])
 @pytest.mark.usefixtures("blobs_apart")
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
-    server: CacheServer, tmp_path: Path, fault: str
+def test_a_cache_that_answers_at_once_needs_no_thread(
+    server: CacheServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit_bytes: int,
 ) -> None:
-    Machine(tmp_path / "a", server.url).build(UPPER)
-    server.fault = fault
-    second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)
-    assert second.build(UPPER, COUNT) == ["ran", "ran"]
-    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
-    assert (second.root / "build/count.txt").read_text().strip() == "3"
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        ("full", "it answers PUT with 507 Insufficient Storage"),
-        ("read-only", "it answers PUT with 403 Forbidden"),
-    ],
-)
-def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
-    server: CacheServer, tmp_path: Path, fault: str, reason: str
-) -> None:
-    Machine(tmp_path / "a", server.url).build(UPPER)
-    server.fault = fault
-    second = Machine(tmp_path / "b", server.url)
-    other = Action(task="o:x", argv=("touch", "o"), inputs=(), outputs=("o",))
-    assert second.build(other, UPPER, COUNT) == ["ran", "fetched", "ran"]
-    assert second.said == [
-        f"shared cache {server.url}: {reason};"
-        " the build goes on and sends nothing there"
-    ]
-
-
-def test_a_server_that_takes_its_time_is_waited_for(
-    server: CacheServer, tmp_path: Path
-) -> None:
-    server.fault = "takes its time"
-    # Longer than a connection may take: the body has been sent by then.
-    patience = Patience(connect_s=0.3, silent_s=30)
-    machine = Machine(tmp_path / "a", server.url, patience=patience)
-    assert machine.build(UPPER) == ["ran"]
-    assert machine.said == []
-    assert any("/ac/" in path for path in server.files)
-
-
-def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    machine = Machine(tmp_path / "a", url)
-    assert machine.build(UPPER, COUNT) == ["ran", "ran"]
-    assert machine.said == [
-        f"shared cache {url}: no connection: Connection refused;"
-        " the build goes on without it"
-    ]
+    other = replace(UPPER, task="other:x", argv=(*UPPER.argv, "other"), shown=())
+    unknown = replace(UPPER, task="new:x", argv=(*UPPER.argv, "new"), shown=())
+    Machine(tmp_path / "a", server.url).build(UPPER, other)
+    second = Machine(tmp_path / "b", server.url, writes=False)
+    monkeypatch.setattr(executor, "AT_ONCE_BYTES", limit_bytes)
+    # Nothing is known of it before its first answer.
+    assert not second.executor.restore(UPPER)
+    assert second.build(UPPER) == ["fetched"]
+    monkeypatch.setattr(cache, "NEAR_S", 0)
+    asked = server.asked["GET"]
+    assert not second.executor.restore(other)
+    assert server.asked["GET"] == asked
+    monkeypatch.setattr(cache, "NEAR_S", math.inf)
+    assert second.executor.restore(other) == (limit_bytes == 3)
+    if limit_bytes == 2:
+        second.executor.perform(other)
+    assert second.events[-1] == ("other:x", "fetched")
+    # Its blob is here already.
+    assert server.asked["GET"] == asked + 1
+    assert second.build(unknown) == ["ran"]
+    assert server.asked["GET"] == asked + 2
+    assert second.said == []
 
 
 @pytest.mark.parametrize("how", ["token", "user in the address", "netrc"])

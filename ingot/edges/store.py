@@ -82,6 +82,10 @@ class Store:
             return None
         return result
 
+    def may_have(self, key: Digest) -> bool:
+        """Return whether there is a result under the key, whole or not."""
+        return os.path.exists(self._path("ac", key.hash))
+
     def put_action(self, key: Digest, result: ActionResult) -> None:
         """Keep the result under the key; its blobs must be in the store already."""
         self._put(results.to_bytes(result), self._path("ac", key.hash))
@@ -202,10 +206,8 @@ class Store:
         """Hold the key's lock: two builds that want one action run it once."""
         return self._held(_lock(key), fcntl.LOCK_EX)
 
-    def locked_if_kept(self, key: Digest) -> AbstractContextManager[bool]:
-        """Hold the lock of a key that has a result, if it is free; give whether so."""
-        if not os.path.exists(self._path("ac", key.hash)):
-            return contextlib.nullcontext(False)
+    def locked_if_free(self, key: Digest) -> AbstractContextManager[bool]:
+        """Hold the key's lock if nobody does; give whether so."""
         return held_if_free(f"{self._text}/lock/{_lock(key)}")
 
     def machine(self, alone: bool) -> AbstractContextManager[None]:

@@ -6,6 +6,7 @@ without it. Blobs are sent before the result that names them, beside the build.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +19,14 @@ from ingot.edges.shared.arrival import keep, message
 from ingot.edges.shared.hints import Last
 from ingot.edges.shared.patient import PatientRemote
 from ingot.edges.shared.remote import BlobRefused, CacheFailure, Patience, Remote
+from ingot.edges.shared.standing import Standing
 from ingot.edges.shared.uploads import Uploads
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.values import ActionResult, Digest
 
-# A cache with more damage than this is not worth asking.
-N_DAMAGED = 10
+# One that answers sooner keeps a thread waiting for less than the threads each other.
+NEAR_S = 2e-3
 
 # Locks are shared out over the blobs: few are moved at once.
 N_LOCKS = 256
@@ -52,15 +54,13 @@ class SharedCache:
         self._may_write = writes
         # Whether the build still looks there, and sends there beside its work; who
         # needs the cache is told of each failure instead.
-        self._reads = True
-        self._writes = writes
+        self._standing = Standing(remote.name, warn, writes)
         self._hints = True
-        self._lock = threading.Lock()
-        self._said: set[str] = set()
-        self._n_damaged = 0
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = Uploads()
+        self._answer_s = math.inf  # what the last result took to come
+        self._answers: dict[str, ActionResult | None] = {}
         # One thread moves a blob; others that want it then see that it is there.
         self._moving = tuple(threading.Lock() for _ in range(N_LOCKS))
         self._waited: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
@@ -80,10 +80,13 @@ class SharedCache:
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result once all of it is in the store; None without one."""
-        if not self._reads:
+        if not self._standing.reads:
             return None
         try:
-            result = self._result(key, outputs)
+            if key.hash in self._answers:
+                result = self._answers.pop(key.hash)
+            else:
+                result = self._result(key, outputs)
             if result is None:
                 return None
             # What is here already stays, however full the store is meanwhile.
@@ -91,17 +94,34 @@ class SharedCache:
             if not all(self._bring(d) for d in inline.keep(self._store, result)):
                 return None
         except CacheFailure as error:
-            self._stop("read", str(error))
+            self._standing.stop("read", str(error))
             return None
         self._store.put_action(key, result)
+        return result
+
+    def is_near(self) -> bool:
+        """Return whether its last answer came so soon that no thread need wait."""
+        return self._standing.reads and self._answer_s < NEAR_S
+
+    def fetch_small(
+        self, key: Digest, outputs: tuple[str, ...], limit_bytes: int
+    ) -> ActionResult | None:
+        """Do as `fetch` if the outputs are no larger than that; else only ask."""
+        result = self._answers[key.hash] = self.look(key, outputs)
+        if result is None or result.size_bytes() > limit_bytes:
+            return None
+        result = self.fetch(key, outputs)
+        if result is None:
+            # What is gone or damaged there is not asked for again.
+            self._answers[key.hash] = None
         return result
 
     def look(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result; nothing of it is brought."""
         try:
-            return self._result(key, outputs) if self._reads else None
+            return self._result(key, outputs) if self._standing.reads else None
         except CacheFailure as error:
-            self._stop("read", str(error))
+            self._standing.stop("read", str(error))
             return None
 
     def last(self, task: str) -> Last | None:
@@ -109,18 +129,18 @@ class SharedCache:
 
         A hint: it may be anyone's, of any time, and there may be none.
         """
-        if not self._reads:
+        if not self._standing.reads:
             return None
         try:
             content = self._message(hints.place(self._project, task))
             return hints.from_bytes(content, task) if content else None
         except CacheFailure as error:
-            self._stop("read", str(error))
+            self._standing.stop("read", str(error))
             return None
 
     def share(self, key: Digest, result: ActionResult) -> None:
         """Send a result that the store has, soon: its blobs, then the result itself."""
-        if self._writes:
+        if self._standing.writes:
             self._uploads.add(lambda: self._share(key, result))
 
     def inlined(self, result: ActionResult) -> ActionResult:
@@ -129,7 +149,7 @@ class SharedCache:
 
     def hint(self, result: ActionResult) -> None:
         """Leave, soon, word of the action that the task was just built as."""
-        if self._writes:
+        if self._standing.writes:
             self._uploads.add(lambda: self._hint(result))
 
     def bring(self, digest: Digest) -> bool:
@@ -176,33 +196,33 @@ class SharedCache:
         """Wait for what is being sent; say so where that takes longer."""
         left = self._uploads.finish(timeout_s=silent_s)
         if left:
-            self._say(f"sending the last {left} results")
+            self._standing.say(f"sending the last {left} results")
             self._uploads.finish()
 
     def abandon(self) -> None:
         """Send no more; say what is left."""
         left = self._uploads.abandon()
         if left:
-            self._say(f"{left} results were not sent")
+            self._standing.say(f"{left} results were not sent")
 
     def _share(self, key: Digest, result: ActionResult) -> None:
-        if not self._writes:
+        if not self._standing.writes:
             return
         try:
             self.send({digest: self._store.blob(digest) for digest in result.blobs()})
             self._remote.put("ac", key, self._entry(key))
             self._hint(result)
         except BlobRefused as error:
-            self._say(f"{error}; a result was not sent")
+            self._standing.say(f"{error}; a result was not sent")
         except CacheFailure as error:
-            self._stop("write", str(error))
+            self._standing.stop("write", str(error))
         except OSError as error:
             # Another build's clean-up may have been here first.
-            self._say(f"cannot send {error.filename}: {error.strerror}")
+            self._standing.say(f"cannot send {error.filename}: {error.strerror}")
 
     def _hint(self, result: ActionResult) -> None:
         """Say what goes wrong and try it no more: results are worth more than hints."""
-        if not (self._writes and self._hints and result.task):
+        if not (self._standing.writes and self._hints and result.task):
             return
         last = Last(result.messages, time.time())
         try:
@@ -212,13 +232,17 @@ class SharedCache:
                 self._remote.put("ac", hints.place(self._project, result.task), path)
         except (CacheFailure, IngotError, OSError) as error:
             self._hints = False
-            self._say(f"{error}; `doit why` elsewhere will not know of this build")
+            self._standing.say(
+                f"{error}; `doit why` elsewhere will not know of this build"
+            )
 
     def _entry(self, key: Digest) -> Path:
         return self._store.root / "ac" / key.hash[:2] / key.hash
 
     def _result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+        start = time.monotonic()
         content = self._message(key)
+        self._answer_s = time.monotonic() - start
         return None if content is None else self._decoded(key, content, outputs)
 
     def _decoded(
@@ -233,7 +257,7 @@ class SharedCache:
         right = result.exit_code == 0 and names == set(outputs)
         if right and inline.is_whole(result):
             return result
-        self._damage(f"the result of action {key}")
+        self._standing.damage(f"the result of action {key}")
         return None
 
     def _message(self, key: Digest) -> bytes | None:
@@ -266,29 +290,5 @@ class SharedCache:
             return True
         self._damaged.add(digest)
         self._present.discard(digest)
-        self._damage(f"blob {digest}")
+        self._standing.damage(f"blob {digest}")
         return False
-
-    def _damage(self, what: str) -> None:
-        self._say(f"{what} is damaged there; dropped, it is made again")
-        self._n_damaged += 1
-        if self._n_damaged > N_DAMAGED:
-            self._stop("read", "too much of it is damaged")
-
-    def _stop(self, how: str, reason: str) -> None:
-        """Ask no more, or send no more; what cannot be read is not written either."""
-        with self._lock:
-            was = self._reads if how == "read" else self._writes
-            self._writes = False
-            if how == "read":
-                self._reads = False
-        if was:
-            without = "without it" if how == "read" else "and sends nothing there"
-            self._say(f"{reason}; the build goes on {without}")
-
-    def _say(self, text: str) -> None:
-        with self._lock:
-            if text in self._said:
-                return
-            self._said.add(text)
-        self._warn(f"shared cache {self.name}: {text}")

@@ -1,0 +1,114 @@
+"""What goes wrong with a shared cache is said once, and the build goes on."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingot.edges.shared import cache
+from ingot.edges.shared.remote import Patience
+from ingot.values import Action, Text
+from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
+from tests.small_actions import COUNT, OUT, UPPER
+
+
+@pytest.fixture
+def server() -> Iterator[CacheServer]:
+    with serving() as running:
+        yield running
+
+
+FAULTS = {
+    "hangs": "it does not answer; the build goes on without it",
+    "trickles": "it is too slow; the build goes on without it",
+    "500": "it answers GET with 500 Internal Server Error;"
+    " the build goes on without it",
+    "301": "it answers GET with 301 Moved Permanently; the build goes on without it",
+    "ends too soon": "it broke off a transfer; the build goes on without it",
+    "says more than it sends": "it broke off a transfer; the build goes on without it",
+    "says less than it sends": f"blob {OUT[:12]} is damaged there;"
+    " dropped, it is made again",
+    "another blob": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
+    "longer": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
+}
+
+
+@pytest.mark.usefixtures("blobs_apart")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
+    server: CacheServer, tmp_path: Path, fault: str
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    server.fault = fault
+    second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)
+    assert second.build(UPPER, COUNT) == ["ran", "ran"]
+    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
+    assert (second.root / "build/count.txt").read_text().strip() == "3"
+
+
+@pytest.mark.usefixtures("blobs_apart")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_cache_that_answered_at_once_may_fail_too(
+    server: CacheServer, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "NEAR_S", math.inf)
+    upper = replace(UPPER, inputs=(("in.txt", Text("xyz")),), task="xyz:x", shown=())
+    Machine(tmp_path / "a", server.url).build(upper, UPPER)
+    second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)
+    assert second.build(upper) == ["fetched"]
+    server.fault, asked = fault, server.asked["GET"]
+    assert second.build(UPPER) == ["ran"]
+    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
+    if "damaged" in FAULTS[fault]:
+        # The result, and its first blob; neither once more.
+        assert server.asked["GET"] == asked + 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("full", "it answers PUT with 507 Insufficient Storage"),
+        ("read-only", "it answers PUT with 403 Forbidden"),
+    ],
+)
+def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
+    server: CacheServer, tmp_path: Path, fault: str, reason: str
+) -> None:
+    Machine(tmp_path / "a", server.url).build(UPPER)
+    server.fault = fault
+    second = Machine(tmp_path / "b", server.url)
+    other = Action(task="o:x", argv=("touch", "o"), inputs=(), outputs=("o",))
+    assert second.build(other, UPPER, COUNT) == ["ran", "fetched", "ran"]
+    assert second.said == [
+        f"shared cache {server.url}: {reason};"
+        " the build goes on and sends nothing there"
+    ]
+
+
+def test_a_server_that_takes_its_time_is_waited_for(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    server.fault = "takes its time"
+    # Longer than a connection may take: the body has been sent by then.
+    patience = Patience(connect_s=0.3, silent_s=30)
+    machine = Machine(tmp_path / "a", server.url, patience=patience)
+    assert machine.build(UPPER) == ["ran"]
+    assert machine.said == []
+    assert any("/ac/" in path for path in server.files)
+
+
+def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    machine = Machine(tmp_path / "a", url)
+    assert machine.build(UPPER, COUNT) == ["ran", "ran"]
+    assert machine.said == [
+        f"shared cache {url}: no connection: Connection refused;"
+        " the build goes on without it"
+    ]
