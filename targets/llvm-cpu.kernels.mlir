@@ -1,19 +1,26 @@
-// llvm-cpu.kernels: how attention over a cache is tiled for one new token, on CPUs.
+// llvm-cpu.kernels: how attention over a cache is tiled on CPUs.
 //
-// Its products read all keys and values of a layer once: the order of reading is what
-// counts. Left to itself, IREE 3.13 takes one head of 64 positions, and of those 8
-// columns at a time: of a row of 4 KiB it reads 32 bytes, then the next row. Here all
-// that a kernel wants of a few rows is read before the next rows.
-//
-// Only products with these indexing maps and at most 16 rows of queries to a head of
-// keys are changed: attention_causal with seq = 1, and attention_paged_decode. A prompt's
-// stay as IREE tiles them.
+// One new token: its products read all keys and values of a layer once, so the order of
+// reading is what counts. Left to itself, IREE 3.13 takes one head of 64 positions, and of
+// those 8 columns at a time: of a row of 4 KiB it reads 32 bytes, then the next row. Here
+// all that a kernel wants of a few rows is read before the next rows. Only products with
+// these indexing maps and at most 16 rows of queries to a head of keys are changed:
+// attention_causal with seq = 1, and attention_paged_decode.
 // Processor time of both products, 2048 positions, one thread of an AMD EPYC, µs:
 //
 //   n_head, n_head_kv, head_dim    as IREE tiles them    so
 //   4, 1, 256                                    398    207
 //   9, 3, 64                                     291    156
 //   16, 8, 128                                  3944    886
+//
+// A prompt: the sums over positions are made in registers, 4 rows by 16 columns, and a row
+// of values is read as it lies; IREE transposes 8 by 8 of them for each 8 rows. Wherever
+// half a head is whole tiles. Time of both products of 512 positions, the same thread, ms:
+//
+//   n_head, n_head_kv, head_dim    as IREE tiles them    so
+//   4, 1, 256                                   34.1   17.9
+//   9, 3, 64                                    32.7   11.7
+//   16, 8, 128                                  72.5   64.8
 //
 // Source: samples/transform_dialect of IREE, for the form.
 module attributes { transform.with_named_sequence } {
@@ -125,6 +132,105 @@ module attributes { transform.with_named_sequence } {
     transform.yield %op, %configuration : !transform.any_op, !transform.any_param
   }
 
+  // A prompt's queries and keys: [half, batch, head, query, row, position, column].
+  transform.named_sequence @prompt_scores(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
+      lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
+        affine_map<(n, b, h, g, s, j, d) -> (b, s, h, g, n, d)>,
+        affine_map<(n, b, h, g, s, j, d) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, j, d) -> (n, b, h, g, s, j)>
+      ] : !transform.any_op -> !transform.param<i64>
+    %keys = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %keys[4], 8
+        : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [1, 1, 1, 1, 64, 64, 0],
+        vector_common_parallel = [1, 1, 1, 1, 8, 8, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 0, 8]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // The same where keys have one head.
+  transform.named_sequence @prompt_scores_of_one_head(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
+      lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
+        affine_map<(n, b, g, s, j, d) -> (b, s, g, n, d)>,
+        affine_map<(n, b, g, s, j, d) -> (b, j, n, d)>,
+        affine_map<(n, b, g, s, j, d) -> (n, b, g, s, j)>
+      ] : !transform.any_op -> !transform.param<i64>
+    %keys = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %keys[3], 8
+        : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [1, 1, 1, 64, 64, 0], vector_common_parallel = [1, 1, 1, 8, 8, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 8]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // A prompt's weights and values: [half, batch, head, query, row, column, position].
+  transform.named_sequence @prompt_mix(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
+      lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
+        affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
+        affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
+      ] : !transform.any_op -> !transform.param<i64>
+    %values = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %values[4], 16
+        : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [1, 1, 1, 1, 64, 128, 0],
+        vector_common_parallel = [1, 1, 1, 1, 4, 16, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 0, 1]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  // The same where values have one head.
+  transform.named_sequence @prompt_mix_of_one_head(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
+      lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
+        affine_map<(n, b, g, s, d, j) -> (b, g, s, j)>,
+        affine_map<(n, b, g, s, d, j) -> (b, j, n, d)>,
+        affine_map<(n, b, g, s, d, j) -> (n, b, g, s, d)>
+      ] : !transform.any_op -> !transform.param<i64>
+    %values = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %values[3], 16
+        : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [1, 1, 1, 64, 128, 0],
+        vector_common_parallel = [1, 1, 1, 4, 16, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 1]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
   // Keys in blocks and queries: [batch, head, position, query, column]. A row of keys is
   // looked up where its products are made: one position at a time, or it is no row.
   // These loops stay five where keys have one head, or a head has one query. Without
@@ -176,6 +282,10 @@ module attributes { transform.with_named_sequence } {
         @scores_of_one_head -> @configure,
         @mix -> @configure,
         @mix_of_one_head -> @configure,
+        @prompt_scores -> @configure,
+        @prompt_scores_of_one_head -> @configure,
+        @prompt_mix -> @configure,
+        @prompt_mix_of_one_head -> @configure,
         @paged_scores -> @configure,
         @paged_mix -> @configure
         : (!transform.any_op) -> !transform.any_op

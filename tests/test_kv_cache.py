@@ -161,7 +161,7 @@ def test_layers_run_in_place(heads: tuple[int, int, int], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("heads", HEADS)
-def test_decode_has_the_tiles_of_the_kernels_file(
+def test_attention_has_the_tiles_of_the_kernels_file(
     heads: tuple[int, int, int], tmp_path: Path
 ) -> None:
     """A rule that no longer parses or matches says nothing: the tiles have to show."""
@@ -175,8 +175,16 @@ def test_decode_has_the_tiles_of_the_kernels_file(
         run_tool("iree-compile", source, "-o", output, *FLAGS, KERNELS, phase)
         found = re.findall(r"distribution = (\[[0-9, ]+\])", output.read_text("utf-8"))
         tiles.append(set(found))
-    one_head = {"[0, 1, 0, 64, 0]", "[1, 1, 0, 32, 0]"}
-    more = {"[0, 1, 0, 0, 64, 0]", "[1, 1, 1, 0, 0, 0]"}
-    wanted = one_head if heads[1] == 1 else more
-    assert wanted <= tiles[0]
-    assert not wanted & tiles[1]
+    one_head = (
+        {"[0, 1, 0, 64, 0]", "[1, 1, 0, 32, 0]"},
+        {"[1, 1, 1, 64, 64, 0]", "[1, 1, 1, 64, 128, 0]"},
+    )
+    more = (
+        {"[0, 1, 0, 0, 64, 0]", "[1, 1, 1, 0, 0, 0]"},
+        {"[1, 1, 1, 1, 64, 64, 0]", "[1, 1, 1, 1, 64, 128, 0]"},
+    )
+    decode, prompt = one_head if heads[1] == 1 else more
+    assert decode <= tiles[0]
+    assert prompt <= tiles[1]
+    assert not decode & tiles[1]
+    assert not prompt & tiles[0]
