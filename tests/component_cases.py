@@ -53,16 +53,17 @@ TOLERANCE = 2e-5
 SPARE = 9
 
 # batch, seq, and the sizes that the other dims take in the header's order: one, primes,
-# a vector of 8 and what is one off it, several vectors and a rest. Neighbours differ,
-# since dims of one size hide that they were confused; and once there are more sequences
-# than positions, since room for too many numbers hides that they were counted wrong.
+# a vector of 8 and what is one off it, several vectors and a rest, more than a block of 64
+# queries. Neighbours differ, since dims of one size hide that they were confused; and once
+# there are more sequences than positions, since room for too many numbers hides that they
+# were counted wrong.
 ROWS: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
     "ones": (1, 1, (1,)),
     "primes": (3, 7, (13, 5, 11, 3, 19, 17, 2)),
     "below": (9, 5, (7, 31, 15)),
     "vector": (1, 8, (8, 16, 32)),
     "above": (2, 17, (9, 33, 17)),
-    "wide": (5, 64, (203, 67, 41)),
+    "wide": (5, 69, (203, 67, 41)),
     "empty": (0, 5, (6, 10, 3)),
 }
 # Dims that mean the same wherever they are, by row.

@@ -110,7 +110,8 @@ def test_no_layer_copies_or_packs_a_cache(
     kernels = re.findall(r"stream\.cmd\.dispatch @\w+::@(\w+)", text)
     assert len(kernels) >= 6 * N_LAYER
     assert not [name for name in kernels if re.search("encod|pack|copy", name)]
-    assert copies(text) == []
+    # A block of a prompt is put into the result of those before it, a new one.
+    assert copies(text) == ([] if seq else ["stream.cmd.copy"] * N_LAYER)
 
 
 def test_a_cache_is_copied_where_it_is_not_the_result(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@
 // is finite. A window of the table's positions or more is plain causal attention; it is
 // at least 1. head_dim is even. A block that the pool does not have, and a query behind
 // the table's last position, are undefined: numbers are wrong, no other memory is read.
-// All scores are in memory at once, as in attention_causal: 16 bytes for each head,
-// query and position; and so is a copy of the blocks.
+// All scores are in memory at once, 16 bytes for each head, query and position; and so is
+// a copy of the blocks.
 //
 // Source:  Kwon et al. 2023, arXiv:2309.06180, section 4.1; Vaswani et al. 2017,
 //          arXiv:1706.03762, eq. 1 and section 3.2.3;

@@ -16,7 +16,8 @@ Array: TypeAlias = Any
 # Longer sequences than these teach nothing about a kernel, sliding windows included.
 LONGEST = 640
 # A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
-LONGEST_EMULATED = 64
+# One position more than a block of attention_causal.
+LONGEST_EMULATED = 65
 # Positions that a cache holds besides the sequence.
 CACHED = 5
 
