@@ -54,9 +54,9 @@ SPARE = 9
 
 # batch, seq, and the sizes that the other dims take in the header's order: one, primes,
 # a vector of 8 and what is one off it, several vectors and a rest, more than a block of
-# 64 queries. Neighbours differ, since dims of one size hide that they were confused; and
-# once there are more sequences than positions, since room for too many numbers hides
-# that they were counted wrong.
+# 64 queries. Neighbours differ, since dims of one size hide that they were confused;
+# and once there are more sequences than positions, since room for too many numbers
+# hides that they were counted wrong.
 ROWS: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
     "ones": (1, 1, (1,)),
     "primes": (3, 7, (13, 5, 11, 3, 19, 17, 2)),
