@@ -155,10 +155,12 @@ class ReapiFarm:
         """
 
         def queued() -> None:
+            who = "no worker"
             if labels:
-                names = " and ".join(f"'{label}'" for label in labels)
-                text = f"no worker labelled {names} has taken {order.task} so far"
-                self._say(f"queued {names}", f"{text}; it waits")
+                who += " labelled " + " and ".join(f"'{label}'" for label in labels)
+            if self._properties:
+                who += " with " + ", ".join("=".join(pair) for pair in self._properties)
+            self._say(who, f"{who} has taken {order.task} so far; it waits")
 
         try:
             ended = self._execution.run(action, skip_lookup, self.lost, queued)
