@@ -155,10 +155,12 @@ def test_a_damaged_output_is_refused_and_made_again(
     assert "is damaged there; dropped, it is made again" in second.said[0]
 
 
+@pytest.mark.parametrize("fault", ["", "names nothing"])
 @pytest.mark.parametrize("lost", ["input", "message"])
 def test_what_the_server_lost_before_it_ran_is_sent_again(
-    server: ExecutionServer, tmp_path: Path, lost: str
+    server: ExecutionServer, tmp_path: Path, lost: str, fault: str
 ) -> None:
+    server.fault = fault
     content = b"only this test has it"
     action = replace(UPPER, inputs=(("in.txt", Text(content.decode())),))
     made = machine(tmp_path / "a", server)
