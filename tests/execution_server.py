@@ -153,6 +153,9 @@ class ExecutionServer(ReapiServer):
             operation.end(failed(*ENDINGS[self.fault]))
             return
         missing = self.lacking(key)
+        if missing and self.fault == "names nothing":
+            operation.end(failed(5, "blob not found"))
+            return
         if missing:
             operation.end(failed(9, "blobs are missing", missing))
             return

@@ -66,27 +66,6 @@ def test_labels_and_properties_of_the_address_say_which_worker(
     ]
 
 
-def test_what_nobody_takes_waits_and_says_so_until_it_is_stopped(
-    server: ExecutionServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(execution, "QUEUED_S", 0.05)
-    server.fault = "takes none"
-    made = machine(tmp_path / "a", server)
-    ends: list[str] = []
-    action = replace(UPPER, exclusive=True)
-    thread = threading.Thread(target=lambda: ends.append(refused(made, action)))
-    thread.start()
-    until(lambda: made.said)
-    made.executor._farm._workers.close()  # type: ignore[union-attr]
-    thread.join(3)
-    assert made.said == [
-        f"executor {server.address}: no worker labelled 'bench' has taken upper:x"
-        " so far; it waits"
-    ]
-    assert ends == ["stopped"]
-    assert server.cancelled == ["operation-0"]
-
-
 def test_a_stopped_build_leaves_nothing_running_there(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
@@ -142,10 +121,12 @@ def test_a_damaged_output_is_refused_and_made_again(
     assert "is damaged there; dropped, it is made again" in second.said[0]
 
 
+@pytest.mark.parametrize("fault", ["", "names nothing"])
 @pytest.mark.parametrize("lost", ["input", "message"])
 def test_what_the_server_lost_before_it_ran_is_sent_again(
-    server: ExecutionServer, tmp_path: Path, lost: str
+    server: ExecutionServer, tmp_path: Path, lost: str, fault: str
 ) -> None:
+    server.fault = fault
     content = b"only this test has it"
     action = replace(UPPER, inputs=(("in.txt", Text(content.decode())),))
     made = machine(tmp_path / "a", server)

@@ -17,9 +17,9 @@ from ingot.edges.shared.hints import Last
 from ingot.front.why import Elsewhere, print_reasons
 from ingot.keys import encode
 from ingot.values import Action, ActionResult, Digest, Text, bind
+from tests.bucket_server import serving_bucket
 from tests.cache_server import CacheServer, Machine, serving
 from tests.reapi_server import serving_reapi
-from tests.s3_server import serving_s3
 from tests.small_actions import COUNT, UPPER
 
 CHANGED = replace(
@@ -44,7 +44,7 @@ def cache(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
         with serving_reapi() as reapi:
             yield reapi.address
     elif kind == "s3":
-        with serving_s3() as bucket:
+        with serving_bucket() as bucket:
             patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.server_port}")
             for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION"):
                 patch.setenv(f"AWS_{name}", "x")

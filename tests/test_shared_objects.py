@@ -1,19 +1,22 @@
-"""A bucket as shared cache, against a small server of S3's protocol."""
+"""A bucket as shared cache, against a small server of all three protocols."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ingot.edges.shared import objects
+from ingot.edges.shared.address import connect
+from ingot.edges.shared.remote import Patience
+from ingot.errors import IngotError
 from ingot.values import Action
-from tests.cache_server import Machine
-from tests.s3_server import S3Server, serving_s3
+from tests.bucket_server import BucketServer, serving_bucket
+from tests.cache_server import IMPATIENT, Machine
 
-ADDRESS = "s3://bucket/ingot"
 ZEROS = Action(
     task="zeros:x",
     argv=("sh", "-c", "head -c 300000 /dev/zero > out.bin; : > empty"),
@@ -21,53 +24,166 @@ ZEROS = Action(
     outputs=("empty", "out.bin"),
     shown=("build/empty", "build/out.bin"),
 )
+BLOB = f"/bucket/ingot/cas/{hashlib.sha256(bytes(300_000)).hexdigest()}"
+
+# How each provider is told who asks, in the header of a request.
+WHO = {"s3": "AWS4-HMAC-SHA256", "gs": "Bearer", "az": "SharedKey"}
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with serving_s3() as running:
-        for name, value in {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{running.server_port}",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "s3cret",
-            "AWS_REGION": "eu-central-1",
-        }.items():
-            monkeypatch.setenv(name, value)
+def server() -> Iterator[BucketServer]:
+    with serving_bucket() as running:
         yield running
 
 
+@pytest.fixture(params=WHO)
+def address(
+    request: pytest.FixtureRequest,
+    server: BucketServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """The bucket as each provider has it, with its own variables."""
+    known = tmp_path / "service-account.json"
+    names = ("client_email", "private_key", "private_key_id")
+    account = {"gcs_base_url": server.url, "disable_oauth": True}
+    known.write_text(json.dumps(account | dict.fromkeys(names, "")))
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "s3cret",
+        "AWS_REGION": "eu-central-1",
+        "AZURE_STORAGE_ENDPOINT": server.url,
+        "AZURE_STORAGE_ACCOUNT_NAME": "account",
+        "AZURE_STORAGE_ACCOUNT_KEY": "czNjcmV0",
+        "GOOGLE_SERVICE_ACCOUNT": str(known),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return f"{request.param}://bucket/ingot"
+
+
 def test_a_second_machine_fetches_what_the_first_sent(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "PIECE_BYTES", 100_001)
-    first = Machine(tmp_path / "a", ADDRESS)
-    second = Machine(tmp_path / "b", ADDRESS)
+    first = Machine(tmp_path / "a", address)
+    second = Machine(tmp_path / "b", address, writes=False)
     assert first.build(ZEROS) == ["ran"]
     assert first.said == []
-    name = hashlib.sha256(bytes(300_000)).hexdigest()
-    assert f"/bucket/ingot/cas/{name}" in server.objects
+    assert BLOB in server.objects
+    assert server.authorizations == {WHO[address[:2]]}
+    sent = dict(server.objects)
     assert second.build(ZEROS) == ["fetched"]
     assert second.said == []
     assert (second.root / "build/out.bin").read_bytes() == bytes(300_000)
+    assert server.objects == sent
 
 
-def test_a_poisoned_object_is_said_and_mended(server: S3Server, tmp_path: Path) -> None:
-    Machine(tmp_path / "a", ADDRESS).build(ZEROS)
-    name = f"/bucket/ingot/cas/{hashlib.sha256(bytes(300_000)).hexdigest()}"
-    server.objects[name] = b"1" * 300_000
-    second = Machine(tmp_path / "b", ADDRESS)
+def test_a_poisoned_object_is_said_and_mended(
+    server: BucketServer, address: str, tmp_path: Path
+) -> None:
+    Machine(tmp_path / "a", address).build(ZEROS)
+    server.objects[BLOB] = b"1" * 300_000
+    second = Machine(tmp_path / "b", address)
     assert second.build(ZEROS) == ["ran"]
     assert len(second.said) == 1
     assert "is damaged there" in second.said[0]
-    assert server.objects[name] == bytes(300_000)
+    assert server.objects[BLOB] == bytes(300_000)
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "it refuses who asks"),
+        (403, "it refuses access"),
+        (501, "it answers HEAD with 501 Not Implemented"),
+    ],
+)
 def test_a_refusal_is_said_once_and_shows_no_password(
-    server: S3Server, tmp_path: Path
+    server: BucketServer, address: str, tmp_path: Path, status: int, reason: str
 ) -> None:
-    server.refuses = 403
-    machine = Machine(tmp_path / "a", ADDRESS)
+    server.refuses = status
+    machine = Machine(tmp_path / "a", address)
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache {ADDRESS}: it refuses access; the build goes on without it"
+        f"shared cache {address}: {reason}; the build goes on without it"
     ]
+
+
+def test_a_bucket_that_is_missing_is_said_when_something_is_sent(
+    server: BucketServer, address: str, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "a", address)
+    server.missing = True
+    assert machine.build(ZEROS) == ["ran"]
+    assert machine.said == [
+        f"shared cache {address}: there is no such bucket;"
+        " the build goes on and sends nothing there"
+    ]
+
+
+def test_a_server_that_hangs_is_given_up(
+    server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "PIECE_BYTES", 1)
+    server.hangs = True
+    machine = Machine(tmp_path / "a", address, patience=IMPATIENT)
+    assert machine.build(ZEROS) == ["ran"]
+    assert machine.said == [
+        f"shared cache {address}: it does not answer; the build goes on without it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("http://me:s3cret@127.0.0.1:9", "no connection"),
+        ("127.0.0.1:9", "its endpoint is no URL; expected http://HOST:PORT"),
+    ],
+)
+def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
+    endpoint: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    machine = Machine(tmp_path / "a", "s3://bucket/ingot")
+    assert machine.build(ZEROS) == ["ran"]
+    assert machine.said == [
+        f"shared cache s3://bucket/ingot: {reason}; the build goes on without it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "reason"),
+    [
+        ("az://bucket", "", "", "account must be specified"),
+        (
+            "az://bucket",
+            "AZURE_STORAGE_USE_EMULATOR",
+            "s3cret",
+            "failed to parse ... as boolean",
+        ),
+        (
+            "gs://bucket",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            '"s3cret"',
+            "unable to decode service account file: invalid type: string ...,"
+            " expected struct ServiceAccountCredentials at line 1 column 8",
+        ),
+        ("s3:/bucket", "", "", "unable to recognise URL ..."),
+    ],
+)
+def test_variables_that_are_wrong_are_refused_and_not_quoted(
+    place: str, name: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(IngotError) as caught:
+        connect(place, {}, Patience())
+    assert str(caught.value) == (
+        f"shared cache {place}: {reason}\n"
+        "  expected BUCKET/PREFIX; docs/sharing.md names the variables that say who"
+        " asks"
+    )
+    assert caught.value.__cause__ is None

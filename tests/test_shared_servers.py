@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ingot.command import ActionFailed
-from ingot.edges.shared.address import without_password
+from ingot.edges.shared.address import connect, without_password
 from ingot.edges.shared.remote import Patience
 from ingot.farm.reapi import open_server
 from ingot.values import Action
@@ -25,22 +25,58 @@ ADDRESS = os.environ.get("INGOT_TEST_CACHE", "")
 EXECUTOR = os.environ.get("INGOT_TEST_EXECUTOR", "")
 
 
-@pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
-def test_two_machines_share_a_server(tmp_path: Path) -> None:
-    # 20 MB of noise that no earlier run has sent: in several parts, never packed.
-    action = Action(
-        task="noise:x",
-        argv=("sh", "-c", f": {os.urandom(8).hex()}; head -c 20000000 /dev/urandom >a"),
+def large(command: str) -> Action:
+    """20 MB, sent in several parts, by a command that no earlier run has had."""
+    return Action(
+        task="large:x",
+        argv=("sh", "-c", f"salt={os.urandom(8).hex()}; {command} | head -c 20M > a"),
         inputs=(),
         outputs=("a",),
         shown=("build/a",),
     )
+
+
+@pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
+def test_two_machines_share_a_server(tmp_path: Path) -> None:
+    # Never packed.
+    action = large("cat /dev/urandom")
     first = Machine(tmp_path / "a", ADDRESS, environment=dict(os.environ))
     second = Machine(tmp_path / "b", ADDRESS, environment=dict(os.environ))
     assert first.build(action) == ["ran"]
     assert second.build(action) == ["fetched"]
     made = [(each.root / "build/a").read_bytes() for each in (first, second)]
     assert made[0] == made[1]
+
+
+@pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
+def test_a_server_gets_nothing_from_who_only_reads(tmp_path: Path) -> None:
+    action, known = large("yes $salt"), dict(os.environ)
+    reader = Machine(tmp_path / "a", ADDRESS, writes=False, environment=known)
+    assert reader.build(action) == ["ran"]
+    assert Machine(tmp_path / "b", ADDRESS, environment=known).build(action) == ["ran"]
+    assert reader.said == []
+
+
+@pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
+@pytest.mark.skipif(ADDRESS.startswith("grpc"), reason="the server takes no other blob")
+def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
+    action, known = large("yes $salt"), dict(os.environ)
+    first = Machine(tmp_path / "a", ADDRESS, environment=known)
+    first.build(action)
+    made = first.executor.records.get("large:x")
+    assert made is not None
+    blob = dict(made.outputs)["a"]
+    other = tmp_path / "other"
+    other.write_bytes(bytes(blob.size_bytes))
+    connect(ADDRESS, known, Patience()).put("cas", blob, other)
+    second = Machine(tmp_path / "b", ADDRESS, environment=known)
+    assert second.build(action) == ["ran"]
+    assert len(second.said) == 1
+    assert f"blob {blob} is damaged there" in second.said[0]
+    assert (second.root / "build/a").read_bytes() == first.store.blob(blob).read_bytes()
+    third = Machine(tmp_path / "c", ADDRESS, environment=known)
+    assert third.build(action) == ["fetched"]
+    assert third.said == []
 
 
 @pytest.mark.skipif(not EXECUTOR, reason="INGOT_TEST_EXECUTOR names no server")

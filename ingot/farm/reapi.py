@@ -32,6 +32,10 @@ HERE = "run it here: the same command without executor="
 # How often messages are sent that the server does not find.
 N_SENT = 3
 
+# Ends of an action of which the server lacks something; the second is of a worker that
+# does not find it, and names it in words at best.
+LACKS = ("FAILED_PRECONDITION", "NOT_FOUND")
+
 
 def open_server(
     address: str,
@@ -155,10 +159,12 @@ class ReapiFarm:
         """
 
         def queued() -> None:
+            who = "no worker"
             if labels:
-                names = " and ".join(f"'{label}'" for label in labels)
-                text = f"no worker labelled {names} has taken {order.task} so far"
-                self._say(f"queued {names}", f"{text}; it waits")
+                who += " labelled " + " and ".join(f"'{label}'" for label in labels)
+            if self._properties:
+                who += " with " + ", ".join("=".join(pair) for pair in self._properties)
+            self._say(who, f"{who} has taken {order.task} so far; it waits")
 
         try:
             ended = self._execution.run(action, skip_lookup, self.lost, queued)
@@ -167,7 +173,7 @@ class ReapiFarm:
                 f"{order.task}: {self.address}: no server answers there any more",
                 "run the same command again once it does: what is done is kept",
             ) from error
-        if ended.code in ("OK", "FAILED_PRECONDITION"):
+        if ended.code in ("OK", *LACKS):
             return ended
         words = f"{ended.code}: {ended.text}" if ended.text else ended.code
         if ended.code in AGAIN:
@@ -241,5 +247,8 @@ class ReapiFarm:
 
 
 def _inputs(order: Order, ended: Ended) -> tuple[Digest, ...]:
-    """Return the inputs that the server lacks; the rest are messages."""
-    return tuple(d for _, d in order.bound.inputs if d.hash in ended.missing)
+    """Return the inputs that the server may lack; the rest are messages."""
+    inputs = tuple(digest for _, digest in order.bound.inputs)
+    if ended.code == "NOT_FOUND" and not ended.missing:
+        return inputs
+    return tuple(digest for digest in inputs if digest.hash in ended.missing)

@@ -1,4 +1,4 @@
-"""A small S3 server: objects of one bucket, by GET, HEAD and PUT."""
+"""A small server of one bucket: GET, HEAD and PUT, which S3, GCS and Azure share."""
 
 from __future__ import annotations
 
@@ -7,28 +7,42 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
+from urllib.parse import unquote
 
 
-class S3Server(ThreadingHTTPServer):
-    """The bucket's objects, and whether requests are refused."""
+class BucketServer(ThreadingHTTPServer):
+    """The bucket's objects by path, and what goes wrong."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects: dict[str, bytes] = {}
-        self.refuses = 0
+        self.authorizations: set[str] = set()
+        self.refuses = 0  # every request, with this status
+        self.missing = False  # the bucket
+        self.hangs = False
+        self.over = Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gives up is what some tests are about."""
 
 
 class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
-    server: S3Server
+    server: BucketServer
 
     def do_GET(self) -> None:
-        content = self.server.objects.get(self.path)
+        if self.server.hangs:
+            self.server.over.wait(20)
+        content = self.server.objects.get(unquote(self.path))
         if self.server.refuses or content is None:
             self.answer(self.server.refuses or 404)
             return
@@ -44,10 +58,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if not self.server.refuses:
-            assert self.headers["Authorization"].startswith("AWS4-HMAC-SHA256 ")
-            self.server.objects[self.path] = content
-        self.answer(self.server.refuses or 200)
+        refusal = self.server.refuses or (404 if self.server.missing else 0)
+        if not refusal:
+            who = self.headers["Authorization"].partition(" ")[0]
+            self.server.authorizations.add(who)
+            self.server.objects[unquote(self.path)] = content
+        self.answer(refusal or 201)
 
     def answer(
         self, status: int, content: bytes = b"", more: dict[str, str] | None = None
@@ -70,12 +86,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving_s3() -> Iterator[S3Server]:
+def serving_bucket() -> Iterator[BucketServer]:
     """Yield a server that runs until the block ends."""
-    server = S3Server()
+    server = BucketServer()
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield server
     finally:
+        server.over.set()
         server.shutdown()
         server.server_close()
