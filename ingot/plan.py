@@ -89,6 +89,8 @@ def _lowered(
             )
         except IngotError as error:
             refused[name] = str(error)
+        except ExceptionGroup as group:  # of a kernel's own defects
+            refused[name] = format_errors(group)
         else:
             lowered[name] = replace(manifest, graph=graph)
     return lowered, refused

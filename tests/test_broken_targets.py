@@ -20,7 +20,8 @@ from tests.project import ROOT, edit
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a checkout of one model."""
-    for part in ("targets", "components", "oracles", "models/architectures"):
+    models = ("models/architectures", "models/licences")
+    for part in ("targets", "components", "oracles", *models):
         shutil.copytree(ROOT / part, tmp_path / part)
     for part in ("pyproject.toml", "models/toy-moe.yaml"):
         shutil.copy(ROOT / part, tmp_path / part)
