@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.errors import IngotError
+from ingot.readers.project import read_project
 from ingot.readers.target import Target, read_target
 from ingot.readers.yaml import format_errors
 
@@ -30,7 +29,7 @@ class Workspace:
 def load(root: Path) -> Workspace:
     """Return what the checkout declares; a target that is wrong is only told.
 
-    Raises: IngotError where pyproject.toml does not say the defaults.
+    Raises: IngotError where pyproject.toml is wrong.
     """
     named: list[Target] = []
     broken: dict[str, str] = {}
@@ -39,27 +38,18 @@ def load(root: Path) -> Workspace:
             named.append(read_target(path, root))
         except ExceptionGroup as group:
             broken[path.stem] = format_errors(group)
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    defaults = settings.get("tool", {}).get("ingot", {})
-    for name in ("default-model", "default-target"):
-        if not isinstance(defaults.get(name), str):
-            found = f"'{defaults[name]}'" if name in defaults else "nothing"
-            noun = name.removeprefix("default-")
-            message = f"pyproject.toml: tool.ingot.{name}: expected a {noun}'s name"
-            raise IngotError(f"{message}, found {found}", f'{name} = "..."')
+    project = read_project(root)
+    settings = project.settings
     return Workspace(
         root=root,
         models=tuple(path.stem for path in _manifests(root / "models")),
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
         broken=broken,
-        default_model=defaults["default-model"],
-        default_target=defaults["default-target"],
-        project=settings.get("project", {}).get("name", ""),
-        shared_cache=(
-            defaults.get("shared-cache", ""),
-            defaults.get("shared-cache-mode", "read-write"),
-        ),
+        default_model=settings["default-model"],
+        default_target=settings["default-target"],
+        project=project.name,
+        shared_cache=(settings["shared-cache"], settings["shared-cache-mode"]),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,12 +12,16 @@ from doit.doit_cmd import DoitMain
 
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.findings import start
+from ingot.front import replaced
 from ingot.front.tasks import store_root
 from ingot.selection import select
 from ingot.workspace import load
 from tests.project import ROOT
 from tests.test_selection import refusing
 
+DEFAULTS = 'default-model = "toy"\ndefault-target = "host"'
+CHANGED = "git diff pyproject.toml shows what was changed"
 OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
 
 
@@ -90,24 +96,110 @@ def test_all_beside_a_name_that_there_is_not_is_refused(kind: str, near: str) ->
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("", "tool.ingot.default-model: expected a model's name, found nothing"),
         (
-            "default-model = 5",
-            "tool.ingot.default-model: expected a model's name, found '5'",
+            "",
+            "5:1: tool.ingot.default-model: expected a text, found nothing\n"
+            '  default-model = "..."\n'
+            "pyproject.toml:5:1: tool.ingot.default-target: expected a text, found"
+            ' nothing\n  default-target = "..."',
         ),
         (
-            'default-model = "toy"',
-            "tool.ingot.default-target: expected a target's name, found nothing",
+            f'{DEFAULTS}\nstore-limit = 5\nshared_cache = "x"',
+            "8:1: tool.ingot.store-limit: expected a text, found '5'\n"
+            '  store-limit = "..."\n'
+            "pyproject.toml:9:1: tool.ingot.shared_cache: unknown key\n"
+            "  did you mean 'shared-cache'?",
+        ),
+        (
+            f"{DEFAULTS}\nbootstrap = 'x'",
+            "8:1: tool.ingot.bootstrap: expected a table, found text 'x'",
+        ),
+        (
+            f"{DEFAULTS}\nbootstrap.weights = 'x'",
+            "8:1: tool.ingot.bootstrap.weights: expected an array of texts, found"
+            " text 'x'\n"
+            '  weights = ["...", "..."]',
+        ),
+        (
+            f"{DEFAULTS}\nstore-limit = ",
+            f"8:15: invalid value\n  {CHANGED}",
+        ),
+        (
+            f"{DEFAULTS}\n[tool",
+            f"8:6: expected ']' at the end of a table declaration\n  {CHANGED}",
+        ),
+        (
+            f'{DEFAULTS}\nstore-limit = "5',
+            f"8:17: illegal character '\\n'\n  {CHANGED}",
         ),
     ],
+    ids=["missing", "unknown", "no-table", "no-array", "no-value", "open", "no-end"],
 )
-def test_settings_without_defaults_are_refused(
+def test_settings_that_are_wrong_are_refused(
     settings: str, told: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text(f"[tool.ingot]\n{settings}\n")
+    above = '[project]\nname = "x"\n# [tool.ingot] is below\n\n'
+    (tmp_path / "pyproject.toml").write_text(f"{above}[tool.ingot]\n{settings}\n")
     with pytest.raises(IngotError) as caught:
         load(tmp_path)
-    assert caught.value.message == f"pyproject.toml: {told}"
+    assert str(caught.value) == f"pyproject.toml:{told}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('[tool.doit.plugins.command]\nrun = "x"\n[', "3:2: invalid"),
+        (
+            f"[tool.ingot]\n{DEFAULTS}\n[tool.doit.plugins]\ncommand = 5\n",
+            " tool.doit: doit cannot read it: ",
+        ),
+        (b"# \xe9\n", "1:3: byte 0xe9 is not UTF-8"),
+        (None, "1:1: cannot be read: is a named pipe"),
+    ],
+    ids=["syntax", "type", "bytes", "pipe"],
+)
+def test_what_doit_cannot_read_is_refused(
+    content: str | bytes | None, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pyproject.toml"
+    if content is None:
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    ran = doit(tmp_path, "list")
+    assert ran.returncode == 3
+    assert ran.stderr.startswith(f"ERROR: pyproject.toml:{told}"), ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("words", [[""], ["build", ""], ["", "model=toy-moe"]])
+def test_an_empty_word_is_refused(words: list[str]) -> None:
+    ran = doit(ROOT, *words)
+    assert (ran.returncode, ran.stderr) == (
+        3,
+        "ERROR: an empty word; expected a task, a command or NAME=VALUE\n"
+        "  a variable of the shell that is not set? doit list shows all names\n",
+    )
+
+
+def doit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `doit` as it is installed."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("doit"), *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_programs_of_the_system_are_found_without_a_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for path in ("", "/no/such/folder"):
+        monkeypatch.setenv("PATH", path)
+        replaced.replace()
+        assert start("true") == (0, "")
 
 
 def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

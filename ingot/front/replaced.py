@@ -1,7 +1,8 @@
-"""Parts of doit and of Python that are replaced while a command runs, and why."""
+"""Parts of doit, of Python and of the process that a command replaces, and why."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -19,12 +20,22 @@ _parse_options = cmdparse.CmdParse.parse_only
 def replace() -> None:
     """Replace them; once more changes nothing."""
     streams.prepare()
+    os.environ["PATH"] = _complete(os.environ.get("PATH", ""))
     # Reading the checkout takes a while on a busy machine.
     sys.excepthook = _end
     # ingot's plugins are in pyproject.toml; doit looks through all installed packages
     # for more, a twentieth of a build with nothing to do for each kind.
     plugin.entry_points_impl = lambda: lambda group: ()
     cmdparse.CmdParse.parse_only = _parse
+
+
+def _complete(path: str) -> str:
+    """Return where programs are looked for: the system's own are always found.
+
+    A PATH that is empty, or without them, is a slip: nothing could be started.
+    """
+    folders = [folder for folder in path.split(":") if folder]
+    return ":".join(dict.fromkeys((*folders, "/usr/bin", "/bin")))
 
 
 def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
