@@ -8,6 +8,7 @@ from pathlib import Path
 from ingot.readers.project import read_project
 from ingot.readers.target import Target, read_target
 from ingot.readers.yaml import format_errors
+from ingot.sizes import parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ def load(root: Path) -> Workspace:
             broken[path.stem] = format_errors(group)
     project = read_project(root)
     settings = project.settings
+    # Told now, not when the store is to be made smaller.
+    parse_size(settings["store-limit"], "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
         models=tuple(path.stem for path in _manifests(root / "models")),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from doit.doit_cmd import DoitMain
+from doit.exceptions import InvalidDodoFile
 
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.findings import start
 from ingot.front import replaced
-from ingot.front.tasks import store_root
+from ingot.front.tasks import Front, store_root
 from ingot.selection import select
 from ingot.workspace import load
+from tests.farm import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 
@@ -193,6 +196,28 @@ def doit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
+    (tmp_path / "doit.py").write_text("raise KeyboardInterrupt")
+    ran = subprocess.run(
+        [sys.executable, "-m", "ingot.front.main", "list"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == -signal.SIGINT
+    assert (ran.stdout, ran.stderr) == ("", "\nstopped; nothing was run\n")
+
+
+def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
+    mark = f"doctor-{os.urandom(4).hex()}"
+    text = f"from ingot.findings import start; start('sh', '-c', ': {mark}; sleep 60')"
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
+        until(lambda: len(processes(f": {mark}")) > 1)
+        command.kill()
+    until(lambda: not processes(f": {mark}"))
+
+
 def test_programs_of_the_system_are_found_without_a_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -212,6 +237,31 @@ def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
+    (tmp_path / "store").touch()
+    with pytest.raises(IngotError) as caught:
+        Store(tmp_path / "store/below", lambda _: None)
+    assert str(caught.value) == (
+        f"store {tmp_path}/store/below: cannot write: Not a directory\n"
+        "  remove the file that is there in place of a folder, or set INGOT_CACHE to"
+        " another folder; finished actions are kept"
+    )
+
+
+def test_a_limit_that_is_no_size_is_refused_before_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'[tool.ingot]\n{DEFAULTS}\nstore-limit = "-5GB"\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(IngotError, match="store-limit: expected a size, found '-5GB'"):
+        load(tmp_path)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "store"))
+    monkeypatch.setenv("INGOT_CACHE_LIMIT", "lots")
+    with pytest.raises(InvalidDodoFile, match="LIMIT: expected a size, found 'lots'"):
+        Front(ROOT)
+
+
 def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
     tmp_path: Path,
 ) -> None:
@@ -222,5 +272,6 @@ def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
         store.copy_to(digest, tmp_path / "build/out", tmp_path / "temporary")
     assert str(caught.value) == (
         f"{tmp_path}/build: cannot write: Is a directory\n"
-        "  make room or permission there; finished actions are kept"
+        "  remove the folder that is there in place of a file; finished actions are"
+        " kept"
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from doit import cmdparse, plugin
 from doit.cmdparse import CmdParseError
 
-from ingot.front import streams
+from ingot.front import interrupted, streams
 
 # Said of an option that there is not.
 OPTIONS = "doit help run lists a build's, before the task: doit -n 2 build"
@@ -22,7 +21,7 @@ def replace() -> None:
     streams.prepare()
     os.environ["PATH"] = _complete(os.environ.get("PATH", ""))
     # Reading the checkout takes a while on a busy machine.
-    sys.excepthook = _end
+    interrupted.tell()
     # ingot's plugins are in pyproject.toml; doit looks through all installed packages
     # for more, a twentieth of a build with nothing to do for each kind.
     plugin.entry_points_impl = lambda: lambda group: ()
@@ -36,14 +35,6 @@ def _complete(path: str) -> str:
     """
     folders = [folder for folder in path.split(":") if folder]
     return ":".join(dict.fromkeys((*folders, "/usr/bin", "/bin")))
-
-
-def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
-    if issubclass(kind, KeyboardInterrupt):
-        print("\nstopped; nothing was run", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
 
 
 def _parse(parser: Any, *words: Any) -> Any:

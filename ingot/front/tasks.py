@@ -24,6 +24,7 @@ from ingot.executor import Executor
 from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
 from ingot.front.steps import ActionTask, Current, Step
+from ingot.front.store import refuse_limit
 from ingot.journal import Journal
 from ingot.selection import select
 from ingot.values import Action, Output
@@ -49,6 +50,7 @@ class Front:
                 raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
+            refuse_limit()
             process.ask_sandbox()
             catalogue = read(root, asked(variables, Front.named))
             self.selection = select(catalogue, variables)
