@@ -210,12 +210,12 @@ def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
 
 
 def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
-    mark = f"doctor-{os.urandom(4).hex()}"
-    text = f"from ingot.findings import start; start('sh', '-c', ': {mark}; sleep 60')"
+    script = f"touch {tmp_path}/started; sleep 60; :"
+    text = f"from ingot.findings import start; start('sh', '-c', '{script}')"
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
-        until(lambda: len(processes(f": {mark}")) > 1)
+        until((tmp_path / "started").exists)
         command.kill()
-    until(lambda: not processes(f": {mark}"))
+    until(lambda: not processes(script))
 
 
 def test_programs_of_the_system_are_found_without_a_path(
