@@ -1,30 +1,24 @@
-"""Command lines and settings that make no sense, and what is said of them."""
+"""Command lines that make no sense, stores that cannot be, and what is said of them."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from doit.doit_cmd import DoitMain
-from doit.exceptions import InvalidDodoFile
 
 from ingot.edges.store import Store
 from ingot.errors import IngotError
 from ingot.findings import start
 from ingot.front import replaced
-from ingot.front.tasks import Front, store_root
+from ingot.front.tasks import store_root
 from ingot.selection import select
-from ingot.workspace import load
 from tests.farm import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 
-DEFAULTS = 'default-model = "toy"\ndefault-target = "host"'
-CHANGED = "git diff pyproject.toml shows what was changed"
 OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
 
 
@@ -67,6 +61,27 @@ OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
         (["cluster", "port=x"], "port=x: expected a whole number, 0 or more"),
         (["cluster", "workers=0"], "workers=0: expected a whole number, 1 or more"),
         (["-n", "-3", "build"], "-n -3: expected a whole number, 0 or more"),
+        (
+            ["-n", "many", "build"],
+            f"num_process: expected a whole number, found 'many'\n{OPTIONS}",
+        ),
+        (
+            ["build", "--model=toy-moe"],
+            "Error parsing Task: option --model not recognized\n"
+            "  did you mean model=...?",
+        ),
+        (
+            ["-n", "2", "why"],
+            "no task named 'why'\n  a command stands before its options: doit why",
+        ),
+        (
+            ["build", "toy-moe"],
+            "no task named 'toy-moe'\n  it is a model: doit build model=toy-moe",
+        ),
+        (
+            ["aarch64"],
+            "no task named 'aarch64'\n  it is a target: doit build target=aarch64",
+        ),
         (["--fast"], f"Error parsing Command: option --fast not recognized\n{OPTIONS}"),
         (
             ["why", "-h"],
@@ -96,117 +111,13 @@ def test_all_beside_a_name_that_there_is_not_is_refused(kind: str, near: str) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        (
-            "",
-            "5:1: tool.ingot.default-model: expected a text, found nothing\n"
-            '  default-model = "..."\n'
-            "pyproject.toml:5:1: tool.ingot.default-target: expected a text, found"
-            ' nothing\n  default-target = "..."',
-        ),
-        (
-            f'{DEFAULTS}\nstore-limit = 5\nshared_cache = "x"',
-            "8:1: tool.ingot.store-limit: expected a text, found '5'\n"
-            '  store-limit = "..."\n'
-            "pyproject.toml:9:1: tool.ingot.shared_cache: unknown key\n"
-            "  did you mean 'shared-cache'?",
-        ),
-        (
-            f"{DEFAULTS}\nbootstrap = 'x'",
-            "8:1: tool.ingot.bootstrap: expected a table, found text 'x'",
-        ),
-        (
-            f"{DEFAULTS}\nbootstrap.weights = 'x'",
-            "8:1: tool.ingot.bootstrap.weights: expected an array of texts, found"
-            " text 'x'\n"
-            '  weights = ["...", "..."]',
-        ),
-        (
-            f"{DEFAULTS}\nstore-limit = ",
-            f"8:15: invalid value\n  {CHANGED}",
-        ),
-        (
-            f"{DEFAULTS}\n[tool",
-            f"8:6: expected ']' at the end of a table declaration\n  {CHANGED}",
-        ),
-        (
-            f'{DEFAULTS}\nstore-limit = "5',
-            f"8:17: illegal character '\\n'\n  {CHANGED}",
-        ),
-    ],
-    ids=["missing", "unknown", "no-table", "no-array", "no-value", "open", "no-end"],
-)
-def test_settings_that_are_wrong_are_refused(
-    settings: str, told: str, tmp_path: Path
-) -> None:
-    above = '[project]\nname = "x"\n# [tool.ingot] is below\n\n'
-    (tmp_path / "pyproject.toml").write_text(f"{above}[tool.ingot]\n{settings}\n")
+@pytest.mark.parametrize("path", ["models/a.yaml", "/checkout/models/A.yaml", "A"])
+def test_the_path_of_a_manifest_names_a_model(path: str) -> None:
     with pytest.raises(IngotError) as caught:
-        load(tmp_path)
-    assert str(caught.value) == f"pyproject.toml:{told}"
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ('[tool.doit.plugins.command]\nrun = "x"\n[', "3:2: invalid"),
-        (
-            f"[tool.ingot]\n{DEFAULTS}\n[tool.doit.plugins]\ncommand = 5\n",
-            " tool.doit: doit cannot read it: ",
-        ),
-        (b"# \xe9\n", "1:3: byte 0xe9 is not UTF-8"),
-        (None, "1:1: cannot be read: is a named pipe"),
-    ],
-    ids=["syntax", "type", "bytes", "pipe"],
-)
-def test_what_doit_cannot_read_is_refused(
-    content: str | bytes | None, told: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "pyproject.toml"
-    if content is None:
-        os.mkfifo(path)
-    else:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    ran = doit(tmp_path, "list")
-    assert ran.returncode == 3
-    assert ran.stderr.startswith(f"ERROR: pyproject.toml:{told}"), ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
-@pytest.mark.parametrize("words", [[""], ["build", ""], ["", "model=toy-moe"]])
-def test_an_empty_word_is_refused(words: list[str]) -> None:
-    ran = doit(ROOT, *words)
-    assert (ran.returncode, ran.stderr) == (
-        3,
-        "ERROR: an empty word; expected a task, a command or NAME=VALUE\n"
-        "  a variable of the shell that is not set? doit list shows all names\n",
+        select(refusing(), {"model": path})
+    assert str(caught.value) == (
+        f"model={path}: no model named '{path}'\n  did you mean 'a'?"
     )
-
-
-def doit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `doit` as it is installed."""
-    return subprocess.run(
-        [Path(sys.executable).with_name("doit"), *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
-    (tmp_path / "doit.py").write_text("raise KeyboardInterrupt")
-    ran = subprocess.run(
-        [sys.executable, "-m", "ingot.front.main", "list"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == -signal.SIGINT
-    assert (ran.stdout, ran.stderr) == ("", "\nstopped; nothing was run\n")
 
 
 def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
@@ -246,20 +157,6 @@ def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
         "  remove the file that is there in place of a folder, or set INGOT_CACHE to"
         " another folder; finished actions are kept"
     )
-
-
-def test_a_limit_that_is_no_size_is_refused_before_the_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = f'[tool.ingot]\n{DEFAULTS}\nstore-limit = "-5GB"\n'
-    (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(IngotError, match="store-limit: expected a size, found '-5GB'"):
-        load(tmp_path)
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "store"))
-    monkeypatch.setenv("INGOT_CACHE_LIMIT", "lots")
-    with pytest.raises(InvalidDodoFile, match="LIMIT: expected a size, found 'lots'"):
-        Front(ROOT)
 
 
 def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(

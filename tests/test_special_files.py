@@ -12,6 +12,7 @@ import pytest
 
 from ingot.catalogue import read
 from ingot.errors import IngotError
+from ingot.imports.checkpoint import import_checkpoint
 from ingot.selection import select
 from tests.project import ROOT, edit
 
@@ -85,3 +86,19 @@ def test_a_kernel_that_is_wrong_is_told_to_who_asks_for_its_target(root: Path) -
     with pytest.raises(IngotError) as caught:
         select(read(root, ("toy-moe",)), SELECTED)
     assert kernel in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["is a named pipe", "is a socket", "is a device"])
+def test_a_checkpoint_that_is_no_file_is_told_at_once(kind: str, root: Path) -> None:
+    source = root / "tiny.gguf"
+    KINDS[kind](source)
+    with pytest.raises(IngotError) as caught:
+        import_checkpoint(root, {"source": str(source)})
+    assert "expected a checkpoint's folder or a .gguf file" in str(caught.value)
+    folder = root / "tiny"
+    folder.mkdir()
+    for name in ("config.json", "generation_config.json", "README.md"):
+        KINDS[kind](folder / name)
+    with pytest.raises(IngotError) as caught:
+        import_checkpoint(root, {"source": str(folder)})
+    assert f"config.json: cannot be read; {kind}" in str(caught.value)

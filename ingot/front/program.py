@@ -30,7 +30,7 @@ def run(words: list[str]) -> int:
     except IngotError as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return REFUSED
-    return int(doit.run(words))
+    return int(doit.run(words) or 0)
 
 
 def _doit() -> DoitMain:

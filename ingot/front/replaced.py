@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from doit import cmdparse, plugin
 from doit.cmdparse import CmdParseError
 
 from ingot.front import interrupted, streams
+from ingot.variables import VARIABLES
 
 # Said of an option that there is not.
 OPTIONS = "doit help run lists a build's, before the task: doit -n 2 build"
+
+_OPTION = re.compile(r"option --(\w+) not recognized")
+_NO_NUMBER = re.compile(
+    r"Error parsing parameter '(\w+)' <class 'int'>\.\ninvalid literal .*: ('.*')"
+)
 
 _parse_options = cmdparse.CmdParse.parse_only
 
@@ -43,4 +50,9 @@ def _parse(parser: Any, *words: Any) -> Any:
         return _parse_options(parser, *words)
     except CmdParseError as error:
         text = str(error).partition(" (parsing options")[0].strip()
-        raise CmdParseError(f"{text}\n  {OPTIONS}") from None
+        text = _NO_NUMBER.sub(r"\1: expected a whole number, found \2", text)
+        variable = _OPTION.search(text)
+        hint = OPTIONS
+        if variable and variable[1] in VARIABLES:
+            hint = f"did you mean {variable[1]}=...?"
+        raise CmdParseError(f"{text}\n  {hint}") from None
