@@ -56,6 +56,8 @@ def shared_settings(workspace: Workspace) -> Settings:
 
 def plan_named(workspace: Workspace, name: str) -> Model:
     """Return what the manifest of this name declares, or what is wrong with it."""
+    if name in workspace.misnamed:
+        return Model(broken=workspace.misnamed[name])
     try:
         manifest = read_manifest(workspace.root / f"models/{name}.yaml", workspace.root)
     except IngotError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingot.errors import ManifestError, Position
 from ingot.readers.project import read_project
 from ingot.readers.target import Target, read_target
 from ingot.readers.yaml import format_errors
@@ -17,6 +18,7 @@ class Workspace:
 
     root: Path
     models: tuple[str, ...]
+    misnamed: dict[str, str]  # model whose file has another ending: what to do
     targets: dict[str, Target]
     # Other names of targets, as `host`: what they mean on this machine.
     aliases: dict[str, Target]
@@ -39,13 +41,19 @@ def load(root: Path) -> Workspace:
             named.append(read_target(path, root))
         except ExceptionGroup as group:
             broken[path.stem] = format_errors(group)
+    broken |= {
+        path.stem: _other_ending(path, root) for path in _misnamed(root / "targets")
+    }
     project = read_project(root)
     settings = project.settings
+    misnamed = _misnamed(root / "models")
+    models = [*_manifests(root / "models"), *misnamed]
     # Told now, not when the store is to be made smaller.
     parse_size(settings["store-limit"], "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
-        models=tuple(path.stem for path in _manifests(root / "models")),
+        models=tuple(sorted(path.stem for path in models)),
+        misnamed={path.stem: _other_ending(path, root) for path in misnamed},
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
         broken=broken,
@@ -54,6 +62,22 @@ def load(root: Path) -> Workspace:
         project=project.name,
         shared_cache=(settings["shared-cache"], settings["shared-cache-mode"]),
     )
+
+
+def _misnamed(folder: Path) -> list[Path]:
+    """Return files that are meant for YAML files of a folder, by another ending."""
+    return sorted(
+        path
+        for path in folder.glob("*.yml")
+        if not path.name.startswith(".") and not path.with_suffix(".yaml").exists()
+    )
+
+
+def _other_ending(path: Path, root: Path) -> str:
+    name = path.relative_to(root)
+    message = f"expected the ending .yaml, found '{path.name}'"
+    hint = f"mv {name} {name.with_suffix('.yaml')}"
+    return str(ManifestError(Position(name.as_posix(), 1, 1), "", message, hint))
 
 
 def _manifests(folder: Path) -> list[Path]:
