@@ -148,6 +148,16 @@ def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+def test_a_store_among_the_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for place in ("models/store", f"{ROOT}/oracles"):
+        monkeypatch.setenv("INGOT_CACHE", place)
+        with pytest.raises(IngotError, match="the checkout is read from there"):
+            store_root()
+    monkeypatch.setenv("INGOT_CACHE", "build/store")
+    assert store_root() == ROOT / "build/store"
+
+
 def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
     (tmp_path / "store").touch()
     with pytest.raises(IngotError) as caught:
