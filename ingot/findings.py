@@ -56,7 +56,9 @@ def start(
 
     A program that a signal killed has the signal's number, negative.
     """
-    limited = ("timeout", "--kill-after=5", str(TIMEOUT_S), *argv)
+    # In this process's group, so that it dies with it.
+    words = ("--foreground", "--kill-after=5", str(TIMEOUT_S))
+    limited = ("timeout", *words, *argv)
     variables = env or dict(os.environ)
     done = process.run(limited, folder, variables, {}, confined=False, network=True)
     if done.exit_code in (124, 137):  # what `timeout` says when it ended the command

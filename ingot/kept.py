@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ingot.edges.digests import Identity, identify, is_settled
+from ingot.edges.files import remedy
 from ingot.edges.machine import machine
 from ingot.errors import IngotError
 from ingot.readers.processor import features
@@ -79,7 +80,7 @@ def save(
     except OSError as error:
         raise IngotError(
             f"{place}: cannot be written: {error.strerror}",
-            "make room or permission in the build folder",
+            remedy(error, "in the build folder"),
         ) from error
 
 

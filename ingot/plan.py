@@ -56,6 +56,8 @@ def shared_settings(workspace: Workspace) -> Settings:
 
 def plan_named(workspace: Workspace, name: str) -> Model:
     """Return what the manifest of this name declares, or what is wrong with it."""
+    if name in workspace.misnamed:
+        return Model(broken=workspace.misnamed[name])
     try:
         manifest = read_manifest(workspace.root / f"models/{name}.yaml", workspace.root)
     except IngotError as error:
@@ -89,6 +91,8 @@ def _lowered(
             )
         except IngotError as error:
             refused[name] = str(error)
+        except ExceptionGroup as group:  # of a kernel's own defects
+            refused[name] = format_errors(group)
         else:
             lowered[name] = replace(manifest, graph=graph)
     return lowered, refused

@@ -57,11 +57,16 @@ def _names(
         if word not in known and word != "all":
             raise IngotError(
                 f"{kind}={word}: no {kind} named '{word}'",
-                did_you_mean(word, known, f"{kind}s"),
+                did_you_mean(_name(word), known, f"{kind}s"),
             )
     if "all" in words:
         return known, True
     return tuple(dict.fromkeys(words)), False
+
+
+def _name(word: str) -> str:
+    """Return the name that is meant where somebody writes a file's path."""
+    return word.rpartition("/")[2].removesuffix(".yaml").lower()
 
 
 def refuse_compiled_only(catalogue: Catalogue, selection: Selection) -> None:

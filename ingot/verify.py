@@ -36,8 +36,9 @@ def verify(path: Path, root: Path | None = None) -> str:
     if not path.is_file():
         raise IngotError(f"{path}: no such bundle", "a bundle is a folder or a tar")
     with tempfile.TemporaryDirectory(prefix="bundle-") as name:
-        folder = Path(name) / "files"
-        folder.mkdir()
+        # Errors name the folder.
+        folder = Path(name) / "files" / path.name
+        folder.mkdir(parents=True)
         read_tar(path, folder)
         bundle = read_bundle(folder)
         _refuse_other_form(path, bundle, Path(name) / "again.tar")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.errors import IngotError
+from ingot.errors import ManifestError, Position
+from ingot.readers.project import read_project
 from ingot.readers.target import Target, read_target
 from ingot.readers.yaml import format_errors
+from ingot.sizes import parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Workspace:
 
     root: Path
     models: tuple[str, ...]
+    misnamed: dict[str, str]  # model whose file has another ending: what to do
     targets: dict[str, Target]
     # Other names of targets, as `host`: what they mean on this machine.
     aliases: dict[str, Target]
@@ -30,7 +32,7 @@ class Workspace:
 def load(root: Path) -> Workspace:
     """Return what the checkout declares; a target that is wrong is only told.
 
-    Raises: IngotError where pyproject.toml does not say the defaults.
+    Raises: IngotError where pyproject.toml is wrong.
     """
     named: list[Target] = []
     broken: dict[str, str] = {}
@@ -39,28 +41,43 @@ def load(root: Path) -> Workspace:
             named.append(read_target(path, root))
         except ExceptionGroup as group:
             broken[path.stem] = format_errors(group)
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    defaults = settings.get("tool", {}).get("ingot", {})
-    for name in ("default-model", "default-target"):
-        if not isinstance(defaults.get(name), str):
-            found = f"'{defaults[name]}'" if name in defaults else "nothing"
-            noun = name.removeprefix("default-")
-            message = f"pyproject.toml: tool.ingot.{name}: expected a {noun}'s name"
-            raise IngotError(f"{message}, found {found}", f'{name} = "..."')
+    broken |= {
+        path.stem: _other_ending(path, root) for path in _misnamed(root / "targets")
+    }
+    project = read_project(root)
+    settings = project.settings
+    misnamed = _misnamed(root / "models")
+    models = [*_manifests(root / "models"), *misnamed]
+    # Told now, not when the store is to be made smaller.
+    parse_size(settings["store-limit"], "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
-        models=tuple(path.stem for path in _manifests(root / "models")),
+        models=tuple(sorted(path.stem for path in models)),
+        misnamed={path.stem: _other_ending(path, root) for path in misnamed},
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
         broken=broken,
-        default_model=defaults["default-model"],
-        default_target=defaults["default-target"],
-        project=settings.get("project", {}).get("name", ""),
-        shared_cache=(
-            defaults.get("shared-cache", ""),
-            defaults.get("shared-cache-mode", "read-write"),
-        ),
+        default_model=settings["default-model"],
+        default_target=settings["default-target"],
+        project=project.name,
+        shared_cache=(settings["shared-cache"], settings["shared-cache-mode"]),
     )
+
+
+def _misnamed(folder: Path) -> list[Path]:
+    """Return files that are meant for YAML files of a folder, by another ending."""
+    return sorted(
+        path
+        for path in folder.glob("*.yml")
+        if not path.name.startswith(".") and not path.with_suffix(".yaml").exists()
+    )
+
+
+def _other_ending(path: Path, root: Path) -> str:
+    name = path.relative_to(root)
+    message = f"expected the ending .yaml, found '{path.name}'"
+    hint = f"mv {name} {name.with_suffix('.yaml')}"
+    return str(ManifestError(Position(name.as_posix(), 1, 1), "", message, hint))
 
 
 def _manifests(folder: Path) -> list[Path]:

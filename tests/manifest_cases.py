@@ -31,6 +31,7 @@ def place(root: Path, manifest: str, architecture: str = "") -> Path:
     for part in ("components", "oracles"):
         shutil.copytree(CASES / part, root / part)
     (root / "models/architectures").mkdir(parents=True)
+    shutil.copytree(ROOT / "models/licences", root / "models/licences")
     path = root / f"models/{manifest}.yaml"
     shutil.copy(CASES / f"manifests/{manifest}.yaml", path)
     text = path.read_text("utf-8", errors="replace")

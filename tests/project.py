@@ -76,7 +76,7 @@ class Project:
         """Start `doit` with these words."""
         env = {**os.environ, "INGOT_CACHE": str(self.cache), **self.env}
         return subprocess.Popen(
-            [sys.executable, "-m", "doit", *words],
+            [sys.executable, "-m", "ingot.front.main", *words],
             cwd=self.root,
             env=env,
             stdin=subprocess.DEVNULL,

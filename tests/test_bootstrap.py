@@ -78,6 +78,25 @@ def test_pip_finds_its_constraints_where_the_path_has_blanks(
     assert checkout.run("true", PIP=found).code == 0
 
 
+def test_declarations_that_cannot_be_read_cost_no_environment(
+    checkout: Checkout,
+) -> None:
+    checkout.run("true")
+    project = checkout.root / "pyproject.toml"
+    text = project.read_text("utf-8")
+    project.write_text(text + "x = = 5\n", "utf-8")
+    line = text.count("\n") + 1
+    assert checkout.run("true") == Ran(
+        1,
+        "",
+        f"pyproject.toml: Invalid value (at line {line}, column 5)\n"
+        "bootstrap: pyproject.toml cannot be read; mend it, then run again:\n"
+        "  ./bootstrap true\n",
+    )
+    project.write_text(text, "utf-8")
+    assert checkout.run("true") == Ran(0, "", "")
+
+
 def test_a_failed_install_says_what_to_do_and_is_repaired(checkout: Checkout) -> None:
     failed = checkout.run("true", PIP="echo 'ERROR: no network' >&2; exit 1")
     assert failed.code == 1

@@ -20,7 +20,8 @@ from tests.project import ROOT, edit
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a checkout of one model."""
-    for part in ("targets", "components", "oracles", "models/architectures"):
+    models = ("models/architectures", "models/licences")
+    for part in ("targets", "components", "oracles", *models):
         shutil.copytree(ROOT / part, tmp_path / part)
     for part in ("pyproject.toml", "models/toy-moe.yaml"):
         shutil.copy(ROOT / part, tmp_path / part)
@@ -30,6 +31,20 @@ def root(tmp_path: Path) -> Path:
         'toy-moe"\ndefault-t',
     )
     return tmp_path
+
+
+@pytest.mark.parametrize(("kind", "name"), [("model", "toy-moe"), ("target", "x86_64")])
+def test_a_file_with_the_other_ending_of_yaml_is_told(
+    kind: str, name: str, root: Path
+) -> None:
+    path = root / f"{kind}s/{name}.yaml"
+    path.rename(path.with_suffix(".yml"))
+    with pytest.raises(IngotError) as caught:
+        select(read(root), {"model": "toy-moe", "target": "x86_64"})
+    assert str(caught.value) == (
+        f"{kind}s/{name}.yml:1:1: expected the ending .yaml, found '{name}.yml'\n"
+        f"  mv {kind}s/{name}.yml {kind}s/{name}.yaml"
+    )
 
 
 def test_a_broken_target_is_an_error_only_for_who_asks_for_it(

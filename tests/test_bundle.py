@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.bundles.declaration import licences
 from ingot.bundles.seal import unseal
+from ingot.readers.licence import licences
 from ingot.readers.manifest import read_manifest
 from ingot.readers.target import read_target
 from ingot.stages.bundle import plan_bundle

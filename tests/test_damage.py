@@ -23,12 +23,15 @@ import pytest
 
 from ingot import kept
 from ingot import reapi_pb2 as reapi
+from ingot.command import failure
 from ingot.edges import digests, uses
+from ingot.edges.process import Completed
 from ingot.edges.verify_store import verify_store
 from ingot.keys import encode
 from ingot.values import Action, Output, SourceFile
 from tests.checkout import Checkout
 from tests.project import ROOT
+from tests.small_actions import UPPER
 
 KILLS = int(os.environ.get("INGOT_KILLS", "10"))
 FLIPS = int(os.environ.get("INGOT_FLIPS", "1"))  # bits of each file, one at a time
@@ -256,3 +259,14 @@ def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
     connection.commit()
     connection.close()
     assert digests.Digests(tmp_path / "d.sqlite").of_file(path) == right
+
+
+def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "store/tmp/1"
+    done = Completed(1, b"cannot open 'targets/x86_64.yaml': No such file or directory")
+    kept = FileNotFoundError()
+    failed = failure(UPPER, done, [], folder, ROOT, kept)
+    assert str(failed) == (
+        f"upper:x: the folder that it ran in was removed meanwhile: {folder}\n"
+        "  is the store, or a part of it, being removed? then run doit again"
+    )

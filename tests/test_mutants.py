@@ -7,11 +7,14 @@ component as it is lies in the same module, and passes: none fails for another r
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import re
 import resource
+import select
 import signal
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -44,8 +47,12 @@ CHOSEN = [
 # Of a processor's time: a mistaken bound may make a loop without end. The slowest
 # component takes 3 s for all its cases.
 LIMIT_S = 15
-# Of the clock: on a busy machine those 3 s are many more.
-IDLE_S = 60
+# Of the clock, without a moment of a processor's: a busy machine makes nobody sleep.
+IDLE_S = 10
+LOOK_S = 0.5
+# What ends a call by its own doing. Not SIGKILL: a machine without memory sends it.
+CRASHES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGXCPU")
+SEEN = ("differs", *CRASHES)
 # What is judged is the check, not the code: that which compiles in half the time.
 QUICK_FLAGS = (
     *FLAGS,
@@ -88,18 +95,20 @@ def compiled(found: list[Mutant], count: int, folder: Path) -> dict[str, Forward
 Known = list[tuple[Case, tuple[Any, ...]]]
 
 
-def survives(forward: Forward, signature: ComponentSignature, known: Known) -> bool:
-    """Return whether the check passes; in a process that a mistake may end."""
+def outcome(forward: Forward, signature: ComponentSignature, known: Known) -> str:
+    """Return how the check ends, in a process that a mistake may end.
+
+    Returns: "passes", "differs", the signal that killed it, or "waits": a call that
+    fails may wait for a thread of the runtime, which no child has. That proves nothing.
+    """
     child = os.fork()
     if child:
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status) == 0
+        return "waits" if waits(child) else ended(child)
     code = 1
     try:
         faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
-        # A call that fails waits for a thread of the runtime, which no child has.
-        signal.alarm(IDLE_S)
+        # At the second number it is SIGKILL, which others send too.
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         code = any(
             difference(signature, forward(*passed(signature, case, False)), expected)
@@ -109,12 +118,45 @@ def survives(forward: Forward, signature: ComponentSignature, known: Known) -> b
         os._exit(int(code))
 
 
-@pytest.mark.parametrize("component", CHOSEN)
-def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None:
+def waits(child: int) -> bool:
+    """Return whether a child had to be ended since nothing in it runs, or ever will."""
+    looked = select.poll()
+    end = os.pidfd_open(child)
+    looked.register(end, select.POLLIN)
+    last: tuple[str, ...] = ()
+    n_idle = 0
+    while not looked.poll(LOOK_S * 1000) and n_idle * LOOK_S < IDLE_S:
+        now = threads(child)
+        n_idle = n_idle + 1 if now == last and set(now[::2]) <= {"S"} else 0
+        last = now
+    os.close(end)
+    if n_idle * LOOK_S < IDLE_S:
+        return False
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def threads(process: int) -> tuple[str, ...]:
+    """Return the state of each thread, "S" where it sleeps, and the time it has had."""
+    found: list[str] = []
+    for path in sorted(Path(f"/proc/{process}/task").glob("*/stat")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            # What stands before the last ")" is the name.
+            words = path.read_text().rpartition(")")[2].split()
+            found += (words[0], f"{words[11]} {words[12]}")
+    return tuple(found)
+
+
+def ended(child: int) -> str:
+    """Return how a child that is at its end ended."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return signal.Signals(-code).name if code < 0 else ("passes", "differs")[code]
+
+
+def judged(component: str) -> tuple[ComponentSignature, Known]:
+    """Return a component's signature, and its cases with what the oracle says."""
     signature = read_component(component, ROOT)
-    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
-    right = Mutant("none", "none", text)
-    functions = compiled([right, *planted(component)], WANTED + 1, tmp_path)
     known = [
         (case, expected_of(signature, case))
         for row in ROWS
@@ -122,12 +164,68 @@ def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None
     ]
     # The smallest last: most mistakes show at once where there is much.
     known.sort(key=lambda item: -sum(np.size(part) for part in item[1]))
-    passing = [
-        name for name, item in functions.items() if survives(item, signature, known)
-    ]
+    return signature, known
+
+
+@pytest.mark.parametrize("component", CHOSEN)
+def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None:
+    signature, known = judged(component)
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    right = Mutant("none", "none", text)
+    functions = compiled([right, *planted(component)], WANTED + 1, tmp_path)
+    outcomes = {
+        name: outcome(item, signature, known) for name, item in functions.items()
+    }
+    unseen = {name: how for name, how in outcomes.items() if how not in SEEN}
     enough = len(functions) > 3 or component in FEW
     assert enough, f"{component}: {len(functions) - 1} mistakes compile"
-    assert passing == ["none"], f"{component}: the check passes with {passing}"
+    assert unseen == {"none": "passes"}, f"{component}: not seen: {unseen}"
+
+
+def kill_itself(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_ever(*_: object) -> None:
+    threading.Event().wait()
+
+
+def loop_for_ever(*_: object) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("forward", "how"),
+    [
+        (wait_for_ever, "waits"),
+        (loop_for_ever, "SIGXCPU"),
+        (kill_itself, "SIGKILL"),
+        (np.abs, "differs"),
+    ],
+)
+def test_how_a_check_ends_is_told(
+    forward: Forward, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"LIMIT_S": 2, "IDLE_S": 0.3, "LOOK_S": 0.1}
+    for name, seconds in limits.items():
+        monkeypatch.setitem(globals(), name, seconds)
+    assert outcome(forward, *judged("activation/relu")) == how
+    assert (how in SEEN) == (how in ("differs", "SIGXCPU"))
+
+
+def test_a_check_that_gets_no_processor_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "IDLE_S", 0.3)
+    monkeypatch.setitem(globals(), "LOOK_S", 0.1)
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    threading.Timer(1, os.kill, (child, signal.SIGCONT)).start()
+    assert not waits(child)
+    assert ended(child) == "passes"
 
 
 def test_every_excluded_mistake_can_still_be_planted() -> None:

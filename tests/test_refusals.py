@@ -1,7 +1,8 @@
-"""Command lines and settings that make no sense, and what is said of them."""
+"""Command lines that make no sense, stores that cannot be, and what is said of them."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from doit.doit_cmd import DoitMain
 
 from ingot.edges.store import Store
 from ingot.errors import IngotError
+from ingot.findings import start
+from ingot.front import replaced
 from ingot.front.tasks import store_root
 from ingot.selection import select
-from ingot.workspace import load
+from tests.farm import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 
@@ -58,6 +61,27 @@ OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
         (["cluster", "port=x"], "port=x: expected a whole number, 0 or more"),
         (["cluster", "workers=0"], "workers=0: expected a whole number, 1 or more"),
         (["-n", "-3", "build"], "-n -3: expected a whole number, 0 or more"),
+        (
+            ["-n", "many", "build"],
+            f"num_process: expected a whole number, found 'many'\n{OPTIONS}",
+        ),
+        (
+            ["build", "--model=toy-moe"],
+            "Error parsing Task: option --model not recognized\n"
+            "  did you mean model=...?",
+        ),
+        (
+            ["-n", "2", "why"],
+            "no task named 'why'\n  a command stands before its options: doit why",
+        ),
+        (
+            ["build", "toy-moe"],
+            "no task named 'toy-moe'\n  it is a model: doit build model=toy-moe",
+        ),
+        (
+            ["aarch64"],
+            "no task named 'aarch64'\n  it is a target: doit build target=aarch64",
+        ),
         (["--fast"], f"Error parsing Command: option --fast not recognized\n{OPTIONS}"),
         (
             ["why", "-h"],
@@ -87,27 +111,31 @@ def test_all_beside_a_name_that_there_is_not_is_refused(kind: str, near: str) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ("", "tool.ingot.default-model: expected a model's name, found nothing"),
-        (
-            "default-model = 5",
-            "tool.ingot.default-model: expected a model's name, found '5'",
-        ),
-        (
-            'default-model = "toy"',
-            "tool.ingot.default-target: expected a target's name, found nothing",
-        ),
-    ],
-)
-def test_settings_without_defaults_are_refused(
-    settings: str, told: str, tmp_path: Path
-) -> None:
-    (tmp_path / "pyproject.toml").write_text(f"[tool.ingot]\n{settings}\n")
+@pytest.mark.parametrize("path", ["models/a.yaml", "/checkout/models/A.yaml", "A"])
+def test_the_path_of_a_manifest_names_a_model(path: str) -> None:
     with pytest.raises(IngotError) as caught:
-        load(tmp_path)
-    assert caught.value.message == f"pyproject.toml: {told}"
+        select(refusing(), {"model": path})
+    assert str(caught.value) == (
+        f"model={path}: no model named '{path}'\n  did you mean 'a'?"
+    )
+
+
+def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
+    script = f"touch {tmp_path}/started; sleep 60; :"
+    text = f"from ingot.findings import start; start('sh', '-c', '{script}')"
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
+        until((tmp_path / "started").exists)
+        command.kill()
+    until(lambda: not processes(script))
+
+
+def test_programs_of_the_system_are_found_without_a_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for path in ("", "/no/such/folder"):
+        monkeypatch.setenv("PATH", path)
+        replaced.replace()
+        assert start("true") == (0, "")
 
 
 def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +145,27 @@ def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert str(caught.value) == (
         "store ~no-such-user/store: there is no such home folder\n"
         "  set INGOT_CACHE to a folder"
+    )
+
+
+def test_a_store_among_the_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for place in ("models/store", f"{ROOT}/oracles"):
+        monkeypatch.setenv("INGOT_CACHE", place)
+        with pytest.raises(IngotError, match="the checkout is read from there"):
+            store_root()
+    monkeypatch.setenv("INGOT_CACHE", "build/store")
+    assert store_root() == ROOT / "build/store"
+
+
+def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
+    (tmp_path / "store").touch()
+    with pytest.raises(IngotError) as caught:
+        Store(tmp_path / "store/below", lambda _: None)
+    assert str(caught.value) == (
+        f"store {tmp_path}/store/below: cannot write: Not a directory\n"
+        "  remove the file that is there in place of a folder, or set INGOT_CACHE to"
+        " another folder; finished actions are kept"
     )
 
 
@@ -130,5 +179,6 @@ def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
         store.copy_to(digest, tmp_path / "build/out", tmp_path / "temporary")
     assert str(caught.value) == (
         f"{tmp_path}/build: cannot write: Is a directory\n"
-        "  make room or permission there; finished actions are kept"
+        "  remove the folder that is there in place of a file; finished actions are"
+        " kept"
     )

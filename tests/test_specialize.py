@@ -187,3 +187,17 @@ def test_a_signature_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         wrapper(SPECIFICATION, arguments, ["tensor<?x?xf32>"] * results)
+
+
+def test_a_component_that_is_no_mlir_is_told_with_its_place(tmp_path: Path) -> None:
+    instance = next(i for i in INSTANCES.values() if i.component.endswith("/rms_norm"))
+    component = tmp_path / "rms_norm.mlir"
+    text = of_tree(instance).read_text("utf-8")
+    component.write_text(text.replace("arith.divf", "arith.dvf", 1), "utf-8")
+    line = text[: text.index("arith.divf")].count("\n") + 1
+    with pytest.raises(AssertionError) as caught:
+        specialized(instance, component, tmp_path / "made")
+    told = str(caught.value)
+    place = f"components/normalization/rms_norm.mlir:{line}:"
+    assert re.search(f"{place}[0-9]+: error: custom op 'arith.dvf' is unknown", told)
+    assert "Traceback" not in told

@@ -103,6 +103,13 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
         verify(tmp_path / "nothing.tar")
 
 
+def test_a_tar_without_files_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "empty.tar").touch()
+    with pytest.raises(IngotError) as caught:
+        verify(tmp_path / "empty.tar")
+    assert str(caught.value) == "empty.tar: no bundle.json: not a bundle"
+
+
 def test_another_schema_is_refused(bundle: Path) -> None:
     contract = unseal((bundle / "bundle.json").read_text())
     (bundle / "bundle.json").write_text(seal({**contract, "schema": "later.v9"}))

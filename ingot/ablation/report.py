@@ -15,6 +15,7 @@ from ingot.ablation.modes import MODES, Mode
 from ingot.ablation.plot import svg
 from ingot.ablation.run import Measured, Row
 from ingot.checks.compare import number
+from ingot.edges.files import remedy
 from ingot.errors import IngotError
 
 SCHEMA = "ingot.ablate.v1"
@@ -75,7 +76,7 @@ def write(report: Report, folder: Path) -> None:
     except OSError as error:
         raise IngotError(
             f"{folder}: cannot be written: {error.strerror}",
-            "make room or permission in the build folder",
+            remedy(error, "in the build folder"),
         ) from error
 
 

@@ -48,12 +48,6 @@ def declaration(
     }
 
 
-def licences(expression: str) -> tuple[str, ...]:
-    """Return the licences and exceptions of an SPDX expression, in its order."""
-    words = expression.replace("(", " ").replace(")", " ").split()
-    return tuple(dict.fromkeys(w for w in words if w not in ("AND", "OR", "WITH")))
-
-
 def _entry_point(entry: EntryPoint) -> dict[str, Any]:
     return {
         "name": entry.name,

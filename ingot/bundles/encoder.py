@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ingot.bundles.read import Bundle
 from ingot.bundles.runner import module_of
-from ingot.bundles.vocabulary import encoded
+from ingot.bundles.vocabulary import encoded, refuse_no_tokenizer
 from ingot.checks.golden import embedding_entry, pad
 from ingot.edges.invoke import Call, call
 from ingot.errors import IngotError
@@ -35,8 +35,7 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
     """
     from ingot.edges.runtime import load_tokenizer
 
-    if "tokenizer.json" not in bundle.contract["files"]:
-        raise IngotError(f"{bundle.name}: the bundle has no tokenizer")
+    refuse_no_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"].get("n_vocab")
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     tokens = tuple(

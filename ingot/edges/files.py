@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+from errno import EEXIST, EISDIR, ENOTDIR, ENOTEMPTY
 from pathlib import Path
 
 from ingot.errors import IngotError
@@ -105,8 +106,17 @@ def refusal(place: Path | str, error: OSError, is_store: bool = True) -> IngotEr
     elsewhere = ", or set INGOT_CACHE to another folder" if is_store else ""
     return IngotError(
         f"{'store ' if is_store else ''}{place}: cannot write: {reason}",
-        f"make room or permission there{elsewhere}; finished actions are kept",
+        f"{remedy(error, 'there')}{elsewhere}; finished actions are kept",
     )
+
+
+def remedy(error: OSError, where: str) -> str:
+    """Return what mends a place that cannot be written."""
+    if error.errno in (ENOTDIR, EEXIST):
+        return f"remove the file that is {where} in place of a folder"
+    if error.errno in (EISDIR, ENOTEMPTY):
+        return f"remove the folder that is {where} in place of a file"
+    return f"make room or permission {where}"
 
 
 class DiskErrors:

@@ -1,17 +1,24 @@
-"""Parts of doit and of Python that are replaced while a command runs, and why."""
+"""Parts of doit, of Python and of the process that a command replaces, and why."""
 
 from __future__ import annotations
 
-import sys
+import os
+import re
 from typing import Any
 
 from doit import cmdparse, plugin
 from doit.cmdparse import CmdParseError
 
-from ingot.front import streams
+from ingot.front import interrupted, streams
+from ingot.variables import VARIABLES
 
 # Said of an option that there is not.
 OPTIONS = "doit help run lists a build's, before the task: doit -n 2 build"
+
+_OPTION = re.compile(r"option --(\w+) not recognized")
+_NO_NUMBER = re.compile(
+    r"Error parsing parameter '(\w+)' <class 'int'>\.\ninvalid literal .*: ('.*')"
+)
 
 _parse_options = cmdparse.CmdParse.parse_only
 
@@ -19,20 +26,22 @@ _parse_options = cmdparse.CmdParse.parse_only
 def replace() -> None:
     """Replace them; once more changes nothing."""
     streams.prepare()
+    os.environ["PATH"] = _complete(os.environ.get("PATH", ""))
     # Reading the checkout takes a while on a busy machine.
-    sys.excepthook = _end
+    interrupted.tell()
     # ingot's plugins are in pyproject.toml; doit looks through all installed packages
     # for more, a twentieth of a build with nothing to do for each kind.
     plugin.entry_points_impl = lambda: lambda group: ()
     cmdparse.CmdParse.parse_only = _parse
 
 
-def _end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Show what nobody caught; Ctrl-C before a build begins is no defect."""
-    if issubclass(kind, KeyboardInterrupt):
-        print("\nstopped; nothing was run", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
+def _complete(path: str) -> str:
+    """Return where programs are looked for: the system's own are always found.
+
+    A PATH that is empty, or without them, is a slip: nothing could be started.
+    """
+    folders = [folder for folder in path.split(":") if folder]
+    return ":".join(dict.fromkeys((*folders, "/usr/bin", "/bin")))
 
 
 def _parse(parser: Any, *words: Any) -> Any:
@@ -41,4 +50,9 @@ def _parse(parser: Any, *words: Any) -> Any:
         return _parse_options(parser, *words)
     except CmdParseError as error:
         text = str(error).partition(" (parsing options")[0].strip()
-        raise CmdParseError(f"{text}\n  {OPTIONS}") from None
+        text = _NO_NUMBER.sub(r"\1: expected a whole number, found \2", text)
+        variable = _OPTION.search(text)
+        hint = OPTIONS
+        if variable and variable[1] in VARIABLES:
+            hint = f"did you mean {variable[1]}=...?"
+        raise CmdParseError(f"{text}\n  {hint}") from None

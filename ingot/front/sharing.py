@@ -40,6 +40,10 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
     address = os.environ.get("INGOT_SHARED_CACHE", kept)
     if not address and executor.startswith(("grpc:", "grpcs:")):
         address = executor
+    if mode not in MODES:
+        raise IngotError(
+            f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
+        )
     if not address:
         return None
     from ingot.edges.shared.address import connect, has_password
@@ -50,10 +54,6 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
         raise IngotError(
             "pyproject.toml: tool.ingot.shared-cache: names a user; expected none",
             "put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
-        )
-    if mode not in MODES:
-        raise IngotError(
-            f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
         )
     patience = Patience()
     cache = SharedCache(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ingot.usage import Builds
 
 BUILDS = "builds.jsonl"
+LIMIT = "INGOT_CACHE_LIMIT"
 
 
 class Collect(Command):  # type: ignore[misc]
@@ -52,17 +53,26 @@ def limit_bytes(root: Path) -> int | None:
 
     Raises: IngotError where the setting is no size.
     """
-    import tomllib
-
+    from ingot.readers.project import read_project
     from ingot.sizes import parse_size
 
     if "limit" in variables():
         return parse_size(variables()["limit"], "limit=")
-    if os.environ.get("INGOT_CACHE_LIMIT"):
-        return parse_size(os.environ["INGOT_CACHE_LIMIT"], "INGOT_CACHE_LIMIT")
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    text = settings["tool"]["ingot"].get("store-limit", "none")
-    return parse_size(str(text), "pyproject.toml: tool.ingot.store-limit")
+    if os.environ.get(LIMIT):
+        return parse_size(os.environ[LIMIT], LIMIT)
+    text = read_project(root).settings["store-limit"]
+    return parse_size(text, "pyproject.toml: tool.ingot.store-limit")
+
+
+def refuse_limit() -> None:
+    """Refuse a limit that is no size: it would be told after the build.
+
+    Raises: IngotError.
+    """
+    if os.environ.get(LIMIT):
+        from ingot.sizes import parse_size
+
+        parse_size(os.environ[LIMIT], LIMIT)
 
 
 def keep_to_limit(root: Path) -> None:

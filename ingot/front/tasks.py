@@ -24,7 +24,9 @@ from ingot.executor import Executor
 from ingot.front import ending, sharing
 from ingot.front.reporter import Reporter
 from ingot.front.steps import ActionTask, Current, Step
+from ingot.front.store import refuse_limit
 from ingot.journal import Journal
+from ingot.kept import SOURCES
 from ingot.selection import select
 from ingot.values import Action, Output
 from ingot.variables import refuse_unknown
@@ -49,6 +51,7 @@ class Front:
                 raise IngotError("run doit in the checkout's folder", f"cd {root}")
             variables = dict(doit_cmd._CMDLINE_VARS or {})
             refuse_unknown(variables)
+            refuse_limit()
             process.ask_sandbox()
             catalogue = read(root, asked(variables, Front.named))
             self.selection = select(catalogue, variables)
@@ -145,14 +148,18 @@ def store() -> Store:
 def store_root() -> Path:
     """Return the folder of the store.
 
-    Raises: IngotError where it is in a home folder that nobody has.
+    Raises: IngotError where it is in a home folder that nobody has, or among sources.
     """
     name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
     try:
-        return Path(name).expanduser().absolute()
+        root = Path(name).expanduser().absolute()
     except RuntimeError:
         text = f"store {name}: there is no such home folder"
         raise IngotError(text, "set INGOT_CACHE to a folder") from None
+    if any(root.is_relative_to(Path.cwd() / folder) for folder in SOURCES):
+        text = f"store {root}: the checkout is read from there"
+        raise IngotError(text, "set INGOT_CACHE to another folder")
+    return root
 
 
 def stop_on_signals() -> None:

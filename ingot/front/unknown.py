@@ -11,7 +11,15 @@ from ingot.selection import refuse_unreadable
 
 def no_task(name: str, commands: list[str]) -> IngotError:
     """Return why there is no task of this name; it may be a misspelt command."""
+    if name in commands:
+        hint = f"a command stands before its options: doit {name}"
+        return IngotError(f"no task named '{name}'", hint)
     catalogue = read(Path.cwd())
+    settings = catalogue.settings
+    for kind, names in (("model", settings.models), ("target", settings.targets)):
+        if name in names:
+            hint = f"it is a {kind}: doit build {kind}={name}"
+            return IngotError(f"no task named '{name}'", hint)
     try:
         refuse_unreadable(catalogue, name)
     except IngotError as error:

@@ -116,7 +116,7 @@ def _source(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise IngotError(f"source={text}: no such file or folder")
-    if path.is_file() and path.suffix != ".gguf":
+    if not path.is_dir() and not (path.is_file() and path.suffix == ".gguf"):
         hint = ""
         if (path.parent / "config.json").is_file():
             hint = f"name the checkpoint's folder: source={path.parent}"

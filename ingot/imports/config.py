@@ -15,6 +15,7 @@ from ingot.imports.gguf import TOKENIZER
 from ingot.imports.mixtures import HF_FAMILIES
 from ingot.imports.numbers import spelled
 from ingot.imports.values import Said, Survey
+from ingot.readers.files import read_file
 from ingot.readers.safetensors import StoredTensor, read_header
 from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.readers.strict_json import parse_object
@@ -59,7 +60,7 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
 
 def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
     try:
-        return parse_object((path / CONFIG).read_bytes(), CONFIG)
+        return parse_object(read_file(path / CONFIG), CONFIG)
     except FileNotFoundError:
         hint = f"a checkpoint's folder has {CONFIG}, and safetensors files"
         if found := sorted(item.name for item in path.glob("*.gguf")):
@@ -81,7 +82,7 @@ def _ends(
     """
     found = [said[END]] if END in said else []
     try:
-        given = parse_object(path.read_bytes(), GENERATION)
+        given = parse_object(read_file(path), GENERATION)
         found += [Said(given[END], f"{GENERATION}: {END}")] if END in given else []
     except FileNotFoundError:
         pass
@@ -249,7 +250,7 @@ def _single(path: Path) -> tuple[StoredTensor, ...]:
 def _licence(path: Path) -> Said | None:
     """Return what the model card's front matter says."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = str(read_file(path), "utf-8", errors="replace").splitlines()
     except OSError:
         return None
     if not lines or lines[0].strip() != "---":

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingot.bundles.declaration import licences
 from ingot.errors import IngotError
 from ingot.imports.values import Said
-from ingot.readers.licence import licence_defects
-
-FOLDER = "models/licences"
+from ingot.readers.licence import FOLDER, licence_defects, text_defects
 
 
 def choose_licence(
@@ -37,19 +34,6 @@ def choose_licence(
 
 
 def _given(given: str, root: Path, errors: list[IngotError]) -> Said | None:
-    if wrong := list(licence_defects(given)):
-        errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
-        return None
-    missing = [
-        name
-        for name in licences(given)
-        if not (root / FOLDER / f"{name}.txt").is_file()
-    ]
-    for name in missing:
-        errors.append(
-            IngotError(
-                f"licence={given}: no text of '{name}'",
-                f"a bundle carries it: save it as {FOLDER}/{name}.txt",
-            )
-        )
-    return None if missing else Said(given, "licence=")
+    wrong = list(licence_defects(given)) or list(text_defects(given, root))
+    errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
+    return None if wrong else Said(given, "licence=")

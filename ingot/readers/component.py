@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ingot.errors import Position
+from ingot.errors import ManifestError, Position
 from ingot.readers.component_header import Header, Source, read_header
+from ingot.readers.files import read_file, why
 from ingot.readers.oracles import check_oracle
 from ingot.readers.shapes import (
     DIM,
@@ -104,8 +105,11 @@ def read_component(component: str, root: Path) -> ComponentSignature:
         ExceptionGroup: of ManifestError, at the component's lines; its oracle's
             function is looked for.
     """
-    path = root / "components" / f"{component}.mlir"
-    text = path.read_text("utf-8", errors="replace")
+    name = f"components/{component}.mlir"
+    try:
+        text = str(read_file(root / name), "utf-8", errors="replace")
+    except OSError as error:
+        raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
     signature = parse_component(text, component)
     raise_all(check_oracle(component, text, signature.oracle, root))
     return signature

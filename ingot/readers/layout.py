@@ -7,6 +7,7 @@ layout says what runs instead.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ def _unknown(names: set[str], entry: Node, root: Path) -> list[ManifestError]:
     return [
         entry.error(f"no component named '{name}'")
         for name in sorted(names)
-        if not (root / "components" / f"{name}.mlir").is_file()
+        if not os.path.lexists(root / "components" / f"{name}.mlir")
     ]
 
 

@@ -1,16 +1,27 @@
-"""A licence expression in, where it is none of SPDX's out."""
+"""A licence expression in, where it is none of SPDX's, or has no text here, out."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ingot.errors import IngotError, ManifestError
+from ingot.readers.files import read_file, why
 from ingot.readers.manifest_forms import LICENCE
 from ingot.readers.yaml import Node
 
 OWN = "LicenseRef-"
+
+# Of texts, by the name of the licence.
+FOLDER = "models/licences"
+
+
+def licences(expression: str) -> tuple[str, ...]:
+    """Return the licences and exceptions of an SPDX expression, in its order."""
+    words = expression.replace("(", " ").replace(")", " ").split()
+    return tuple(dict.fromkeys(w for w in words if w not in ("AND", "OR", "WITH")))
 
 
 def licence_defects(expression: str) -> Iterator[IngotError]:
@@ -62,7 +73,33 @@ def _nearest(word: str, known: list[str]) -> str:
     return plain[near[0]] if near else ""
 
 
+def text_defects(expression: str, root: Path) -> Iterator[IngotError]:
+    """Yield each licence of an expression that a bundle would lack the text of."""
+    for name in licences(expression):
+        place = f"{FOLDER}/{name}.txt"
+        hint = f"a bundle carries it: save it as {place}"
+        try:
+            text = str(read_file(root / place), "utf-8")
+        except FileNotFoundError:
+            yield IngotError(f"no text of '{name}'", hint)
+        except OSError as error:
+            yield IngotError(f"{place}: {why(error)}", hint)
+        except UnicodeDecodeError:
+            yield IngotError(f"{place}: is not UTF-8", "save the file as UTF-8")
+        else:
+            if not text.strip():
+                yield IngotError(f"{place}: the file is empty", hint)
+
+
 def check_licence(licence: Node) -> Iterator[ManifestError]:
     """Yield what is wrong with a manifest's licence."""
     for defect in licence_defects(licence.text):
         yield licence.error(defect.message, defect.hint)
+
+
+def check_texts(parts: Node, root: Path) -> Iterator[ManifestError]:
+    """Yield which texts of a manifest's licence, itself right, a bundle would lack."""
+    licence = parts.get("licence")
+    if licence and not any(licence_defects(licence.text)):
+        for defect in text_defects(licence.text, root):
+            yield licence.error(defect.message, defect.hint)

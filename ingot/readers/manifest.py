@@ -15,6 +15,7 @@ from ingot.graph import Graph
 from ingot.readers import manifest_rules as rules
 from ingot.readers.bind import entries
 from ingot.readers.forms import check
+from ingot.readers.licence import check_texts
 from ingot.readers.manifest_forms import MANIFEST
 from ingot.readers.manifest_graph import numbers, read_architecture, read_graph
 from ingot.readers.manifest_parts import readable
@@ -146,6 +147,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     tokenizer = _tokenizer(parts, folder, errors)
     ends = rules.end_tokens(parts, errors)
     golden = _golden(parts, folder, errors)
+    errors += () if isinstance(source, Splat) else check_texts(parts, root)
     raise_all(errors)
     assert architecture is not None
     assert graph is not None

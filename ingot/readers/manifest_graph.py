@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
@@ -23,7 +24,7 @@ def read_architecture(
         return None
     folder = root / "models" / "architectures"
     path = folder / f"{name.text}.yaml"
-    if not path.is_file():
+    if not os.path.lexists(path):
         known = sorted(item.stem for item in folder.glob("*.yaml"))
         hint = did_you_mean(name.text, known, "architectures")
         errors.append(name.error(f"no architecture named '{name.text}'", hint))

@@ -80,6 +80,7 @@ def check_names(
                 hint = f"give it 'hf' at {parameter.position}"
                 yield names.error(message, hint)
     yield from _check_pairs(parts, architecture)
+    yield from _check_numbers(parts, architecture)
     yield from _check_tolerances(architecture)
 
 
@@ -165,15 +166,19 @@ def _check_policies(weights: Node, graph: Graph) -> Iterator[ManifestError]:
     listed = weights.get("policy")
     if listed is None:
         return
+    left = names  # those that no policy above speaks of
     for item in listed.items:
-        if not any(fnmatchcase(name, item["match"].text) for name in names):
-            yield item["match"].error(f"no parameter matches '{item['match'].text}'")
-    patterns = [item["match"].text for item in listed.items]
-    for name in names:
-        if not any(fnmatchcase(name, pattern) for pattern in patterns):
-            message = f"no policy for parameter '{name}'"
-            yield listed.error(message, 'add one with match: "*"')
-            break
+        match = item["match"]
+        others = [name for name in left if not fnmatchcase(name, match.text)]
+        if not any(fnmatchcase(name, match.text) for name in names):
+            yield match.error(f"no parameter matches '{match.text}'")
+        elif others == left:
+            message = f"policies above have all that '{match.text}' matches"
+            yield match.error(message, "the first that matches holds")
+        left = others
+    if left:
+        message = f"no policy for parameter '{left[0]}'"
+        yield listed.error(message, 'add one with match: "*"')
 
 
 def _compare(
@@ -203,6 +208,23 @@ def _check_pairs(node: Node, architecture: Node) -> Iterator[ManifestError]:
         if width and width.integer % 2:
             message = f"'{name}' turns columns in pairs; expected an even number"
             yield width.error(f"{message}, found {width.integer}")
+
+
+def _check_numbers(node: Node, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where nothing can be computed with a hyperparameter: NaN would come of it.
+
+    A base is taken to powers that are no whole numbers; what is named `*_eps` keeps
+    roots and divisions from what is below 0.
+    """
+    parameters = architecture["parameters"].entries.values()
+    bases = {
+        item["rope_base"].text for item in parameters if "rope_base" in item.entries
+    }
+    for name, given in entries(node, "hyperparameters").items():
+        if name in bases and given.number <= 0:
+            yield given.error(f"expected a base above 0, found {given.value}")
+        elif name.endswith("_eps") and given.number < 0:
+            yield given.error(f"expected 0 or more, found {given.value}")
 
 
 def _check_tolerances(holder: Node) -> Iterator[ManifestError]:

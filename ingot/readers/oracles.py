@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ingot.errors import ManifestError, Position, did_you_mean
+from ingot.readers.files import read_file, why
 
 _FUNCTION = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 
@@ -20,9 +21,11 @@ def check_oracle(
     """Return what is wrong where a component's oracle is no function of its file."""
     file, function = oracle
     try:
-        known = _functions((root / file).read_text("utf-8", errors="replace"))
-    except OSError:
+        known = _functions(str(read_file(root / file), "utf-8", errors="replace"))
+    except FileNotFoundError:
         return [_error(component, text, f"no file '{file}'")]
+    except OSError as error:
+        return [_error(component, text, f"'{file}' {why(error)}")]
     if function in known:
         return []
     public = [name for name in known if not name.startswith("_")]

@@ -6,6 +6,7 @@ their own lines.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -119,7 +120,7 @@ class Components:
         name = node.text
         if name not in self.found:
             self.found[name] = None
-            if not (self.root / "components" / f"{name}.mlir").is_file():
+            if not os.path.lexists(self.root / "components" / f"{name}.mlir"):
                 hint = did_you_mean(name, self.names(), "components")
                 self.errors.append(node.error(f"no component named '{name}'", hint))
                 # Not kept: each node that names it is wrong.

@@ -6,6 +6,8 @@ of the manifest, at its line; nothing is downloaded and no weight is read.
 
 from __future__ import annotations
 
+import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -154,9 +156,6 @@ def _url(node: Node, sha256: str, errors: list[ManifestError]) -> Url:
 def _package(
     node: Node, sha256: str | None, errors: list[ManifestError]
 ) -> PackageFile | None:
-    # Imported late: only manifests with such a source need the interpreter's paths.
-    import sysconfig
-
     name, place = node["distribution"].text, node["path"]
     relative = PurePosixPath(place.text)
     if relative.is_absolute() or ".." in relative.parts:
@@ -169,7 +168,31 @@ def _package(
         hint = f"pip install --no-deps {name}"
         errors.append(place.error(message, hint))
         return None
+    errors += _check_distribution(node["distribution"], place.text)
     return PackageFile(distribution=name, name=place.text, path=path, sha256=sha256)
+
+
+def _check_distribution(node: Node, file: str) -> Iterator[ManifestError]:
+    """Yield where what is installed says that a file is not of this distribution.
+
+    A bundle says that it is. Where pip has no list of a distribution's files, nobody
+    knows.
+    """
+    from importlib.metadata import distributions
+
+    site = [sysconfig.get_path("purelib")]
+    found = list(distributions(name=node.text, path=site))
+    if any(item.files is None or file in map(str, item.files) for item in found):
+        return
+    owners = [
+        item.metadata["Name"]
+        for item in distributions(path=site)
+        if file in map(str, item.files or ())
+    ]
+    what = "has no such file" if found else "is not installed"
+    hint = f"'{file}' is of '{owners[0]}'" if owners else ""
+    message = f"distribution '{node.text}' {what}"
+    yield node.error(message, hint or f"pip install --no-deps {node.text}")
 
 
 def _directory(

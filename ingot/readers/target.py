@@ -5,6 +5,7 @@ What this machine can run is read from /proc/cpuinfo, so that asking starts no p
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,7 +144,7 @@ def _target(node: Node, root: Path, errors: list[ManifestError]) -> Target:
 def _layout(node: Node, root: Path, errors: list[ManifestError]) -> Layout:
     """Return the layout that a target names; an empty one, errors added."""
     folder = root / FOLDER
-    if (folder / f"{node.text}.yaml").is_file():
+    if os.path.lexists(folder / f"{node.text}.yaml"):
         try:
             return read_layout(folder / f"{node.text}.yaml", root)
         except ExceptionGroup as group:

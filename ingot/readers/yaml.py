@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from ingot.errors import ManifestError, Position
+from ingot.readers.files import behind, read_text
 from ingot.readers.scalars import Ambiguous, scalar
 
 # The base loader types nothing, so that `scalars` alone decides; C where built.
@@ -146,20 +147,11 @@ def load(path: Path, root: Path) -> Node:
         ExceptionGroup: of ManifestError.
     """
     shown = path.relative_to(root) if path.is_relative_to(root) else path
-    start = Position(shown.as_posix(), 1, 1)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise_all([ManifestError(start, "", f"cannot be read: {reason}")])
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before, byte = content[: error.start].decode("utf-8"), content[error.start]
-        place, hint = _place(start.path, before), "save the file as UTF-8"
-        message = f"byte 0x{byte:02x} is not UTF-8"
-        raise_all([ManifestError(place, "", message, hint)])
-    return parse(text, start.path)
+        text = read_text(path, shown.as_posix())
+    except ManifestError as error:
+        raise_all([error])
+    return parse(text, shown.as_posix())
 
 
 def parse(text: str, path: str) -> Node:
@@ -169,7 +161,7 @@ def parse(text: str, path: str) -> Node:
         ExceptionGroup: of ManifestError, as `load`.
     """
     if control := _CONTROL.search(text):
-        place = _place(path, text[: control.start()])
+        place = behind(path, text[: control.start()])
         message = f"control character U+{ord(control.group()):04X}"
         raise_all([ManifestError(place, "", message)])
     composer = _Composer(path, text)
@@ -289,9 +281,3 @@ def _syntax_error(error: yaml.YAMLError, path: str, text: str) -> ManifestError:
     if context and start and start.line != line:
         message += f" that starts at line {start.line + 1}"
     return ManifestError(Position(path, line + 1, column + 1), "", message)
-
-
-def _place(path: str, before: str) -> Position:
-    """Return the position behind the given text."""
-    line = before.count("\n") + 1
-    return Position(path, line, len(before) - (before.rfind("\n") + 1) + 1)

@@ -119,7 +119,7 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
 
 def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
     """Return the sources whose digests are told, by their place in the checkout."""
-    from ingot.bundles.declaration import licences
+    from ingot.readers.licence import FOLDER, licences
 
     components = sorted({item.component for item in manifest.graph.instances})
     paths = (
@@ -129,7 +129,7 @@ def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
         target.layout.path,
         *(name for name, _ in target.compile_inputs),
         *(f"components/{name}.mlir" for name in components),
-        *(f"models/licences/{name}.txt" for name in licences(manifest.licence)),
+        *(f"{FOLDER}/{name}.txt" for name in licences(manifest.licence)),
     )
     return {path: root / path for path in paths}
 

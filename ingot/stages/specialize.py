@@ -9,6 +9,7 @@ rebuilds nothing below.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,7 +118,10 @@ def main() -> None:
 
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     with ir.Context():
-        component = ir.Module.parseFile(specification["component"])
+        try:
+            component = ir.Module.parseFile(specification["component"])
+        except ir.MLIRError as error:
+            raise SystemExit(_told(str(error))) from None
         function = next(
             item
             for item in component.body.operations
@@ -146,6 +150,12 @@ def main() -> None:
         Path(specification["output"]).write_text(
             f"{header}{module}\n", encoding="utf-8"
         )
+
+
+def _told(words: str) -> str:
+    """Return what the parser says, each place as `path:line:column`."""
+    text = re.sub(r'^error: "(.+?)":(\d+:\d+): ', r"\1:\2: error: ", words, flags=re.M)
+    return text.removeprefix("Unable to parse module assembly:\n")
 
 
 def _move_casts(module: Any) -> bool:

@@ -17,12 +17,17 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ingot.edges.shared.remote import Patience, Remote
 from ingot.errors import IngotError, did_you_mean
 
-SCHEMES = ("http", "https", "grpc", "grpcs", "s3", "gs", "az", "file")
+PLACES = {
+    **{name: f"{name}://HOST:PORT/PATH" for name in ("http", "https")},
+    **{name: f"{name}://HOST:PORT/INSTANCE" for name in ("grpc", "grpcs")},
+    **{name: f"{name}://BUCKET/PREFIX" for name in ("s3", "gs", "az")},
+    "file": "file:///FOLDER",
+}
 
 # What an HTTP header and gRPC's metadata both take.
 TOKEN = re.compile(r"[!-~]+")
@@ -41,13 +46,28 @@ def without_password(address: str) -> str:
     except ValueError:
         raise IngotError("shared cache: its address is no URL") from None
     scheme = parts.scheme
-    if scheme not in SCHEMES:
+    if scheme not in PLACES:
         raise IngotError(
             f"shared cache: no protocol named '{scheme}'; expected SCHEME://PLACE",
-            did_you_mean(scheme, SCHEMES, "protocols"),
+            did_you_mean(scheme, list(PLACES), "protocols"),
         )
+    if not _is_place(parts):
+        raise IngotError(f"shared cache: no place; expected {PLACES[scheme]}")
     place = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
+
+
+def _is_place(parts: SplitResult) -> bool:
+    """Return whether there is a host, with a port that can be, or a folder's path."""
+    if parts.scheme == "file":
+        folder = Path(unquote(parts.path))
+        is_other = folder.exists() and not folder.is_dir()
+        return not parts.netloc and folder.is_absolute() and not is_other
+    try:
+        port = parts.port
+    except ValueError:
+        return False
+    return port != 0 and re.fullmatch(r"[^\s@]+", parts.hostname or "") is not None
 
 
 def has_password(address: str) -> bool:
@@ -79,6 +99,8 @@ def connect(address: str, environment: Mapping[str, str], patience: Patience) ->
         from ingot.edges.shared.objects import ObjectRemote
 
         return ObjectRemote(shown, patience)
+    except ValueError as error:
+        raise IngotError(f"shared cache {shown}: no such address: {error}") from error
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(parts.scheme, "")
         raise IngotError(

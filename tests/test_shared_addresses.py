@@ -1,0 +1,48 @@
+"""Addresses of shared caches: what names no place is refused, nothing is looked up."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingot.edges.shared.address import connect
+from ingot.edges.shared.remote import Patience
+from ingot.errors import IngotError
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://",
+        "https://:80/ingot",
+        "http://a b",
+        "http://me:s3cret@",
+        "grpc://",
+        "grpc://localhost:abc",
+        "grpc://localhost:99999",
+        "grpc://localhost:0",
+        "s3://",
+        "s3:///prefix",
+        "file://net/cache",
+        "file:cache",
+        "file://",
+        "file:///dev/null",
+    ],
+)
+def test_an_address_of_no_place_is_refused(address: str) -> None:
+    with pytest.raises(IngotError) as caught:
+        connect(address, {}, Patience())
+    scheme = address.partition(":")[0]
+    assert str(caught.value).startswith(f"shared cache: no place; expected {scheme}://")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://é.example",
+        "http://[::1]:80/a_b",
+        "grpc://cache_1:80/i",
+        "file:///no/dir",
+    ],
+)
+def test_an_address_is_not_looked_up(address: str) -> None:
+    connect(address, {}, Patience())
