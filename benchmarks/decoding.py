@@ -36,9 +36,10 @@ class Engine:
 
         from ingot.edges.invoke import Module
         from ingot.edges.session import Loaded
+        from ingot.values import Runner
 
         iree.runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
-        self._session = Loaded("local-task", Module(vmfb, irpa))
+        self._session = Loaded(Runner("local-task"), Module(vmfb, irpa))
         self._entries = entries
         self.archive_bytes = irpa.stat().st_size
 

@@ -12,7 +12,6 @@ import platform
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingot.edges.toolchain import executable
 from ingot.emit import component_probe, probe_module
 from ingot.graph import DynamicDim, Graph, Instance
 from ingot.readers.component import ComponentSignature, IndexFormal, TensorFormal
@@ -68,12 +68,15 @@ Forward = Callable[..., Any]
 
 def tool_words(name: str, *arguments: str | Path) -> str:
     """Return what a tool of the compiler said when it failed; '' where it did not."""
-    tool = Path(sysconfig.get_path("scripts")) / name
     if any("transform-dialect-library" in str(word) for word in arguments):
         # IREE 3.13 holds a lock while its threads read the library: they wait for it.
         arguments = (*arguments, SERIAL)
     found = subprocess.run(
-        [tool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [executable(name), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return found.stderr or "it failed" if found.returncode else ""
 

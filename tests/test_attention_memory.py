@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from ingot.edges.toolchain import executable
 from tests.component_cases import ROOT
 from tests.component_runs import FLAGS, merged, run_tool
 
@@ -40,7 +40,7 @@ def peak_bytes(vmfb: Path, stem: str, *blocks: int) -> int:
     # A process of its own: the count is the process's.
     done = subprocess.run(
         [
-            Path(sysconfig.get_path("scripts")) / "iree-run-module",
+            executable("iree-run-module"),
             *("--device=local-sync", f"--module={vmfb}", f"--function={stem}.forward"),
             *(f"--input={item}" for item in (*tensors, *numbers)),
             "--print_statistics",

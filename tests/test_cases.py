@@ -137,6 +137,12 @@ def test_parameters_and_what_is_no_number_stay_as_they_are(draw: Any) -> None:
         assert draw("x", np.asarray(few), "f32", np_rng("x")).shape == few.shape
 
 
+def test_parameters_of_the_right_type_are_not_copied() -> None:
+    # A decoder's head is most of a gigabyte, and taken by hundreds of calls.
+    weight = np.ones((4, 8), np.float32)
+    assert shuffled("param:w", weight, "f32", np_rng("x")) is weight
+
+
 def test_of_layers_that_differ_in_their_number_alone_the_last_is_called(
     decoder: Graph, tmp_path: Path
 ) -> None:

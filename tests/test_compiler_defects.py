@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from ingot.edges.invoke import Call, Module, call
+from ingot.edges.toolchain import executable
 from ingot.readers.target import read_target
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,7 @@ def test_attention_op_of_the_compiler_is_right(head_dim: int, tmp_path: Path) ->
 
     source, vmfb = tmp_path / "attention.mlir", tmp_path / "attention.vmfb"
     source.write_text(ATTENTION.replace("HEAD", str(head_dim)), "utf-8")
-    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
+    tool = executable("iree-compile")
     subprocess.run([tool, source, "-o", vmfb, *FLAGS], check=True)
     config = iree.runtime.Config("local-sync")
     module = iree.runtime.VmModule.mmap(config.vm_instance, str(vmfb))
@@ -196,7 +196,7 @@ def loaded(text: str, folder: Path) -> Any:
 
     source, vmfb = folder / "module.mlir", folder / "module.vmfb"
     source.write_text(text, "utf-8")
-    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
+    tool = executable("iree-compile")
     cpu = "--iree-llvmcpu-target-cpu=host"
     subprocess.run([tool, source, "-o", vmfb, *FLAGS[:-1], cpu], check=True)
     config = iree.runtime.Config("local-sync")
@@ -290,7 +290,7 @@ def test_portable_vulkan_stores_every_half_word(count: int, tmp_path: Path) -> N
     target = read_target(ROOT / "targets/vulkan.yaml", ROOT)
     source, vmfb = tmp_path / "narrow.mlir", tmp_path / "narrow.vmfb"
     source.write_text(NARROW.replace("COUNT", str(count)), "utf-8")
-    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
+    tool = executable("iree-compile")
     flags = [item for item in target.compile_flags if "transform-dialect" not in item]
     subprocess.run([tool, source, "-o", vmfb, *flags], check=True)
     x = np.arange(1, count + 1, dtype=np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -109,6 +110,21 @@ def test_packed_maps_are_the_formulas_of_their_headers() -> None:
         ),
         **exact,
     )
+
+
+def test_a_map_unpacks_what_a_processor_keeps_at_hand() -> None:
+    rng = np.random.default_rng(2)
+    weight = rng.standard_normal((4096, 64, 8)).astype(np.float32)
+    x = rng.standard_normal((1, 1, 64))
+    tracemalloc.start()
+    found = packed.linear_packed(x, weight)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    expected = np.einsum("i,tiv->tv", x[0, 0], weight)
+    np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=0, atol=1e-12)
+    # Tiles as float64, once, and twice the results: parts, and their whole.
+    assert peak_bytes < 2 * (1 << 20)
+    assert 2 * found.nbytes < 1 << 20
 
 
 def test_words_of_4_bits_hold_the_8_rows_of_a_tile_by_hand() -> None:

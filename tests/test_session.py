@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,19 @@ import pytest
 from ingot.bundles.decoder import Decoder
 from ingot.bundles.read import read_bundle
 from ingot.edges import process, sandbox
-from ingot.edges.invoke import Module
-from ingot.edges.session import Loaded, Restarted, Session, open_session
+from ingot.edges.calls import call
+from ingot.edges.invoke import Call, Module
+from ingot.edges.session import Loaded, Restarted, Session, is_native, open_session
 from ingot.errors import IngotError
+from ingot.readers.target import Target, read_target
 from ingot.values import Runner
+from tests import scratch
+from tests.component_cases import NUMPY
 from tests.project import ROOT
-from tests.tiny_decoder import N_VOCAB, W, lay_out
+from tests.tiny_decoder import DATA, N_VOCAB, W, lay_out
+
+HOST = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+VULKAN = read_target(ROOT / "targets/vulkan-llvmpipe.yaml", ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +37,16 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def module(bundle: Path) -> Module:
     return Module(bundle / "model.vmfb", bundle / "model.irpa")
+
+
+@pytest.fixture(scope="module")
+def on_vulkan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same bundle for Mesa's software driver."""
+    folder = lay_out(tmp_path_factory.mktemp("vulkan") / "bundle")
+    shutil.copy(DATA / "decoder.mlir", folder.parent / "decoder.mlir")
+    made = scratch.compiled(VULKAN, folder.parent / "decoder.mlir", folder.parent / "c")
+    shutil.copy(made, folder / "model.vmfb")
+    return folder
 
 
 def address(tensor: Any) -> int:
@@ -39,15 +59,15 @@ def test_what_runs_here_is_loaded_and_the_rest_is_restarted(bundle: Path) -> Non
         for runner in (
             Runner("local-task"),
             Runner("local-sync"),
-            Runner("vulkan"),
             Runner("local-sync", prefix=("qemu-aarch64",)),
         )
     ]
-    assert [type(item) for item in sessions] == [Loaded, Loaded, Restarted, Restarted]
+    assert [type(item) for item in sessions] == [Loaded, Loaded, Restarted]
+    assert is_native(Runner("vulkan"))
 
 
 def test_a_cache_is_one_piece_of_memory_from_call_to_call(bundle: Path) -> None:
-    session = Loaded("local-task", module(bundle))
+    session = Loaded(Runner("local-task"), module(bundle))
     first = cache = session.zeros((1, 1, 32, 2))
     for position in range(20):
         token, start = np.array([[5]], np.int32), np.array([position], np.int32)
@@ -64,17 +84,64 @@ def test_a_cache_is_one_piece_of_memory_from_call_to_call(bundle: Path) -> None:
 def test_both_sessions_say_the_same(bundle: Path, kind: str) -> None:
     session: Session = Restarted(Runner("local-sync"), module(bundle))
     if kind == "loaded":
-        session = Loaded("local-sync", module(bundle))
+        session = Loaded(Runner("local-sync"), module(bundle))
     decoder = Decoder(session, read_bundle(bundle).entry_points, ctx=32)
     logits = [decoder.prefill((1, 2, 3)), decoder.decode(4), decoder.decode(5)]
     assert [item.shape for item in logits] == [(N_VOCAB,)] * 3
     assert [int(item[:258].argmax()) for item in logits] == [W + 6, W + 10, W + 15]
 
 
+@pytest.mark.vulkan
+@pytest.mark.parametrize("kind", [Loaded, Restarted])
+def test_both_sessions_say_the_same_of_vulkan(
+    on_vulkan: Path, kind: type[Loaded | Restarted]
+) -> None:
+    environment = dict(os.environ)
+    session: Session = kind(VULKAN.runner, module(on_vulkan))
+    assert environment == dict(os.environ)
+    cache = session.zeros((1, 1, 32, 2))
+    for position in range(4):
+        token, start = np.array([[5]], np.int32), np.array([position], np.int32)
+        logits, cache = session.call("decode", (token, start, cache), 2)
+        best = session.array(logits)[0, 0, :258].argmax()
+        assert best == W + 5 * (position + 1)
+    written = session.array(cache)[0, 0]
+    assert (written[:4] == 5).all()
+    assert (written[4:] == 0).all()
+
+
+@pytest.mark.vulkan
+def test_a_driver_gets_the_variables_of_its_own_runner(on_vulkan: Path) -> None:
+    Loaded(VULKAN.runner, module(on_vulkan))
+    none = replace(VULKAN.runner, env=(("VK_LOADER_DRIVERS_SELECT", "nothing*"),))
+    with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
+        Loaded(none, module(on_vulkan))
+
+
+@pytest.mark.parametrize("element", ["i8", "i32", "bf16", "f32"])
+@pytest.mark.parametrize(
+    "target", [HOST, pytest.param(VULKAN, marks=pytest.mark.vulkan)], ids=str
+)
+def test_every_element_type_comes_back(
+    target: Target, element: str, tmp_path: Path
+) -> None:
+    vector = f"tensor<?x{element}>"
+    source = tmp_path / "same.mlir"
+    source.write_text(
+        f"func.func @same(%x: {vector}) -> {vector} {{ return %x : {vector} }}"
+    )
+    vmfb = scratch.compiled(target, source, tmp_path / "vmfb")
+    # No whole number of 32-bit words.
+    numbers = np.arange(-3, 4).astype(NUMPY[element])
+    (found,) = call(target.runner, Module(vmfb), Call("same", (numbers,)))
+    assert found.dtype == numbers.dtype
+    assert found.tolist() == numbers.tolist()
+
+
 def test_a_sequence_in_two_parts_is_the_sequence(bundle: Path) -> None:
     entries = read_bundle(bundle).entry_points
-    whole = Decoder(Loaded("local-sync", module(bundle)), entries, ctx=32)
-    parts = Decoder(Loaded("local-sync", module(bundle)), entries, ctx=32)
+    whole = Decoder(Loaded(Runner("local-sync"), module(bundle)), entries, ctx=32)
+    parts = Decoder(Loaded(Runner("local-sync"), module(bundle)), entries, ctx=32)
     parts.prefill((1, 2))
     assert (parts.prefill((3, 4)) == whole.prefill((1, 2, 3, 4))).all()
 
@@ -83,8 +150,8 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
     program = (
         f"import sys; sys.path.append({str(ROOT)!r})\n"
         "from pathlib import Path\n"
-        "from ingot.edges.session import Loaded, Module\n"
-        "Loaded('local-sync', Module(Path('model.vmfb'), Path('model.irpa')))\n"
+        "from ingot.edges.session import Loaded, Module, Runner\n"
+        "Loaded(Runner('local-sync'), Module(Path('model.vmfb'), Path('model.irpa')))\n"
     )
     tools = ("python", "iree-base-runtime", "ml-dtypes", "numpy")
     ingot = str(ROOT / "ingot")
@@ -103,22 +170,24 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
 def test_a_damaged_module_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.vmfb").write_bytes(b"no module")
     with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
-        Loaded("local-sync", Module(tmp_path / "model.vmfb"))
+        Loaded(Runner("local-sync"), Module(tmp_path / "model.vmfb"))
 
 
 def test_missing_parameters_are_an_error(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
-        Loaded("local-sync", Module(bundle / "model.vmfb", tmp_path / "none.irpa"))
+        Loaded(
+            Runner("local-sync"), Module(bundle / "model.vmfb", tmp_path / "none.irpa")
+        )
 
 
 def test_a_function_that_is_not_there_is_an_error(bundle: Path) -> None:
-    session = Loaded("local-sync", module(bundle))
+    session = Loaded(Runner("local-sync"), module(bundle))
     with pytest.raises(IngotError, match=r"^@encode of model.vmfb does not run\n"):
         session.call("encode", (), 1)
 
 
 def test_another_number_of_results_is_an_error(bundle: Path) -> None:
-    session = Loaded("local-sync", module(bundle))
+    session = Loaded(Runner("local-sync"), module(bundle))
     token, start = np.array([[5]], np.int32), np.array([0], np.int32)
     with pytest.raises(IngotError) as caught:
         session.call("decode", (token, start, session.zeros((1, 1, 8, 2))), 1)

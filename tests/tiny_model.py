@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.edges.toolchain import executable
 from ingot.graph import (
     Argument,
     Block,
@@ -145,16 +146,12 @@ def compiled(text: str) -> bytes:
         "--iree-llvmcpu-debug-symbols=false",
     )
     done = subprocess.run(
-        [program("iree-compile"), "-", *flags, "-o", "-"],
+        [executable("iree-compile"), "-", *flags, "-o", "-"],
         input=text.encode(),
         capture_output=True,
         check=True,
     )
     return done.stdout
-
-
-def program(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
 
 
 def expected(tokens: Any, mask: Any) -> Any:

@@ -109,13 +109,13 @@ def np_rng(name: str, *numbers: int) -> Any:
 
 
 def as_element(array: Array, element: str) -> Array:
-    """Return the array as a target takes it.
+    """Return the array as a target takes it: as it is, where it has the type.
 
     Raises: IngotError for an element type that .npy cannot carry.
     """
     import numpy as np
 
-    return np.asarray(array).astype(numpy_type(element))
+    return np.asarray(array).astype(numpy_type(element), copy=False)
 
 
 def numpy_type(element: str) -> Any:

@@ -57,8 +57,7 @@ class Subject:
 def run_items(items: Iterable[Item]) -> list[Row]:
     """Return the rows of all items, in their order, worked at on every processor.
 
-    A call is a process of its own and NumPy releases the interpreter: threads are
-    enough.
+    Calls and NumPy release the interpreter: threads are enough.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = [pool.submit(item) for item in items]
@@ -111,8 +110,8 @@ def model_items(subject: Subject) -> Iterator[Item]:
 def _chosen(entry: EntryPoint, emulated: bool) -> list[int]:
     """Return the blocks to check alone, in order.
 
-    An emulated target gets the first and the last of each kind: every call starts it
-    anew, and layers differ in their weights alone.
+    An emulated target gets the first and the last of each kind: its calls are slow, and
+    layers differ in their weights alone.
     """
     numbers = range(len(entry.blocks))
     if not emulated:

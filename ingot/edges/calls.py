@@ -1,7 +1,7 @@
 """Calls of a target's modules, each module loaded once where this process can run it.
 
 A decoder's parameters take a second to load, and a check makes hundreds of calls.
-`ingot.edges.invoke` starts a process for each: what an emulator or Vulkan needs.
+`ingot.edges.invoke` starts a process for each: what an emulator needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Opened:
     session: Session | None = None
 
 
-_opened: dict[tuple[str, Module], _Opened] = {}
+_opened: dict[tuple[Runner, Module], _Opened] = {}
 _opening = Lock()
 
 
@@ -35,15 +35,13 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
 
     Raises: IngotError where the call fails.
     """
-    # The Python runtime has no name for bfloat16.
-    named = all(tensor.dtype.name != "bfloat16" for tensor in what.tensors)
-    if not (is_native(runner) and named):
+    if not is_native(runner):
         return invoke.call(runner, module, what)
     with _opening:
-        opened = _opened.setdefault((runner.device, module), _Opened())
+        opened = _opened.setdefault((runner, module), _Opened())
     with opened.lock:
         if opened.session is None:
-            opened.session = Loaded(runner.device, module)
+            opened.session = Loaded(runner, module)
         results = opened.session.call(
             what.function, (*what.tensors, *what.scalars), what.results
         )

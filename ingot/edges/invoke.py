@@ -1,8 +1,7 @@
 """One way of running a vmfb for every target: iree-run-module, arrays as .npy.
 
 Goes in: a Runner (how a target runs) and a Call; comes out: the arrays that the target
-made. The Python runtime is not used for it: it cannot run under an emulator, and reads
-no results back from Vulkan (IREE 3.13).
+made. The Python runtime is not used for it: it cannot run under an emulator.
 """
 
 from __future__ import annotations
@@ -97,13 +96,9 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
 
     Raises: IngotError with the program's words, unaltered, where it fails.
     """
-    variables = {**os.environ, **dict(runner.env)}
-    if runner.device == "vulkan":
-        variables.setdefault("MESA_SHADER_CACHE_DIR", shaders())
+    env = {**os.environ, **variables(runner)}
     # Confined already, with the stage's program that calls it.
-    done = process.run(
-        argv, folder, variables, mounts={}, confined=False, network=False
-    )
+    done = process.run(argv, folder, env, mounts={}, confined=False, network=False)
     if done.exit_code == 0:
         return done.output
     words = done.output.decode(errors="replace").rstrip()
@@ -114,11 +109,20 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     raise IngotError(f"{name} failed with {how}\n{words}")
 
 
+def variables(runner: Runner) -> dict[str, str]:
+    """Return what a runner adds to this process's environment."""
+    made = dict(runner.env)
+    if runner.device == "vulkan" and "MESA_SHADER_CACHE_DIR" not in os.environ:
+        made.setdefault("MESA_SHADER_CACHE_DIR", shaders())
+    return made
+
+
 @cache
 def shaders() -> str:
     """Return a folder, this process's own, where Mesa's drivers keep what they compile.
 
-    Each call starts the driver anew: without it, half of a model's call is compilation.
+    Each module starts the driver anew: without it, half of a model's first call is
+    compilation.
     """
     folder = tempfile.mkdtemp(prefix="shaders-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

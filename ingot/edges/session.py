@@ -1,15 +1,17 @@
 """A module that stays loaded between calls, so that what it overwrites stays in memory.
 
 Goes in: a module and how it runs here; comes out: one of two sessions with the same
-methods. What this process can run itself is loaded once, with the parameters mapped
-from their file. The rest (an emulated processor; Vulkan, of which the Python runtime
-reads no results back, IREE 3.13) is started anew for each call: slow, and right.
+methods. What this process can run itself, Vulkan among it, is loaded once, with the
+parameters mapped from their file. An emulated processor is started anew for each call:
+slow, and right.
 
 It is no part of `ingot.edges.runtime`, whose text is an input of every bake.
 """
 
 from __future__ import annotations
 
+import os
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from ingot.edges import invoke
@@ -18,6 +20,9 @@ from ingot.errors import IngotError
 from ingot.values import Runner
 
 Array: TypeAlias = Any
+
+# A driver reads the environment, which all threads have in common, when it is opened.
+_opening = Lock()
 
 
 class Session(Protocol):
@@ -44,24 +49,24 @@ def open_session(runner: Runner, module: Module) -> Session:
     Raises: IngotError where the module or its parameters cannot be read.
     """
     if is_native(runner):
-        return Loaded(runner.device, module)
+        return Loaded(runner, module)
     return Restarted(runner, module)
 
 
 def is_native(runner: Runner) -> bool:
     """Return whether this process can run the target's code itself."""
-    return not runner.prefix and runner.device.startswith("local-")
+    return not runner.prefix and runner.device.startswith(("local-", "vulkan"))
 
 
 class Loaded:
     """A module in this process."""
 
-    def __init__(self, device: str, module: Module) -> None:
+    def __init__(self, runner: Runner, module: Module) -> None:
         """Read the module, map its parameters; run its initialiser."""
         from iree import runtime
 
         try:
-            self._device = runtime.get_device(device, cache=False)
+            self._device = _open_device(runner)
             config = runtime.Config(device=self._device)
             instance = config.vm_instance
             # Its own `mmap` opens the file for writing, which an input may refuse.
@@ -80,6 +85,7 @@ class Loaded:
                 f"{module.vmfb.name}: cannot be loaded here; {first_line(error)}"
             ) from error
         self._name = module.vmfb.name
+        self._staged = runner.device.startswith("vulkan")
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """Return a tensor on the device."""
@@ -113,7 +119,49 @@ class Loaded:
 
     def array(self, tensor: Any) -> Array:
         """Return a copy: the device's memory goes with the tensor."""
+        if self._staged:
+            return _staged(self._device, tensor)
         return tensor.to_host().copy()
+
+
+def _open_device(runner: Runner) -> Any:
+    """Return a device of its own, of a driver that got the runner's environment."""
+    # The public `get_device` keeps the first driver of a name for the whole process.
+    from iree.runtime._binding import create_hal_driver
+
+    given = invoke.variables(runner)
+    with _opening:
+        before = {name: os.environ.get(name) for name in given}
+        os.environ.update(given)
+        try:
+            driver = create_hal_driver(runner.device.partition(":")[0])
+            return driver.create_device_by_uri(runner.device)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _staged(device: Any, tensor: Any) -> Array:
+    """Return a copy of a tensor in a device's memory.
+
+    Its own `to_host` gives Vulkan memory that is not aligned as it wants (IREE 3.13).
+    """
+    from iree.runtime import BufferUsage, HalFence, MemoryType
+
+    source = tensor._buffer_view.get_buffer()
+    target = device.allocator.allocate_buffer(
+        memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
+        allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
+        allocation_size=source.byte_length(),
+    )
+    semaphore = device.create_semaphore(0)
+    before, after = (HalFence.create_at(semaphore, value) for value in (0, 1))
+    device.queue_copy(source, target, wait_semaphores=before, signal_semaphores=after)
+    after.wait()
+    return target.map().asarray(tensor.shape, tensor.dtype).copy()
 
 
 class Restarted:
