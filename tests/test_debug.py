@@ -66,7 +66,7 @@ def run(
 ) -> Callable[[dict[str, Any]], tuple[Any, Any]]:
     """The debug build for a target: inputs in, its result and the oracle's out."""
     folder = tmp_path_factory.mktemp("debug")
-    for part in ("components", "oracles"):
+    for part in ("components", "oracles", "models/licences"):
         shutil.copytree(ROOT / part, folder / part)
     target = read_target(ROOT / f"targets/{request.param}.yaml", ROOT)
     graph = lowered(read_manifest(place(folder), folder), target)

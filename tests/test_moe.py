@@ -150,9 +150,9 @@ def test_sizes_that_contradict_each_other_are_refused(
     old: str, new: str, words: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "models/architectures"
-    for part in ("components", "oracles"):
+    for part in ("components", "oracles", "models/licences"):
         shutil.copytree(ROOT / part, tmp_path / part)
-    folder.mkdir(parents=True)
+    folder.mkdir()
     shutil.copy(ROOT / "models/architectures/mixtral.yaml", folder)
     path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")
     edit(Path(path), old, new)

@@ -21,6 +21,7 @@ from ingot.errors import IngotError
         "grpc://localhost:99999",
         "grpc://localhost:0",
         "s3://",
+        "s3:/bucket",
         "s3:///prefix",
         "file://net/cache",
         "file:cache",

@@ -171,7 +171,6 @@ def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
             "unable to decode service account file: invalid type: string ...,"
             " expected struct ServiceAccountCredentials at line 1 column 8",
         ),
-        ("s3:/bucket", "", "", "unable to recognise URL ..."),
     ],
 )
 def test_variables_that_are_wrong_are_refused_and_not_quoted(

@@ -16,6 +16,8 @@ MODEL = "toy-decoder"
 def place(root: Path) -> Path:
     """Copy the decoder below `root`; return its manifest's path."""
     (root / "models/architectures").mkdir(parents=True, exist_ok=True)
+    licences = "models/licences"
+    shutil.copytree(ROOT / licences, root / licences, dirs_exist_ok=True)
     shutil.copy(DATA / "architecture.yaml", root / f"models/architectures/{MODEL}.yaml")
     return Path(shutil.copy(DATA / "model.yaml", root / f"models/{MODEL}.yaml"))
 
