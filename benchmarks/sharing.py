@@ -240,13 +240,12 @@ def environment(checkout: Path, shared: str, confined: bool = True) -> dict[str,
     found = {**os.environ, "INGOT_CACHE": store, "INGOT_SHARED_CACHE": shared}
     if confined:
         return found
-    programs = checkout / "bin"
-    programs.mkdir(exist_ok=True)
-    for name in ("cat", "sh"):
-        if not (programs / name).exists():
-            (programs / name).symlink_to(shutil.which(name) or name)
-    # No bwrap among them.
-    return {**found, "PATH": str(programs)}
+    # One that confines nothing, before the system's own.
+    program = checkout / "bin/bwrap"
+    program.parent.mkdir(exist_ok=True)
+    program.unlink(missing_ok=True)
+    program.symlink_to(shutil.which("false") or "false")
+    return {**found, "PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 
 def build(checkout: Path, shared: str = "", confined: bool = True) -> Cost:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.project import ROOT
 
 SMALL = "import noop_tools as it; it.LAYERS = it.WIDTH = 2; it.main()"
+# How a build would confine its commands, with the environment that it gets.
+HOW = """
+import os, pathlib, sys
+import sharing
+os.environ.update(sharing.environment(pathlib.Path(sys.argv[1]), "", confined=False))
+from ingot.front import replaced
+replaced.replace()
+from ingot.edges import process
+print(process.sandbox())
+"""
 SCALE = "import scale as it; it.SLOTS = (2,); it.main()"
 
 
@@ -29,6 +40,10 @@ def test_small_actions_are_timed_every_way_of_one_machine() -> None:
     ways = ["commands alone, sandbox", "commands alone, no sandbox", "cold"]
     ways += ["cold, no sandbox", "no-op", "restored from the store"]
     assert [line[:34].strip() for line in table.splitlines()[3:]] == ways
+
+
+def test_a_build_that_is_to_have_no_sandbox_has_none(tmp_path: Path) -> None:
+    assert printed("-c", HOW, str(tmp_path)) == "none\n"
 
 
 def test_a_build_with_nothing_to_do_is_timed_beside_other_tools() -> None:
