@@ -15,7 +15,7 @@
 //
 // A prompt: the sums over positions are made in registers, 4 rows by 16 columns, and a row
 // of values is read as it lies; IREE transposes 8 by 8 of them for each 8 rows. Wherever
-// half a head is whole tiles. Time of both products of 512 positions, the same thread, ms:
+// half a head is whole tiles. Time of both products of 512 positions, one thread of a Xeon, ms:
 //
 //   n_head, n_head_kv, head_dim    as IREE tiles them    so
 //   4, 1, 256                                   34.1   17.9
