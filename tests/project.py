@@ -19,6 +19,16 @@ PARTS = ("dodo.py", "pyproject.toml", "ingot", "models", "components", "oracles"
 LINE = re.compile(r"^\[\d+/\d+\] (\S+): (ran|restored|fetched|FAILED)", re.MULTILINE)
 
 
+def one_model(root: Path) -> Path:
+    """Copy what a checkout of `toy-moe` alone is read from; return the folder."""
+    models = ("models/architectures", "models/licences")
+    for part in ("targets", "components", "oracles", *models):
+        shutil.copytree(ROOT / part, root / part)
+    for part in ("pyproject.toml", "models/toy-moe.yaml"):
+        shutil.copy(ROOT / part, root / part)
+    return root
+
+
 @dataclass(frozen=True)
 class Run:
     """How a command ended."""

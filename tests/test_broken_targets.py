@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,13 @@ from ingot.errors import IngotError
 from ingot.front.listing import print_catalogue
 from ingot.front.why import chosen
 from ingot.selection import select
-from tests.project import ROOT, edit
+from tests.project import edit, one_model
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a checkout of one model."""
-    models = ("models/architectures", "models/licences")
-    for part in ("targets", "components", "oracles", *models):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    for part in ("pyproject.toml", "models/toy-moe.yaml"):
-        shutil.copy(ROOT / part, tmp_path / part)
+    """Return a checkout of one model, the default."""
+    one_model(tmp_path)
     edit(
         tmp_path / "pyproject.toml",
         'all-minilm-l6-v2"\ndefault-t',

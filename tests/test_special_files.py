@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from ingot.catalogue import read
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
 from ingot.selection import select
-from tests.project import ROOT, edit
+from tests.project import edit, one_model
 
 SELECTED = {"model": "toy-moe", "target": "x86_64"}
 
@@ -40,12 +39,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a checkout of one model."""
-    models = ("models/architectures", "models/licences")
-    for part in ("targets", "components", "oracles", *models):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    for part in ("pyproject.toml", "models/toy-moe.yaml"):
-        shutil.copy(ROOT / part, tmp_path / part)
-    return tmp_path
+    return one_model(tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
