@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingot.front.tasks import Front, n_parallel
+from ingot.cli.tasks import Front, n_parallel
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingot.readers.target import Target
+    from ingot.model.target import Target
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("ingot", "models", "components", "oracles", "targets")
@@ -71,7 +71,7 @@ class Checkout:
 
 def copied(folder: Path, model: str, target: str) -> Checkout:
     """Return a copy of the sources, its manifest as it is; what it has built stays."""
-    from ingot.readers.target import read_target
+    from ingot.model.target import read_target
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in SOURCES:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingot.bundles.decoder import Decoder
-    from ingot.graph import EntryPoint
+    from ingot.model.graph import EntryPoint
+    from ingot.runtime.decoder import Decoder
 
 # As `doit generate` allocates caches.
 CTX_STEP = 32
@@ -34,9 +34,9 @@ class Engine:
         """Load both."""
         import iree.runtime
 
-        from ingot.edges.invoke import Module
-        from ingot.edges.session import Loaded
-        from ingot.values import Runner
+        from ingot.engine.actions import Runner
+        from ingot.runtime.invoke import Module
+        from ingot.runtime.session import Loaded
 
         iree.runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
         self._session = Loaded(Runner("local-task"), Module(vmfb, irpa))
@@ -69,7 +69,7 @@ class Engine:
         self._decoder(1).prefill((1,))
 
     def _decoder(self, tokens: int) -> Decoder:
-        from ingot.bundles.decoder import Decoder
+        from ingot.runtime.decoder import Decoder
 
         ctx = -(-tokens // CTX_STEP) * CTX_STEP
         return Decoder(self._session, self._entries, ctx)
@@ -77,7 +77,7 @@ class Engine:
 
 def main() -> int:
     """Load and compute one token."""
-    from ingot.graph import from_json
+    from ingot.model.graph import from_json
 
     vmfb, irpa, graph, threads = sys.argv[1:]
     entries = from_json(json.loads(Path(graph).read_text("utf-8"))).entry_points

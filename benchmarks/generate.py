@@ -41,7 +41,7 @@ from decoding import Engine, Speeds
 from loading import measure_loads
 from prepared import PEERS, PLACE, Prepared, prepare
 
-from ingot.edges.machine import machine
+from ingot.engine.machine import machine
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import llama
 from checkouts import ROOT, Cost, copied, cost, read_from, store_as
 from prepared import PLACE, Prepared
 
-from ingot.graph import to_json
+from ingot.model.graph import to_json
 
 # Processes of each kind that are timed: quick beside a build.
 LOADS = 5

@@ -87,7 +87,7 @@ def measure(
 def count_tasks() -> int:
     """Return how many actions the catalogue has."""
     sys.path.insert(0, str(ROOT))
-    from ingot.catalogue import read
+    from ingot.project.catalogue import read
 
     return len(read(ROOT).plan.actions)
 

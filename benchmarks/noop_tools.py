@@ -35,9 +35,9 @@ import types
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
-from ingot.catalogue import Model, Settings
-from ingot.front.tasks import Front
-from ingot.values import Action, Output, SourceFile
+from ingot.project.catalogue_values import Model, Settings
+from ingot.cli.tasks import Front
+from ingot.engine.actions import Action, Output, SourceFile
 
 HERE = Path(__file__).parent
 DOIT_CONFIG = {{"default_tasks": ["all"], "backend": "none", "num_process": 2,
@@ -66,10 +66,10 @@ def shared_settings(workspace):
                     default_model="m", default_target="t", shared_cache=("", "read"))
 
 
-sys.modules["ingot.workspace"] = types.SimpleNamespace(
+sys.modules["ingot.project.workspace"] = types.SimpleNamespace(
     load=lambda root: types.SimpleNamespace(broken={{}})
 )
-sys.modules["ingot.plan"] = types.SimpleNamespace(
+sys.modules["ingot.stages.plan"] = types.SimpleNamespace(
     plan_named=plan_named, shared_settings=shared_settings
 )
 FRONT = Front(HERE)

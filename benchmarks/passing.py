@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSING = """
 import os, resource, sys
 from pathlib import Path
-from ingot.edges.digests import hash_file
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.cache import SharedCache
-from ingot.edges.shared.remote import Patience
-from ingot.edges.store import Store
+from ingot.engine.digests import hash_file
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.shared_cache import SharedCache
+from ingot.engine.cache.backend import Patience
+from ingot.engine.store import Store
 
 root, address, blob, how = sys.argv[1:]
 store = Store(Path(root), print)

@@ -9,7 +9,7 @@ from pathlib import Path
 import llama
 from checkouts import ROOT, Checkout, copied, store_as
 
-from ingot.readers.manifest import Manifest, read_manifest
+from ingot.model.manifest import Manifest, read_manifest
 
 PEERS = {
     "f32": "f32",

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from sharing import ROOT, workers
 
-from ingot.farm import dask
-from ingot.farm.order import Answer, encode, order
-from ingot.front.tasks import IN_FLIGHT
-from ingot.values import Action, ActionResult, Digest, bind
+from ingot.cli.tasks import IN_FLIGHT
+from ingot.engine.actions import Action, ActionResult, Digest, bind
+from ingot.engine.remote import dask_scheduler
+from ingot.engine.remote.request import Answer, encode, order
 
 # What the stub takes; a real action of a model takes seconds.
 WAIT_S = 0.25
@@ -40,7 +40,7 @@ REACHED = 0.8
 SERVE = """
 import sys
 from pathlib import Path
-from ingot.farm import cluster
+from ingot.engine.remote import cluster
 made = cluster.worker
 cluster.worker = lambda *words: made(*words) | {"nthreads": int(sys.argv[1])}
 cluster.serve(2, 0, Path(sys.argv[2]), f"file://{sys.argv[2]}/shared")
@@ -88,9 +88,9 @@ def main() -> int:
 
 def measure(slots: int, n: int, root: Path) -> Row:
     """Return what two workers with so many slots together do."""
-    dask.perform = stub
+    dask_scheduler.perform = stub
     with serving(slots // 2, root) as (pid, address):
-        farm = dask.DaskFarm(address, print)
+        farm = dask_scheduler.DaskFarm(address, print)
 
         def run(place: int) -> None:
             # As long as an order of a build.

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from nginx import NGINX, nginx
 
-from ingot.edges import process
+from ingot.engine import process
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,9 +50,10 @@ PROTOTYPE_S = {
 DODO = """
 from pathlib import Path
 
-from ingot.catalogue import Catalogue, Plan, Selection, Settings
-from ingot.front import tasks
-from ingot.values import Action, Text
+from ingot.project.catalogue_values import Settings
+from ingot.project.catalogue import Catalogue, Plan, Selection
+from ingot.cli import tasks
+from ingot.engine.actions import Action, Text
 
 ACTIONS = tuple(
     Action(

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ingot.edges.invoke import Module
-from ingot.graph import Graph
-from ingot.readers.lower import lower
-from ingot.readers.manifest import Manifest
-from ingot.readers.target import Target
+from ingot.engine.actions import Action
+from ingot.model.graph import Graph
+from ingot.model.manifest import Manifest
+from ingot.model.select_kernels import lower
+from ingot.model.target import Target
+from ingot.runtime.invoke import Module
 from ingot.stages.specialize import plan_specialize
-from ingot.values import Action
 from ingot.weights.tables import rope_blocks
 from tests import scratch
 from tests.project import ROOT

@@ -10,13 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.cache import SharedCache
-from ingot.edges.shared.remote import Patience
-from ingot.edges.store import Store
-from ingot.executor import Executor
-from ingot.keys import encode
-from ingot.values import Action, Digest
+from ingot.engine.actions import Action, Digest
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.shared_cache import SharedCache
+from ingot.engine.executor import Executor
+from ingot.engine.keys import encode
+from ingot.engine.store import Store
 
 # What is hung is waited for no longer than this, by tests of just that.
 IMPATIENT = Patience(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)

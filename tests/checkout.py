@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingot.edges.store import Store
-from ingot.executor import Executor
-from ingot.values import Action
+from ingot.engine.actions import Action
+from ingot.engine.executor import Executor
+from ingot.engine.store import Store
 
 
 class Checkout:

@@ -23,15 +23,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ingot.graph import Argument, Instance, TensorType
-from ingot.readers.component import (
+from ingot.model.component import (
     ComponentSignature,
     IndexFormal,
     ScalarFormal,
     TensorFormal,
     dims_of,
 )
-from ingot.readers.shapes import SymbolicType
+from ingot.model.graph import Argument, Instance, TensorType
+from ingot.model.shapes import SymbolicType
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = sorted(

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.toolchain import executable
-from ingot.emit import component_probe, probe_module
-from ingot.graph import DynamicDim, Graph, Instance
-from ingot.readers.component import ComponentSignature, IndexFormal, TensorFormal
+from ingot.emit.modules import component_probe, probe_module
+from ingot.engine.actions import Text
+from ingot.engine.toolchain import executable
+from ingot.model.component import ComponentSignature, IndexFormal, TensorFormal
+from ingot.model.graph import DynamicDim, Graph, Instance
 from ingot.stages import specialize
 from ingot.stages.compile import SERIAL
-from ingot.values import Text
 from tests.component_cases import NUMPY, ROOT, Case, cases, fitted, tolerance
 
 FLAGS = (

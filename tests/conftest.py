@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot import trial
-from ingot.edges.shared import inline
-from ingot.findings import Finding, Level
+from ingot.cli import target_smoke_test
+from ingot.cli.findings import Finding, Level
+from ingot.engine.cache import inline_blobs
 
 # A child that is forked while a server runs here may otherwise be ended, by the poller
 # of grpc 1.85, before it is another program.
@@ -21,9 +21,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # What a marker asks for, and what tells whether it is here.
 NEEDS = {
-    "aarch64": trial.emulator_findings,
+    "aarch64": target_smoke_test.emulator_findings,
     "nginx": lambda: [nginx_finding()],
-    "vulkan": trial.vulkan_findings,
+    "vulkan": target_smoke_test.vulkan_findings,
 }
 
 
@@ -37,7 +37,7 @@ def nginx_finding() -> Finding:
 @pytest.fixture
 def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that shared caches have without the contents of their small blobs."""
-    monkeypatch.setattr(inline, "INLINE_BYTES", 0)
+    monkeypatch.setattr(inline_blobs, "INLINE_BYTES", 0)
 
 
 @pytest.fixture(autouse=True, scope="session")

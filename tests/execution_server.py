@@ -22,12 +22,12 @@ from typing import Any
 import grpc
 import pytest
 
-from ingot import reapi_pb2 as reapi
-from ingot.edges.shared import services_pb2 as api
-from ingot.edges.shared.remote import Patience
+from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.actions import Action
+from ingot.engine.cache import services_pb2 as api
+from ingot.engine.cache.backend import Patience
+from ingot.engine.remote.reapi_server import open_server
 from ingot.errors import IngotError
-from ingot.farm.reapi import open_server
-from ingot.values import Action
 from tests.cache_server import Machine
 from tests.reapi_server import V2, Method, ReapiServer, listening
 from tests.small_actions import UPPER

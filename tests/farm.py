@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.farm.dask import DaskFarm
-from ingot.farm.shared import SharedFarm
-from ingot.values import Action
+from ingot.engine.actions import Action
+from ingot.engine.remote.cache_transfer import SharedFarm
+from ingot.engine.remote.dask_scheduler import DaskFarm
 from tests.cache_server import Machine
 from tests.project import ROOT
 
 SERVE = """
 import sys
 from pathlib import Path
-from ingot.farm.cluster import serve
+from ingot.engine.remote.local_cluster import serve
 serve(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
 """
 

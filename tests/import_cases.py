@@ -14,7 +14,7 @@ import numpy as np
 from gguf import GGUFWriter
 
 from ingot.imports.checkpoint import Imported, import_checkpoint
-from ingot.readers.manifest import Manifest, read_manifest
+from ingot.model.manifest import Manifest, read_manifest
 from tests.gguf_cases import permute, write_gguf
 from tests.project import ROOT
 from tests.weights_cases import save

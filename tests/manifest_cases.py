@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.yaml import format_errors
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.yaml_nodes import format_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = Path(__file__).parent / "bad_manifests"

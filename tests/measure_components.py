@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ingot.components_page import DATA, digest
-from ingot.edges.invoke import Call, Module, call
 from ingot.errors import IngotError
-from ingot.readers.component import ScalarFormal, TensorFormal, read_component
-from ingot.readers.target import Target
+from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.target import Target
+from ingot.report.components_page import DATA, digest
+from ingot.runtime.invoke import Call, Module, call
 from tests import scratch
 from tests.component_cases import (
     COMPONENTS,

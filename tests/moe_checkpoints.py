@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.readers.manifest import Manifest, read_manifest
+from ingot.model.manifest import Manifest, read_manifest
 from tests.import_cases import write_config
 from tests.weights_cases import save
 

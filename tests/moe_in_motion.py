@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ingot.bundles.batch import Batch
-from ingot.checks.archive import read_parameters
-from ingot.edges.invoke import Module
-from ingot.edges.session import open_session
-from ingot.graph import Graph
-from ingot.oracle import load_oracles, run_entry_point
-from ingot.readers.lower import lower
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
+from ingot.checks.archive_parameters import read_parameters
+from ingot.model.graph import Graph
+from ingot.model.manifest import read_manifest
+from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.model.select_kernels import lower
+from ingot.model.target import read_target
+from ingot.runtime.invoke import Module
+from ingot.runtime.session import open_session
 from tests.project import ROOT
 
 # Tokens of each sequence: less than a block, whole blocks, and others.

@@ -86,7 +86,7 @@ class Project:
         """Start `doit` with these words."""
         env = {**os.environ, "INGOT_CACHE": str(self.cache), **self.env}
         return subprocess.Popen(
-            [sys.executable, "-m", "ingot.front.main", *words],
+            [sys.executable, "-m", "ingot.cli.main", *words],
             cwd=self.root,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ingot.graph import Instance
-from ingot.readers.component import read_component
-from ingot.readers.manifest import read_manifest
+from ingot.model.component import read_component
+from ingot.model.graph import Instance
+from ingot.model.manifest import read_manifest
 from tests.component_cases import ROOT, instance_of
 
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, gpt-oss, Whisper, SigLIP,

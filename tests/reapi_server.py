@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import grpc
 import zstandard
 
-from ingot.edges.shared import services_pb2 as api
+from ingot.engine.cache import services_pb2 as api
 
 V2 = "build.bazel.remote.execution.v2"
 

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ingot.edges import toolchain
-from ingot.readers.target import Target
+from ingot.engine import toolchain
+from ingot.engine.actions import Action, Output, SourceFile, Text
+from ingot.model.target import Target
 from ingot.stages.compile import SERIAL, command
-from ingot.values import Action, Output, SourceFile, Text
 
 
 def compiled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ingot.values import Action, Output, Text
+from ingot.engine.actions import Action, Output, Text
 
 UPPER = Action(
     task="upper:x",

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = ("ingot/reapi_pb2.py", "ingot/edges/shared/services_pb2.py")
+GENERATED = ("ingot/engine/reapi_pb2.py", "ingot/engine/cache/services_pb2.py")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _imports(name: str, body: list[ast.stmt], nested: bool) -> Iterator[Import]:
                 yield Import(name, node.lineno, alias.name, nested)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                # `from ingot.edges import process` is an import of a module.
+                # `from ingot.engine import process` is an import of a module.
                 inner = f"{node.module}.{alias.name}"
                 module = inner if module_path(inner) else str(node.module)
                 yield Import(name, node.lineno, module, nested)
@@ -107,7 +107,7 @@ def _imports(name: str, body: list[ast.stmt], nested: bool) -> Iterator[Import]:
 
 
 def module_path(module: str) -> str | None:
-    """`ingot.edges.store` -> `ingot/edges/store.py`; none for what is not ours."""
+    """`ingot.engine.store` -> `ingot/engine/store.py`; none for what is not ours."""
     stem = module.replace(".", "/")
     for name in (f"{stem}.py", f"{stem}/__init__.py"):
         if (ROOT / name).is_file():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ingot.ablation import ablate
+from ingot.ablation.experiment import Subject, measure
 from ingot.ablation.measure import agreement, error
 from ingot.ablation.modes import (
     MODES,
@@ -23,9 +24,8 @@ from ingot.ablation.modes import (
     read_scheme,
 )
 from ingot.ablation.prompt import prompt, reading_tokens
-from ingot.ablation.run import Subject, measure
 from ingot.errors import IngotError
-from ingot.oracle import run_entry_point
+from ingot.model.oracle import run_entry_point
 from tests import two_norms
 from tests.toy_ablation import TOKENS, reported, toy_subject
 

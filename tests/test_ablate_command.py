@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ingot.ablation.line_plot import figure, refuse_no_matplotlib
 from ingot.ablation.modes import MODES, matrices
-from ingot.ablation.plot import figure, refuse_no_matplotlib
-from ingot.ablation.report import FILES, Report, show, write
-from ingot.catalogue import read
+from ingot.ablation.tables import FILES, Report, show, write
 from ingot.errors import IngotError
+from ingot.project.catalogue import read
 from tests.project import Project, edit
 from tests.toy_ablation import reported, toy_subject
 from tests.toy_decoder import MODEL, place

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.invoke import Call, Module, call
-from ingot.readers.component import read_component
+from ingot.model.component import read_component
+from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.compile import SERIAL
 from tests.component_cases import ROOT
 from tests.component_runs import merged, oracle_of, run_tool

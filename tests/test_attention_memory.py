@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.toolchain import executable
+from ingot.engine.toolchain import executable
 from tests.component_cases import ROOT
 from tests.component_runs import FLAGS, merged, run_tool
 

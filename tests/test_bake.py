@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ingot.weights.elements import decode, encode
+from ingot.weights.element_types import decode, encode
 from tests.weights_cases import LABEL, Toy
 
 

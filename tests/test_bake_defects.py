@@ -263,9 +263,9 @@ def test_a_file_that_is_not_the_pinned_one_is_an_error(
 def test_an_archive_that_reads_back_differently_is_an_error(
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingot.edges import runtime
+    from ingot.weights import irpa
 
-    write = runtime.write_archive
+    write = irpa.write_archive
 
     def damaged(path: Path, sources: Any) -> Any:
         entries = write(path, sources)
@@ -274,6 +274,6 @@ def test_an_archive_that_reads_back_differently_is_an_error(
             file.write(b"\xff")
         return entries
 
-    monkeypatch.setattr(runtime, "write_archive", damaged)
+    monkeypatch.setattr(irpa, "write_archive", damaged)
     with pytest.raises(IngotError, match=r"'blk\.0\.ffn_up\.weight': not as it was"):
         toy.bake(monkeypatch)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from ingot.edges.runtime import read_archive
 from ingot.errors import IngotError
-from ingot.weights.elements import BLOCKS, decode
+from ingot.weights.element_types import BLOCKS, decode
+from ingot.weights.irpa import read_archive
 from tests.gguf_cases import FORMATS, Twins, random_blocks, write_gguf
 
 HF, GGUF, IRPA = "model.safetensors", "model.gguf", "model.irpa"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.sources import HfDirectory, LocalFile, Synthetic, Url
+from ingot.engine.actions import Output, SourceFile
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.weight_files import fetch_task
+from ingot.model.weight_sources import HfDirectory, LocalFile, Synthetic, Url
 from ingot.stages import bake, fetch
-from ingot.values import Output, SourceFile
-from ingot.weights.inputs import fetch_task
 from tests.weights_cases import ROOT, planned, specification
 
 

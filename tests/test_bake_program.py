@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.sources import HfDirectory, LocalFile
+from ingot.engine.actions import Action, SourceFile, Text
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.weight_sources import HfDirectory, LocalFile
 from ingot.stages import bake
-from ingot.values import Action, SourceFile, Text
 from tests.gguf_cases import Twins, random_blocks, write_gguf
 from tests.weights_cases import LABEL, ROOT, Toy, planned, save, specification
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.machine import machine
+from ingot.engine.machine import machine
 from ingot.errors import IngotError
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
+from ingot.model.manifest import read_manifest
+from ingot.model.target import read_target
 from ingot.stages.bench import (
     input_flags,
     measured,

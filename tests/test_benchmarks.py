@@ -14,9 +14,9 @@ HOW = """
 import os, pathlib, sys
 import sharing
 os.environ.update(sharing.environment(pathlib.Path(sys.argv[1]), "", confined=False))
-from ingot.front import replaced
+from ingot.cli import replaced
 replaced.replace()
-from ingot.edges import process
+from ingot.engine import process
 print(process.sandbox())
 """
 SCALE = "import scale as it; it.SLOTS = (2,); it.main()"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.bundles.blocks import BlockPool, refuse_undefined
+from ingot.bundles.cache_blocks import BlockPool, refuse_undefined
 from ingot.bundles.generator import ctx_for
-from ingot.bundles.read import Bundle
-from ingot.checks.decoder import Given, decoder_inputs
+from ingot.bundles.reader import Bundle
+from ingot.checks.oracle_decoder import Given, decoder_inputs
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint, Port, TensorType
-from ingot.readers.manifest import read_manifest
+from ingot.model.graph import EntryPoint, Port, TensorType
+from ingot.model.manifest import read_manifest
 from tests.project import ROOT
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot.bundles.read import Bundle
-from ingot.bundles.runner import runner_for
-from ingot.catalogue import read
+from ingot.bundles.reader import Bundle
+from ingot.bundles.target_runner import runner_for
+from ingot.cli.list_command import print_catalogue
+from ingot.cli.why import chosen
 from ingot.errors import IngotError
-from ingot.front.listing import print_catalogue
-from ingot.front.why import chosen
-from ingot.selection import select
+from ingot.project.catalogue import read
+from ingot.project.selection import select
 from tests.project import edit, one_model
 
 

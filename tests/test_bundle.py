@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingot.bundles.seal import unseal
-from ingot.readers.licence import licences
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
+from ingot.model.licence import licences
+from ingot.model.manifest import read_manifest
+from ingot.model.target import read_target
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.compile import plan_compile
 from tests.tiny_bundle import FILES, pack, pack_whole, specification

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingot.edges.runtime import load_tokenizer
+from ingot.runtime.tokenizer import load_tokenizer
 from tests.tiny_decoder import BOS, BYTES, EOS
 
 MADE_BY = BYTES.with_name("make_bytes.py")

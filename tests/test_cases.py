@@ -23,8 +23,8 @@ from ingot.checks.cases import (
     traced_calls,
 )
 from ingot.errors import IngotError
-from ingot.graph import Graph, Port
-from ingot.oracle import load_oracles
+from ingot.model.graph import Graph, Port
+from ingot.model.oracle import load_oracles
 from tests.tiny_model import GRAPH
 from tests.toy_decoder import read
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ingot import catalogue, kept
-from ingot.catalogue import Model, asked, read
-from ingot.edges.digests import SETTLED_NS
+from ingot.engine.digests import SETTLED_NS
 from ingot.errors import IngotError
-from ingot.selection import select
-from ingot.variables import VARIABLES, refuse_unknown
-from ingot.workspace import Workspace
+from ingot.project import catalogue, plan_cache
+from ingot.project.catalogue import asked, read
+from ingot.project.catalogue_values import Model
+from ingot.project.options import VARIABLES, refuse_unknown
+from ingot.project.selection import select
+from ingot.project.workspace import Workspace
 from tests.project import ROOT, edit
 
 PARTS = ("models", "targets", "components", "ingot", "oracles", "pyproject.toml")
@@ -51,17 +52,17 @@ def planned(
     root: Path, models: Collection[str], monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """Return the models whose manifests a read of these models reads again."""
-    import ingot.plan
+    import ingot.stages.plan
 
     read_again = []
-    original = ingot.plan.plan_named
+    original = ingot.stages.plan.plan_named
 
     def note(workspace: Workspace, name: str) -> Model:
         read_again.append(name)
         return original(workspace, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingot.plan, "plan_named", note)
+        patch.setattr(ingot.stages.plan, "plan_named", note)
         read(root, models)
     return read_again
 
@@ -139,7 +140,7 @@ def test_another_processor_makes_it_read_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, fact: str, other: object
 ) -> None:
     read(root)
-    monkeypatch.setattr(kept, fact, lambda: other)
+    monkeypatch.setattr(plan_cache, fact, lambda: other)
     assert not was_kept(root, monkeypatch)
     assert was_kept(root, monkeypatch)
 
@@ -175,9 +176,9 @@ def test_an_index_corrected_in_place_makes_its_model_read_again(
 def test_what_changes_while_it_is_read_is_read_again(
     root: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ingot.plan
+    import ingot.stages.plan
 
-    original = ingot.plan.plan_named
+    original = ingot.stages.plan.plan_named
 
     def correct_meanwhile(workspace: Workspace, name: str) -> Model:
         model = original(workspace, name)
@@ -185,7 +186,7 @@ def test_what_changes_while_it_is_read_is_read_again(
         return model
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingot.plan, "plan_named", correct_meanwhile)
+        patch.setattr(ingot.stages.plan, "plan_named", correct_meanwhile)
         read(root, {"toy"})
     assert planned(root, {"toy"}, monkeypatch) == ["toy"]
 

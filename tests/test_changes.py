@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.results import PACKED_BYTES, UNPACKED_BYTES, texts
-from ingot.keys import encode
-from ingot.values import Action, Text, bind
+from ingot.engine.actions import Action, Text, bind
+from ingot.engine.keys import encode
+from ingot.engine.results import PACKED_BYTES, UNPACKED_BYTES, texts
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 from tests.test_why import told

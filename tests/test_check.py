@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ingot.checks.golden import choose
-from ingot.checks.golden_file import Golden
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
+from ingot.checks.golden_sentences import choose
+from ingot.checks.golden_sentences_file import Golden
+from ingot.engine.actions import Output
+from ingot.model.manifest import read_manifest
+from ingot.model.target import read_target
 from ingot.stages.check import plan_check
-from ingot.values import Output
 from tests.tiny_model import PROBE, ROOT, Tiny, lay_out, run_stage
 
 

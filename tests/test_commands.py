@@ -15,16 +15,17 @@ from doit import doit_cmd
 from doit.cmd_run import Run as DoitRun
 from doit.exceptions import InvalidCommand
 
-import ingot.catalogue
-import ingot.farm.cluster
-import ingot.selection
-from ingot.catalogue import Catalogue, Plan, Selection, Settings
-from ingot.edges import process
+import ingot.engine.remote.local_cluster
+import ingot.project.catalogue
+import ingot.project.selection
+from ingot.cli import cache_options, commands
+from ingot.cli.cluster_command import Cluster
+from ingot.cli.report_commands import Graph
+from ingot.cli.tasks import n_parallel
+from ingot.engine import process
 from ingot.errors import did_you_mean
-from ingot.front import commands, sharing
-from ingot.front.cluster import Cluster
-from ingot.front.report import Graph
-from ingot.front.tasks import n_parallel
+from ingot.project.catalogue import Catalogue, Plan, Selection
+from ingot.project.catalogue_values import Settings
 from tests.project import Project
 
 NONE = Settings((), {}, {}, {}, "", "", ("", ""))
@@ -133,7 +134,7 @@ def test_the_cache_of_a_cluster_is_an_address_whatever_the_folder_is_called(
     monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(
-        ingot.farm.cluster, "serve", lambda *words: served.extend(words)
+        ingot.engine.remote.local_cluster, "serve", lambda *words: served.extend(words)
     )
     monkeypatch.delenv("INGOT_SHARED_CACHE", raising=False)
     assert object.__new__(Cluster).execute({}, []) == 0
@@ -147,9 +148,9 @@ def test_a_graph_of_nothing_is_refused_with_the_reasons(
     left_out = Selection((), (), (("x", "the processor lacks y"),))
     monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
     monkeypatch.setattr(
-        ingot.catalogue, "read", lambda *_: Catalogue(NONE, {}, Plan(()))
+        ingot.project.catalogue, "read", lambda *_: Catalogue(NONE, {}, Plan(()))
     )
-    monkeypatch.setattr(ingot.selection, "select", lambda *_: left_out)
+    monkeypatch.setattr(ingot.project.selection, "select", lambda *_: left_out)
     with pytest.raises(InvalidCommand) as caught:
         object.__new__(Graph).execute({}, [])
     assert str(caught.value) == (
@@ -177,8 +178,8 @@ def test_what_was_not_sent_when_the_wait_was_stopped_is_said(
         def abandon(self) -> None:
             told.append("1 results were not sent")
 
-    monkeypatch.setattr(sharing, "_opened", [Cache()])
+    monkeypatch.setattr(cache_options, "_opened", [Cache()])
     with pytest.raises(KeyboardInterrupt):
-        sharing.finish()
-    sharing.abandon()
+        cache_options.finish()
+    cache_options.abandon()
     assert told == ["1 results were not sent"]

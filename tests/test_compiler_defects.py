@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.invoke import Call, Module, call
-from ingot.edges.toolchain import executable
-from ingot.readers.target import read_target
+from ingot.engine.toolchain import executable
+from ingot.model.target import read_target
+from ingot.runtime.invoke import Call, Module, call
 
 ROOT = Path(__file__).resolve().parent.parent
 ATTENTION = """

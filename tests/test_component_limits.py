@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ingot.errors import ManifestError
-from ingot.readers.bind import Bound, Given, Scope, bind
-from ingot.readers.component import (
+from ingot.model.bind import Bound, Given, Scope, bind
+from ingot.model.component import (
     ComponentSignature,
     IndexFormal,
     ScalarFormal,
@@ -16,8 +16,8 @@ from ingot.readers.component import (
     dims_of,
     read_component,
 )
-from ingot.readers.shapes import Product, SymbolicType
-from ingot.readers.yaml import Node, parse
+from ingot.model.shapes import Product, SymbolicType
+from ingot.model.yaml_nodes import Node, parse
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT
 

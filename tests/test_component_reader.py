@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.readers.component import (
+from ingot.model.component import (
     ComponentSignature,
     IndexFormal,
     ScalarFormal,
@@ -15,8 +15,8 @@ from ingot.readers.component import (
     parse_component,
     read_component,
 )
-from ingot.readers.shapes import parse_dim, parse_type
-from ingot.readers.yaml import format_errors
+from ingot.model.shapes import parse_dim, parse_type
+from ingot.model.yaml_nodes import format_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests/bad_manifests"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.readers.component import parse_component, read_component
+from ingot.model.component import parse_component, read_component
 from tests.component_cases import ROOT, TOLERANCE
 from tests.component_runs import FLAGS, compiled, oracle_of
 

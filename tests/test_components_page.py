@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.components_page import DATA, PAGE, digest, page
 from ingot.errors import IngotError
+from ingot.report.components_page import DATA, PAGE, digest, page
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, edit
 from tests.source_tree import tracked
@@ -45,7 +45,7 @@ def entry(text: str, component: str) -> str:
 
 def test_the_page_is_as_the_command_writes_it(root: Path) -> None:
     written = (ROOT / PAGE).read_text("utf-8")
-    assert written == page(root), "run: python -m ingot.components_page"
+    assert written == page(root), "run: python -m ingot.report.components_page"
 
 
 def test_a_model_of_the_users_own_is_not_on_the_page(

@@ -21,14 +21,14 @@ from pathlib import Path
 
 import pytest
 
-from ingot import kept
-from ingot import reapi_pb2 as reapi
-from ingot.command import failure
-from ingot.edges import digests, uses
-from ingot.edges.process import Completed
-from ingot.edges.verify_store import verify_store
-from ingot.keys import encode
-from ingot.values import Action, Output, SourceFile
+from ingot.engine import digests, leases
+from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.actions import Action, Output, SourceFile
+from ingot.engine.keys import encode
+from ingot.engine.process import Completed
+from ingot.engine.run_action import failure
+from ingot.engine.verify_store import verify_store
+from ingot.project import plan_cache
 from tests.checkout import Checkout
 from tests.project import ROOT
 from tests.small_actions import UPPER
@@ -76,8 +76,8 @@ def shown(root: Path) -> str:
 PROGRAM = """
 import sys
 from pathlib import Path
-from ingot.edges.store import Store
-from ingot.executor import Executor
+from ingot.engine.store import Store
+from ingot.engine.executor import Executor
 from tests.test_damage import chain
 
 root = Path(sys.argv[1])
@@ -118,7 +118,7 @@ def test_a_build_killed_at_any_moment_loses_nothing_that_was_finished(
     del last
     gc.collect()
     left = [path.name for path in (cache / "tmp").iterdir()]
-    assert [name for name in left if not name.startswith(uses.PREFIX)] == []
+    assert [name for name in left if not name.startswith(leases.PREFIX)] == []
 
 
 def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def flip(path: Path, chance: random.Random) -> None:
 
 def test_a_flipped_bit_of_a_kept_plan_makes_it_read_again(tmp_path: Path) -> None:
     place = tmp_path / "plan.pickle"
-    kept.save(place, "what was read", (), asked_ns=0)
-    assert kept.load(place, str, ()) == "what was read"
+    plan_cache.save(place, "what was read", (), asked_ns=0)
+    assert plan_cache.load(place, str, ()) == "what was read"
     flip(place, random.Random(3))
-    assert kept.load(place, str, ()) is None
+    assert plan_cache.load(place, str, ()) is None
 
 
 @pytest.mark.parametrize("offset_s", [-1e9, -3600.0, 3600.0, 1e9])
@@ -264,8 +264,8 @@ def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
 def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "store/tmp/1"
     done = Completed(1, b"cannot open 'targets/x86_64.yaml': No such file or directory")
-    kept = FileNotFoundError()
-    failed = failure(UPPER, done, [], folder, ROOT, kept)
+    plan_cache = FileNotFoundError()
+    failed = failure(UPPER, done, [], folder, ROOT, plan_cache)
     assert str(failed) == (
         f"upper:x: the folder that it ran in was removed meanwhile: {folder}\n"
         "  is the store, or a part of it, being removed? then run doit again"

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.catalogue import read, stage_of
-from ingot.edges.invoke import Call, call
+from ingot.engine.actions import stage_of
 from ingot.errors import IngotError
-from ingot.oracle import load_oracles, run_entry_point
-from ingot.plan import limits_of
-from ingot.readers.component import TensorFormal, parse_component, read_component
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
-from ingot.readers.yaml import format_errors
+from ingot.model.component import TensorFormal, parse_component, read_component
+from ingot.model.manifest import read_manifest
+from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.model.target import read_target
+from ingot.model.yaml_nodes import format_errors
+from ingot.project.catalogue import read
+from ingot.runtime.invoke import Call, call
 from ingot.stages.link import plan_link_debug
+from ingot.stages.plan import limits_of
 from tests.built import build, lowered, random_weights
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, Project

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.invoke import Call, Module, call
-from ingot.emit import main_module, probe_module
+from ingot.emit.modules import main_module, probe_module
 from ingot.errors import IngotError
-from ingot.graph import Block, EntryPoint, Graph
-from ingot.graph import Call as Use
-from ingot.readers.target import read_target
+from ingot.model.graph import Block, EntryPoint, Graph
+from ingot.model.graph import Call as Use
+from ingot.model.target import read_target
+from ingot.runtime.invoke import Call, Module, call
 from tests import scratch
 from tests.copies import copies
 from tests.project import ROOT, Project

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingot.catalogue import read
-from ingot.edges.invoke import Call, Module, call
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
+from ingot.model.manifest import read_manifest
+from ingot.model.target import read_target
+from ingot.project.catalogue import read
+from ingot.runtime.invoke import Call, Module, call
 from tests.project import ROOT, Project, edit, skipped
 
 SETTINGS = read(ROOT, ()).settings

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges import digests
-from ingot.values import Digest
+from ingot.engine import digests
+from ingot.engine.actions import Digest
 from tests.checkout import Checkout
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ingot import doctor, trial
-from ingot.edges import process, toolchain
+from ingot.cli import doctor, target_smoke_test
+from ingot.cli.findings import Finding, Level, last_line, render, start
+from ingot.engine import process, toolchain
+from ingot.engine.actions import Runner
 from ingot.errors import IngotError
-from ingot.findings import Finding, Level, last_line, render, start
-from ingot.readers.target import Target, read_target
-from ingot.values import Runner
-from ingot.workspace import load
+from ingot.model.target import Target, read_target
+from ingot.project.workspace import load
 from tests.source_tree import ROOT
 
 TARGETS = sorted((ROOT / "targets").glob("*.yaml"))
@@ -36,11 +36,11 @@ class Stub:
 
 
 def try_target(stub: Any) -> Finding:
-    return trial.target_finding(stub)
+    return target_smoke_test.target_finding(stub)
 
 
 def markers(target: Target) -> list[pytest.MarkDecorator]:
-    if target.runner.runtime == trial.AARCH64_RUNTIME:
+    if target.runner.runtime == target_smoke_test.AARCH64_RUNTIME:
         return [pytest.mark.aarch64]
     return [pytest.mark.vulkan] if target.runner.device == "vulkan" else []
 
@@ -52,7 +52,7 @@ def declared() -> list[Any]:
 
 @pytest.mark.parametrize("target", declared())
 def test_every_target_compiles_and_runs_here_or_says_why_not(target: Target) -> None:
-    finding = trial.target_finding(target)
+    finding = target_smoke_test.target_finding(target)
     reason = target.unrunnable_reason()
     if reason:
         assert finding.level is Level.WARNING
@@ -162,7 +162,7 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
         raise IngotError(f"tool '{name}' is not installed")
 
     monkeypatch.setattr(toolchain, "executable", refuse)
-    stub = Stub("arm", Runner("local-sync", runtime=trial.AARCH64_RUNTIME))
+    stub = Stub("arm", Runner("local-sync", runtime=target_smoke_test.AARCH64_RUNTIME))
     assert try_target(stub) == Finding(
         "target arm",
         Level.ERROR,
@@ -172,16 +172,18 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.aarch64
-@pytest.mark.parametrize(("name", "package"), trial.AARCH64_LIBRARIES.items())
+@pytest.mark.parametrize(
+    ("name", "package"), target_smoke_test.AARCH64_LIBRARIES.items()
+)
 def test_a_missing_aarch64_library_names_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
     (tmp_path / "lib").mkdir()
-    for other in trial.AARCH64_LIBRARIES:
+    for other in target_smoke_test.AARCH64_LIBRARIES:
         if other != name:
             (tmp_path / "lib" / other).touch()
-    monkeypatch.setattr(trial, "AARCH64_ROOT", tmp_path)
-    assert list(trial.emulator_findings()) == [
+    monkeypatch.setattr(target_smoke_test, "AARCH64_ROOT", tmp_path)
+    assert list(target_smoke_test.emulator_findings()) == [
         Finding(
             name,
             Level.ERROR,
@@ -196,7 +198,7 @@ def test_a_missing_aarch64_runtime_is_brought_by_bootstrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGOT_AARCH64_RUNTIME", str(tmp_path))
-    (finding,) = trial.emulator_findings()
+    (finding,) = target_smoke_test.emulator_findings()
     assert (finding.level, finding.remedy) == (Level.ERROR, "run: ./bootstrap")
 
 
@@ -216,7 +218,7 @@ def test_flags_that_do_not_compile_are_the_compilers_words() -> None:
 
 
 def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "OUTPUT", "4xf32=3 4 6 8")
+    monkeypatch.setattr(target_smoke_test, "OUTPUT", "4xf32=3 4 6 8")
     flags = (
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -228,7 +230,7 @@ def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.findings.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ingot.cli.findings.TIMEOUT_S", 0.2)
     assert start("sleep", "30") == (124, "no answer in 0.2 s")
 
 
@@ -241,7 +243,7 @@ def test_a_target_that_cannot_be_read_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(load(ROOT), targets={}, broken={"zen3": "sumary: unknown key"})
-    monkeypatch.setattr("ingot.workspace.load", lambda _: broken)
+    monkeypatch.setattr("ingot.project.workspace.load", lambda _: broken)
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
     assert doctor.examine(ROOT) == 1
     assert capsys.readouterr().out == (

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ingot.emit import main_module, probe_module
-from ingot.emit.text import View, literal, mlir_type, symbol
+from ingot.emit.mlir_text import View, literal, mlir_type, symbol
 from ingot.errors import IngotError
-from ingot.readers.manifest import read_manifest
+from ingot.model.manifest import read_manifest
 from ingot.stages.link import plan_link, plan_link_probe
 from tests.source_tree import tracked
 from tests.two_norms import GRAPH

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.encode import report, run
+from ingot.cli.encode import report, run
 from ingot.errors import IngotError
 from tests.tiny_bundle import pack_whole
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot import command, executor
-from ingot.command import ActionFailed
-from ingot.edges import digests, process
-from ingot.edges.files import SMALL_BYTES
-from ingot.edges.store import Store
+from ingot.engine import digests, executor, process, run_action
+from ingot.engine.actions import Action, Output, SourceFile, Text
+from ingot.engine.atomic_files import SMALL_BYTES
+from ingot.engine.keys import encode
+from ingot.engine.run_action import ActionFailed
+from ingot.engine.store import Store
 from ingot.errors import IngotError
-from ingot.keys import encode
-from ingot.values import Action, Output, SourceFile, Text
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 
@@ -191,8 +190,8 @@ def test_a_failed_command_shows_its_output_and_how_to_run_it_again(
         checkout.executor.perform(action)
     text = str(caught.value)
     assert "fail:x: sh failed with exit code 7\nthe reason\n" in text
-    command = text.rpartition("run again: ")[2]
-    assert os.waitstatus_to_exitcode(os.system(f"({command}) > /dev/null")) == 7
+    run_action = text.rpartition("run again: ")[2]
+    assert os.waitstatus_to_exitcode(os.system(f"({run_action}) > /dev/null")) == 7
 
 
 def test_a_command_that_forgets_an_output_fails(checkout: Checkout) -> None:
@@ -276,7 +275,7 @@ def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
 def test_a_large_output_that_is_read_keeps_its_identity(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = command.LARGE_BYTES + 1
+    size = run_action.LARGE_BYTES + 1
     make = Action("make:x", ("sh", "-c", f"head -c {size} /dev/zero > o"), (), ("o",))
     inputs = (("folder/large", Output("make:x", "o")),)
     count = Action("n:x", ("sh", "-c", "wc -c < folder/large > n"), inputs, ("n",))

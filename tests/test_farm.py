@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from distributed import Client, Future
 
-from ingot.command import ActionFailed
+from ingot.engine.actions import Action, BoundAction, SourceFile
+from ingot.engine.keys import encode
+from ingot.engine.remote import dask_scheduler
+from ingot.engine.run_action import ActionFailed
 from ingot.errors import IngotError
-from ingot.farm import dask
-from ingot.keys import encode
-from ingot.values import Action, BoundAction, SourceFile
 from tests.cache_server import Machine
 from tests.farm import Farm, farm, parent, poison, processes, shell, until
 from tests.small_actions import COUNT, UPPER
@@ -176,11 +176,11 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     machine = running.machine(tmp_path / "a")
     farmed = machine.executor._farm
     assert farmed is not None
-    offered = dask.DaskFarm._resources
-    farmed._workers._known = (-dask.KNOWN_S, [])  # type: ignore[attr-defined]
-    order = dask.Order("check:x@gpu", UPPER_BOUND, (), False, False)
+    offered = dask_scheduler.DaskFarm._resources
+    farmed._workers._known = (-dask_scheduler.KNOWN_S, [])  # type: ignore[attr-defined]
+    order = dask_scheduler.Order("check:x@gpu", UPPER_BOUND, (), False, False)
     wanted = offered(farmed._workers, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
-    assert wanted["gpu"] == dask.SHARE
+    assert wanted["gpu"] == dask_scheduler.SHARE
     # Capped at what the largest worker has: else it would wait for ever.
     assert wanted["memory"] < 1 << 60
     assert machine.said == [
@@ -227,7 +227,7 @@ def test_a_worker_of_another_kind_refuses(running: Farm, tmp_path: Path) -> None
 def test_a_poison_action_stops_after_a_few_tries_and_names_itself(
     running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask, "perform", poison)
+    monkeypatch.setattr(dask_scheduler, "perform", poison)
     machine = running.machine(tmp_path / "a")
     action = shell("poison:x", f": {os.getpid()}")
     with pytest.raises(IngotError, match=r"^poison:x: 4 workers died of it; the last"):
@@ -274,14 +274,14 @@ def test_a_scheduler_that_stays_away_is_waited_for_once(
         for thread in threads:
             thread.start()
         until(lambda: any(processes(mark) for mark in marks))
-        connect = dask.DaskFarm._connect
+        connect = dask_scheduler.DaskFarm._connect
 
-        def counting(self: dask.DaskFarm, timeout_s: float) -> Any:
+        def counting(self: dask_scheduler.DaskFarm, timeout_s: float) -> Any:
             tried.append(timeout_s)
             return connect(self, timeout_s)
 
-        monkeypatch.setattr(dask.DaskFarm, "_connect", counting)
-        monkeypatch.setattr(dask, "RETURN_S", 0.0)
+        monkeypatch.setattr(dask_scheduler.DaskFarm, "_connect", counting)
+        monkeypatch.setattr(dask_scheduler, "RETURN_S", 0.0)
         os.killpg(first.process.pid, signal.SIGKILL)
         for thread in threads:
             thread.join(60)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.shared import execution
+from ingot.engine.remote import reapi_execution
 from tests.execution_server import machine, refused, running_actions
 from tests.farm import until
 from tests.small_actions import UPPER
@@ -30,7 +30,7 @@ def test_what_nobody_takes_waits_and_says_so_until_it_is_stopped(
     exclusive: bool,
     who: str,
 ) -> None:
-    monkeypatch.setattr(execution, "QUEUED_S", 0.05)
+    monkeypatch.setattr(reapi_execution, "QUEUED_S", 0.05)
     with running_actions() as server:
         server.fault = "takes none"
         made = machine(tmp_path / "a", server, query)

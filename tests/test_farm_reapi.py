@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot import reapi_pb2 as reapi
-from ingot.command import ActionFailed
-from ingot.edges.shared import execution
-from ingot.farm import wire
-from ingot.values import Text
+from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.actions import Text
+from ingot.engine.remote import reapi_action, reapi_execution
+from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
 from tests.execution_server import (
     ExecutionServer,
@@ -137,7 +136,7 @@ def test_what_the_server_lost_before_it_ran_is_sent_again(
         server.loses = [
             name
             for name, blob in server.blobs.items()
-            if b"out/out.txt" in blob and b"ingot.farm.remote" in blob
+            if b"out/out.txt" in blob and b"ingot.engine.remote.reapi_worker" in blob
         ]
         assert len(server.loses) == 1
     assert made.build(action) == ["ran"]
@@ -224,7 +223,7 @@ def test_an_end_without_a_result_is_named(
     fault: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(execution, "PAUSE_S", 0.001)
+    monkeypatch.setattr(reapi_execution, "PAUSE_S", 0.001)
     made = machine(tmp_path / "a", server)
     server.fault = fault
     assert refused(made) == f"upper:x: {server.address} {ENDS[fault]}"
@@ -244,7 +243,9 @@ def test_a_worker_of_another_kind_refuses(
 def test_a_worker_without_this_environment_is_told_what_it_lacks(
     server: ExecutionServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire.toolchain, "executable", lambda name: f"/nowhere/{name}")
+    monkeypatch.setattr(
+        reapi_action.toolchain, "executable", lambda name: f"/nowhere/{name}"
+    )
     text = refused(machine(tmp_path / "a", server))
     assert text.startswith(
         f"upper:x: {server.address}: ingot does not start on its worker, exit code 127"
@@ -273,8 +274,8 @@ def test_the_bytes_of_an_operation_are_those_of_the_published_protocol() -> None
     # result = 1 {exit_code = 4}, cached_result = 2, status = 3 {code = 1}.
     answer = b"\x0a\x02\x20\x07\x10\x01\x1a\x02\x08\x09"
     told = b"\x0a\x01o\x18\x01\x2a\x0c\x12\x0a" + answer
-    ended = execution._ended(execution.api.Operation.FromString(told))
-    assert ended == execution.Ended(
+    ended = reapi_execution._ended(reapi_execution.api.Operation.FromString(told))
+    assert ended == reapi_execution.Ended(
         code="FAILED_PRECONDITION",
         result=reapi.ActionResult(exit_code=7),
         cached=True,

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.collect import collect
-from ingot.edges.shared import standing
-from ingot.edges.store import Store
+from ingot.engine.actions import Action, BoundAction, Digest
+from ingot.engine.cache import health
+from ingot.engine.gc import collect
+from ingot.engine.remote import dask_scheduler, worker
+from ingot.engine.remote.cache_transfer import SharedFarm
+from ingot.engine.remote.request import Answer, Order, decode_answer, encode
+from ingot.engine.store import Store
 from ingot.errors import IngotError
-from ingot.farm import dask, worker
-from ingot.farm.order import Answer, Order, decode_answer, encode
-from ingot.farm.shared import SharedFarm
-from ingot.values import Action, BoundAction, Digest
 from tests.cache_server import CacheServer, Machine, serving
 from tests.small_actions import OUT, UPPER
 
@@ -136,7 +136,7 @@ def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
 def test_a_worker_that_has_seen_much_damage_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "N_DAMAGED", 0)
+    monkeypatch.setattr(health, "N_DAMAGED", 0)
     machine = site.machine("a")
     machine.build(BIG)
     _, shared = worker._places()
@@ -149,7 +149,7 @@ def test_a_worker_that_has_seen_much_damage_goes_on(
 def test_what_was_said_is_no_damage(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "N_DAMAGED", 1)
+    monkeypatch.setattr(health, "N_DAMAGED", 1)
     machine = site.machine("a")
     machine.build(UPPER)
     shared = Machine(site.root / "b", site.server.url).shared
@@ -223,7 +223,7 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
 )
 def test_a_wrong_address_is_refused(address: str) -> None:
     with pytest.raises(IngotError) as caught:
-        dask.DaskFarm(address, print)
+        dask_scheduler.DaskFarm(address, print)
     assert str(caught.value) == (
         f"executor={address}: no address of a scheduler\n"
         "  expected dask://HOST:PORT, such as dask://127.0.0.1:8786"
@@ -232,7 +232,7 @@ def test_a_wrong_address_is_refused(address: str) -> None:
 
 def test_tls_without_certificates_says_where_they_are_set() -> None:
     with pytest.raises(IngotError) as caught:
-        dask.DaskFarm("dask+tls://127.0.0.1:9", print)
+        dask_scheduler.DaskFarm("dask+tls://127.0.0.1:9", print)
     assert str(caught.value).startswith(
         "executor=dask+tls://127.0.0.1:9: cannot connect: TLS expects"
     )
@@ -261,10 +261,10 @@ class Future:
 def test_whatever_a_worker_ends_with_is_no_traceback(
     monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
-    monkeypatch.setattr(dask.DaskFarm, "_connect", lambda *_: Client(ends))
+    monkeypatch.setattr(dask_scheduler.DaskFarm, "_connect", lambda *_: Client(ends))
     order = Order("x:y", BoundAction((), (), (), (), ()), (), False, False)
     with pytest.raises(IngotError) as caught:
-        dask.DaskFarm("dask://h:1", print).run(order, "key", (), 0)
+        dask_scheduler.DaskFarm("dask://h:1", print).run(order, "key", (), 0)
     assert caught.value.message == told
 
 

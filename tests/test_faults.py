@@ -18,10 +18,10 @@ from tests.project import ROOT
 PROGRAM = """
 import sys
 from pathlib import Path
-from ingot.edges.store import Store
+from ingot.engine.store import Store
 from ingot.errors import IngotError
-from ingot.executor import Executor
-from ingot.values import Action
+from ingot.engine.executor import Executor
+from ingot.engine.actions import Action
 
 action = Action(
     task="big:x",

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from ingot.engine.actions import SourceFile, Text
 from ingot.errors import IngotError
-from ingot.readers.sources import Url
+from ingot.model.weight_sources import Url
 from ingot.stages.fetch import fetch, plan_fetch
-from ingot.values import SourceFile, Text
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,13 +13,13 @@ import pytest
 
 from ingot.bundles import generator
 from ingot.bundles.generator import End, Outside, Request, ctx_for, generate
-from ingot.bundles.read import read_bundle
+from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.seal import unseal
-from ingot.edges.tarball import file_digest
-from ingot.front.generate import first_interrupt_noted
-from ingot.generate import read_request, run, summary
-from ingot.values import Runner
+from ingot.bundles.tarball import file_digest
+from ingot.cli.generate_command import first_interrupt_noted
+from ingot.cli.generation import read_request, run, summary
+from ingot.engine.actions import Runner
 from tests.scripted import script
 from tests.tiny_decoder import N_CTX, following, lay_out, sealed, text_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.catalogue import read
+from ingot.cli.generation import choose
 from ingot.errors import IngotError
-from ingot.generate import choose
-from ingot.selection import select
+from ingot.project.catalogue import read
+from ingot.project.selection import select
 from tests.project import Project, edit
 from tests.toy_decoder import MODEL, place
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.catalogue import read
+from ingot.cli.generation import WORDS, choose, read_request
 from ingot.errors import IngotError
-from ingot.generate import WORDS, choose, read_request
-from ingot.selection import select
-from ingot.variables import VARIABLES
+from ingot.project.catalogue import read
+from ingot.project.options import VARIABLES
+from ingot.project.selection import select
 from tests.project import ROOT
 
 

@@ -11,7 +11,7 @@ import pytest
 from gguf import GGUFReader, GGUFWriter
 
 from ingot.errors import IngotError
-from ingot.readers.gguf import read_header
+from ingot.weights.gguf import read_header
 from tests.gguf_cases import random_blocks, write_gguf
 
 AGAIN = "  the file is damaged or incomplete: fetch it again and pin its sha256"

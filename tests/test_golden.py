@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tokenizers
 
-from ingot.checks.golden_file import Golden, read_golden
-from ingot.edges.runtime import load_tokenizer
+from ingot.checks.golden_sentences_file import Golden, read_golden
 from ingot.errors import IngotError
+from ingot.runtime.tokenizer import load_tokenizer
 
 FOLDER = Path(__file__).parents[1] / "models/golden"
 GOLDEN = FOLDER / "all-minilm-l6-v2.npz"

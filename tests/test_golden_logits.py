@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.checks import decoder
+from ingot.checks import oracle_decoder
 from ingot.checks.compare import EXACT, Row, Tolerance
 from ingot.checks.golden_logits import (
     choose,
@@ -18,12 +18,12 @@ from ingot.checks.golden_logits import (
     of_range,
     rows_a_call,
 )
+from ingot.checks.golden_logits_file import Expected, GoldenLogits
 from ingot.checks.levels import Subject
-from ingot.checks.logits_file import Expected, GoldenLogits
-from ingot.edges.invoke import Call, Module
+from ingot.engine.actions import Runner
 from ingot.errors import IngotError
-from ingot.graph import DynamicDim, EntryPoint, Port, TensorType
-from ingot.values import Runner
+from ingot.model.graph import DynamicDim, EntryPoint, Port, TensorType
+from ingot.runtime.invoke import Call, Module
 from tests import tiny_model
 
 N_VOCAB = 300
@@ -133,7 +133,7 @@ def rows_of(
     runner: Runner = NATIVE,
     tokens: Tolerance = EXACT,
 ) -> list[Row]:
-    monkeypatch.setattr(decoder, "call", toy)
+    monkeypatch.setattr(oracle_decoder, "call", toy)
     subject = Subject(
         graph=GRAPH,
         oracles={},
@@ -258,8 +258,8 @@ def test_a_share_is_of_the_range_of_the_whole_vocabulary() -> None:
 
 
 def test_inputs_are_padded_with_the_last_token_named() -> None:
-    given = decoder.Given(((5, 6, 7), (8,)), (0, 4), ctx=9)
-    tokens, start, last, cache = decoder.decoder_inputs(
+    given = oracle_decoder.Given(((5, 6, 7), (8,)), (0, 4), ctx=9)
+    tokens, start, last, cache = oracle_decoder.decoder_inputs(
         GRAPH.entry_points[0], given, {}
     )
     assert tokens.tolist() == [[5, 6, 7], [8, 0, 0]]
@@ -272,4 +272,4 @@ def test_inputs_are_padded_with_the_last_token_named() -> None:
 def test_an_input_without_a_rule_is_an_error() -> None:
     entry = entry_point("prefill", ("tokens", "mask"))
     with pytest.raises(IngotError, match=r"prefill\.mask: no rule for role 'mask'"):
-        decoder.decoder_inputs(entry, decoder.Given(((1,),), (0,), 4), {})
+        oracle_decoder.decoder_inputs(entry, oracle_decoder.Given(((1,),), (0,), 4), {})

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.edges import toolchain
-from ingot.readers.target import read_target
+from ingot.engine import toolchain
+from ingot.model.target import read_target
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
 from tests import scratch

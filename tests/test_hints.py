@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot.catalogue import Plan
-from ingot.edges import results
-from ingot.edges.shared import hints
-from ingot.edges.shared.hints import Last
-from ingot.front.why import Elsewhere, print_reasons
-from ingot.keys import encode
-from ingot.values import Action, ActionResult, Digest, Text, bind
+from ingot.cli.why import Elsewhere, print_reasons
+from ingot.engine import results
+from ingot.engine.actions import Action, ActionResult, Digest, Text, bind
+from ingot.engine.cache import hints
+from ingot.engine.cache.hints import Last
+from ingot.engine.keys import encode
+from ingot.project.catalogue import Plan
 from tests.bucket_server import serving_bucket
 from tests.cache_server import CacheServer, Machine, serving
 from tests.reapi_server import serving_reapi

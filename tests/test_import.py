@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.edges.runtime import read_archive
-from ingot.imports.write import number, quoted
-from ingot.readers.manifest import read_manifest
-from ingot.readers.scalars import scalar
+from ingot.imports.manifest_writer import number, quoted
+from ingot.model.manifest import read_manifest
+from ingot.model.yaml_scalars import scalar
+from ingot.weights.irpa import read_archive
 from tests.import_cases import (
     PUBLISHED,
     TINY,

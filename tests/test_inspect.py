@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from ingot.catalogue import read, stage_of
+from ingot.engine.actions import stage_of
+from ingot.project.catalogue import read
 from ingot.stages.compile import PHASES
 from tests.project import Project
 from tests.toy_decoder import MODEL, place

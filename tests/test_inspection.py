@@ -8,12 +8,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ingot.inspection.content import Buffer, Content, Function, filtered, peak_bytes
+from ingot.inspection.graph_picture import _boxes, picture
+from ingot.inspection.ir_dumps import read as read_phase
+from ingot.inspection.module_content import (
+    Buffer,
+    Content,
+    Function,
+    filtered,
+    peak_bytes,
+)
 from ingot.inspection.outline import Outline, outline
-from ingot.inspection.phases import read as read_phase
-from ingot.inspection.picture import _boxes, picture
-from ingot.inspection.show import graph_lines
-from ingot.readers.target import read_target
+from ingot.inspection.text_report import graph_lines
+from ingot.model.target import read_target
 from ingot.stages.compile import plan_compile, plan_phases
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot import history, journal
-from ingot.edges import builds
-from ingot.journal import Journal, trace
-from ingot.spans import Span
+from ingot.engine import event_log, history, store_builds
+from ingot.engine.event_log import Journal, trace
+from ingot.engine.trace import Span
 from tests.project import Project, Run, edit
 from tests.trace_format import defects
 
@@ -43,8 +42,8 @@ def other(built: Project, tmp_path: Path) -> Iterator[Project]:
 
 def logs(project: Project) -> list[list[dict[str, Any]]]:
     """The events of each build, oldest first."""
-    folders = sorted((project.root / journal.FOLDER).iterdir())
-    return [list(builds.read(folder / "events.jsonl")) for folder in folders]
+    folders = sorted((project.root / event_log.FOLDER).iterdir())
+    return [list(store_builds.read(folder / "events.jsonl")) for folder in folders]
 
 
 def test_a_build_is_logged_event_by_event(built: Project) -> None:
@@ -75,7 +74,7 @@ def test_a_build_with_nothing_to_do_is_logged_in_three_lines(built: Project) -> 
 
 
 def test_the_profile_has_each_phase_within_its_action(built: Project) -> None:
-    folder = min((built.root / journal.FOLDER).iterdir())
+    folder = min((built.root / event_log.FOLDER).iterdir())
     profile = json.loads((folder / "profile.json").read_text())
     spans = [event for event in profile["traceEvents"] if event["ph"] == "X"]
     whole = next(event for event in spans if event["name"] == TASK)
@@ -92,7 +91,7 @@ def test_the_profile_has_each_phase_within_its_action(built: Project) -> None:
 
 def whole(project: Project) -> list[tuple[str, str]]:
     """Actions and how they ended, of the last build's profile; it is well formed."""
-    folder = max((project.root / journal.FOLDER).iterdir())
+    folder = max((project.root / event_log.FOLDER).iterdir())
     profile = json.loads((folder / "profile.json").read_text())
     assert defects(profile) == []
     spans = [event for event in profile["traceEvents"] if event["ph"] == "X"]
@@ -128,7 +127,7 @@ def test_phases_nest_whatever_the_clock_says() -> None:
 
 
 def test_history_has_a_line_for_a_build_that_did_something(built: Project) -> None:
-    (line,) = builds.read(built.root / "build/.ingot/history.jsonl")
+    (line,) = store_builds.read(built.root / "build/.ingot/history.jsonl")
     assert line["counts"] == {"ran": 2}
     assert line["actions"][TASK]["how"] == "ran"
 
@@ -165,7 +164,7 @@ def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
     failed = next(event for event in events if event.get("how") == "failed")
     assert "arith.nothing" in failed["message"]
     assert events[-1]["exit_code"] == 1
-    (line,) = builds.read(other.root / "build/.ingot/history.jsonl")
+    (line,) = store_builds.read(other.root / "build/.ingot/history.jsonl")
     assert line["actions"][TASK]["how"] == "failed"
     assert "arith.nothing" in line["actions"][TASK]["message"]
     assert len(line["actions"][TASK]["message"].splitlines()) <= history.MOST_LINES
@@ -232,11 +231,13 @@ def test_a_profile_has_a_row_for_each_thread() -> None:
 
 
 def test_logs_of_old_builds_are_dropped(tmp_path: Path) -> None:
-    for number in range(journal.N_KEPT + 5):
-        (tmp_path / journal.FOLDER / f"20200101T0000{number:02}Z-1").mkdir(parents=True)
+    for number in range(event_log.N_KEPT + 5):
+        (tmp_path / event_log.FOLDER / f"20200101T0000{number:02}Z-1").mkdir(
+            parents=True
+        )
     Journal(tmp_path, ["build"]).finish(0)
-    left = sorted((tmp_path / journal.FOLDER).iterdir())
-    assert len(left) == journal.N_KEPT
+    left = sorted((tmp_path / event_log.FOLDER).iterdir())
+    assert len(left) == event_log.N_KEPT
     assert left[0].name == "20200101T000006Z-1"
     assert (left[-1] / "profile.json").exists()
 

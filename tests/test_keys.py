@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from google.protobuf.message import DecodeError, Message
 
-from ingot import reapi_pb2 as reapi
-from ingot.edges.message import Damaged
-from ingot.edges.results import from_bytes, spelt_out, to_bytes
-from ingot.keys import encode
-from ingot.values import ActionResult, BoundAction, Digest
+from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.actions import ActionResult, BoundAction, Digest
+from ingot.engine.keys import encode
+from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.results import from_bytes, spelt_out, to_bytes
 
 A = Digest("a" * 64, 3)
 B = Digest("b" * 64, 4)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.readers.component import read_component
-from ingot.readers.target import read_target
+from ingot.model.component import read_component
+from ingot.model.target import read_target
 from ingot.stages.specialize import plan_specialize
 from oracles.attention import attention_causal
 from oracles.cache import kv_cache_update

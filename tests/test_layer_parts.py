@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.calls import call
-from ingot.edges.invoke import Call, Module
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.target import Target, read_target
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.target import Target, read_target
+from ingot.runtime.calls import call
+from ingot.runtime.invoke import Call, Module
 from ingot.stages.link import plan_link
 from oracles.blocks import attention_block, moe_ffn_block
 from tests.built import build, lowered, random_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.readers.licence import licence_defects
+from ingot.model.licence import licence_defects
 
 OWN = "  one that is not in the list is LicenseRef-NAME"
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.bundles.golden_cases import golden_cases
+from ingot.checks.bundle_cases import golden_cases
 from ingot.checks.compare import Place, Tolerance, compare
-from ingot.checks.golden_file import Golden
-from ingot.checks.logits_file import NEEDED, golden_kind, read_logits
+from ingot.checks.golden_logits_file import NEEDED, golden_kind, read_logits
+from ingot.checks.golden_sentences_file import Golden
 from ingot.errors import IngotError
-from ingot.readers.manifest import read_manifest
+from ingot.model.manifest import read_manifest
 from tests.source_tree import ROOT
 
 FOLDER = ROOT / "models/golden"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ingot.errors import IngotError
-from ingot.graph import Graph
-from ingot.oracle import token_limit
-from ingot.readers.layout import Layout, read_layout
-from ingot.readers.lower import lower
-from ingot.readers.manifest import read_manifest
+from ingot.model.graph import Graph
+from ingot.model.layout import Layout, read_layout
+from ingot.model.manifest import read_manifest
+from ingot.model.oracle import token_limit
+from ingot.model.select_kernels import lower
 from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
 from oracles.packed import (
     unpacked,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.graph import from_json, to_json
-from ingot.readers.manifest import (
+from ingot.model.graph import from_json, to_json
+from ingot.model.manifest import (
     BenchCase,
     Synthetic,
     ToleranceOverride,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ingot.emit import main_module, probe_module
-from ingot.emit.blocks import _form
-from ingot.emit.memory import held_inputs
+from ingot.emit.aliasing import held_inputs
+from ingot.emit.block_functions import _form
+from ingot.emit.modules import main_module, probe_module
 from ingot.errors import IngotError
-from ingot.graph import (
+from ingot.model.graph import (
     Argument,
     Block,
     Call,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ingot.catalogue import read
+from ingot.project.catalogue import read
 from tests.project import ROOT, Project, edit, skipped
 
 MODEL = "all-minilm-l6-v2"

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from ingot.bundles.batch import Batch
-from ingot.checks.archive import read_parameters
+from ingot.checks.archive_parameters import read_parameters
 from ingot.checks.cases import entry_inputs, make_case
-from ingot.edges.invoke import Call, Module, call
-from ingot.edges.session import Session, open_session
-from ingot.graph import EntryPoint, Graph
-from ingot.oracle import load_oracles, run_entry_point
-from ingot.readers.layout import read_layout
-from ingot.readers.lower import lower
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
-from ingot.readers.yaml import format_errors
+from ingot.model.graph import EntryPoint, Graph
+from ingot.model.layout import read_layout
+from ingot.model.manifest import read_manifest
+from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.model.select_kernels import lower
+from ingot.model.target import read_target
+from ingot.model.yaml_nodes import format_errors
+from ingot.runtime.invoke import Call, Module, call
+from ingot.runtime.session import Session, open_session
 from tests import scratch
 from tests.copies import copies
 from tests.project import ROOT, Project, edit

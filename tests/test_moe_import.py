@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingot.engine.actions import SourceFile
 from ingot.imports.checkpoint import import_checkpoint
-from ingot.readers.layout import read_layout
-from ingot.readers.lower import lower
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.yaml import format_errors
+from ingot.model.layout import read_layout
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.select_kernels import lower
+from ingot.model.yaml_nodes import format_errors
 from ingot.stages import bake
-from ingot.values import SourceFile
 from tests.import_cases import checkout
 from tests.moe_checkpoints import CONFIGS, arrays, checkpoint, sized
 from tests.project import ROOT, edit

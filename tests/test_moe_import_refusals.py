@@ -10,8 +10,8 @@ import pytest
 
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
-from ingot.readers.manifest import read_manifest
-from ingot.readers.yaml import format_errors
+from ingot.model.manifest import read_manifest
+from ingot.model.yaml_nodes import format_errors
 from tests.import_cases import checkout, write_config
 from tests.moe_checkpoints import CONFIGS, checkpoint, hf_names, sized
 from tests.weights_cases import save

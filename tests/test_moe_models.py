@@ -11,8 +11,8 @@ import os
 
 import pytest
 
-from ingot.catalogue import read
-from ingot.readers.yaml import load
+from ingot.model.yaml_nodes import load
+from ingot.project.catalogue import read
 from tests import source_tree as tree
 from tests.moe_in_motion import compare_in_motion
 from tests.project import ROOT, Project, skipped

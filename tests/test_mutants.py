@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.readers.component import ComponentSignature, read_component
+from ingot.model.component import ComponentSignature, read_component
 from tests.component_cases import COMPONENTS, ROOT, ROWS, Case, cases, row_sizes
 from tests.component_runs import (
     FLAGS,

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.invoke import Call, Module, call
-from ingot.graph import Instance
-from ingot.readers.component import ScalarFormal, TensorFormal, read_component
-from ingot.readers.target import Target, read_target
+from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.graph import Instance
+from ingot.model.target import Target, read_target
+from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from ingot.checks.golden import pad
-from ingot.checks.golden_file import read_golden
+from ingot.checks.golden_sentences import pad
+from ingot.checks.golden_sentences_file import read_golden
 from ingot.errors import IngotError
-from ingot.oracle import (
+from ingot.model.manifest import PackageFile, read_manifest
+from ingot.model.oracle import (
     load_oracles,
     run_block,
     run_entry_point,
     run_instance,
     token_limit,
 )
-from ingot.readers.manifest import PackageFile, read_manifest
 from tests.tiny_model import GRAPH, ORACLES, ROOT, WEIGHT, expected
 
 ENCODE = GRAPH.entry_points[0]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.front.origins import place, sources
-from ingot.values import Action, Text
+from ingot.cli.source_lookup import place, sources
+from ingot.engine.actions import Action, Text
 from tests.checkout import Checkout
 from tests.test_why import told
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.emit import main_module
-from ingot.graph import (
+from ingot.emit.modules import main_module
+from ingot.model.graph import (
     Argument,
     Block,
     Call,
@@ -21,7 +21,7 @@ from ingot.graph import (
     Port,
     TensorType,
 )
-from ingot.readers.target import read_target
+from ingot.model.target import read_target
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
 from oracles.normalization import softmax

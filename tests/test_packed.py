@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.readers.component import read_component
+from ingot.model.component import read_component
 from oracles import packed
 from tests.component_cases import ROOT, instance_of
 from tests.component_runs import (

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from iree.runtime import ParameterIndex
 
-from ingot.checks.parameters import (
+from ingot.checks.artifact_fit import (
     Declared,
     check_parameters,
     declared_parameters,
     dump_module,
     loaded_parameters,
 )
-from ingot.edges.runtime import read_archive
-from ingot.edges.toolchain import executable
+from ingot.engine.toolchain import executable
 from ingot.errors import IngotError
 from ingot.stages import bake
+from ingot.weights.irpa import read_archive
 
 WEIGHT, BIAS = "blk.0.attn_q.weight", "blk.0.attn_q.bias"
 LINKED = f"""

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges import builds, records, verify_store
-from ingot.edges.records import Record, Records
-from ingot.edges.shared.cache import SharedCache
-from ingot.edges.shared.folder import FolderRemote
-from ingot.edges.shared.remote import BlobRefused, Kind, Patience, Unreachable
-from ingot.edges.shared.uploads import N_THREADS, Uploads
-from ingot.edges.store import Store
+from ingot.cli import store_commands as command
+from ingot.engine import records, store_builds, verify_store
+from ingot.engine.actions import ActionResult, Digest
+from ingot.engine.cache.backend import BlobRefused, Kind, Patience, Unreachable
+from ingot.engine.cache.folder import FolderRemote
+from ingot.engine.cache.shared_cache import SharedCache
+from ingot.engine.cache.uploads import N_THREADS, Uploads
+from ingot.engine.keys import digest_of
+from ingot.engine.records import Record, Records
+from ingot.engine.store import Store
 from ingot.errors import IngotError
-from ingot.front import store as command
-from ingot.keys import digest_of
-from ingot.values import ActionResult, Digest
 
 
 def test_a_blob_that_the_disk_cannot_read_is_named_and_left(
@@ -54,15 +54,15 @@ def test_a_full_disk_leaves_the_list_of_builds_as_it_is(
 ) -> None:
     path = tmp_path / "builds.jsonl"
     for number in range(4):
-        builds.append(path, {"at": number})
+        store_builds.append(path, {"at": number})
 
     def full(file: Path, content: bytes) -> int:
         file.touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    builds.trim(path, most=2)
-    assert [line["at"] for line in builds.read(path)] == [0, 1, 2, 3]
+    store_builds.trim(path, most=2)
+    assert [line["at"] for line in store_builds.read(path)] == [0, 1, 2, 3]
     assert list(tmp_path.iterdir()) == [path]
 
 

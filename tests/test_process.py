@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges import process
+from ingot.engine import process
 from tests.farm import processes, until
 from tests.source_tree import ROOT
 
@@ -21,8 +21,8 @@ needs_sandbox = pytest.mark.skipif(
 STOPPED_WHILE_IT_STARTS = """
 import os, signal, subprocess
 from pathlib import Path
-from ingot.edges import process
-from ingot.front.tasks import stop_on_signals
+from ingot.engine import process
+from ingot.cli.tasks import stop_on_signals
 
 stop_on_signals()
 subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
@@ -33,7 +33,7 @@ process.run(("true",), Path("."), {}, {}, confined=False, network=False)
 STARTS = """
 import sys, threading, time
 from pathlib import Path
-from ingot.edges import process
+from ingot.engine import process
 
 mark, folder, how = sys.argv[1:]
 if how:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.bundles.golden_cases import golden_cases
-from ingot.checks import decoder
+from ingot.checks import oracle_decoder
+from ingot.checks.bundle_cases import golden_cases
 from ingot.checks.cases import np_rng
 from ingot.checks.compare import Row, Tolerance
 from ingot.checks.levels import Subject
 from ingot.checks.prompts import judge_prompts, prompt_items
-from ingot.edges.invoke import Call, Module
-from ingot.oracle import load_oracles, run_entry_point
-from ingot.values import Runner
+from ingot.engine.actions import Runner
+from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.runtime.invoke import Call, Module
 from tests import tiny_model
 from tests.toy_decoder import read
 
@@ -54,7 +54,7 @@ def rows(
         logits[..., 0] += error * np.ptp(logits)
         return (logits, *rest)
 
-    monkeypatch.setattr(decoder, "call", call)
+    monkeypatch.setattr(oracle_decoder, "call", call)
     judged = judge_prompts(subject)
     assert judged
     return [row for item in prompt_items(subject, judged) for row in item()]

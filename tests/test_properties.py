@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.graph import Instance
-from ingot.readers.component import read_component
+from ingot.model.component import read_component
+from ingot.model.graph import Instance
 from tests.component_cases import COMPONENTS, ROOT, ROWS, instance_of, row_sizes
 from tests.component_runs import (
     FAST_FLAGS,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from doit.doit_cmd import DoitMain
 
-from ingot.edges.store import Store
+from ingot.cli import doit_patches
+from ingot.cli.findings import start
+from ingot.cli.tasks import store_root
+from ingot.engine.store import Store
 from ingot.errors import IngotError
-from ingot.findings import start
-from ingot.front import replaced
-from ingot.front.tasks import store_root
-from ingot.selection import select
+from ingot.project.selection import select
 from tests.farm import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
@@ -122,7 +122,7 @@ def test_the_path_of_a_manifest_names_a_model(path: str) -> None:
 
 def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
     script = f"touch {tmp_path}/started; sleep 60; :"
-    text = f"from ingot.findings import start; start('sh', '-c', '{script}')"
+    text = f"from ingot.cli.findings import start; start('sh', '-c', '{script}')"
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
         until((tmp_path / "started").exists)
         command.kill()
@@ -134,7 +134,7 @@ def test_programs_of_the_system_are_found_without_a_path(
 ) -> None:
     for path in ("", "/no/such/folder"):
         monkeypatch.setenv("PATH", path)
-        replaced.replace()
+        doit_patches.replace()
         assert start("true") == (0, "")
 
 

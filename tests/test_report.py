@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ingot import history
-from ingot.journal import Journal
-from ingot.report import actions, page, plots, runs
-from ingot.report.actions import Ended
-from ingot.report.runs import Build, Cell
-from ingot.values import Action, Output
+from ingot.engine import history
+from ingot.engine.actions import Action, Output
+from ingot.engine.event_log import Journal
+from ingot.report import action_graph, build_runs, page, plots
+from ingot.report.action_graph import Ended
+from ingot.report.build_runs import Build, Cell
 
 
 def figures(**changed: Any) -> dict[str, Any]:
@@ -88,14 +88,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_history_is_read_back_without_its_torn_lines(root: Path) -> None:
-    assert [found.at_s for found in runs.read(root)] == [1e9, 2e9, 3e9]
+    assert [found.at_s for found in build_runs.read(root)] == [1e9, 2e9, 3e9]
 
 
 def cell(root: Path, target: str, *shared: str) -> Cell:
     """The toy model's cell; `shared` are tasks that it needs and others need too."""
     pair = f"toy@{target}"
     own = {f"{stage}:{pair}" for stage in ("compile", "check", "bench", "bundle")}
-    return runs.cell(root, runs.read(root), pair, own | set(shared))
+    return build_runs.cell(root, build_runs.read(root), pair, own | set(shared))
 
 
 def add(root: Path, **hows: str) -> None:
@@ -125,7 +125,7 @@ def test_an_artifact_that_was_not_checked_has_not_passed(tmp_path: Path) -> None
         journal.ends = {f"{stage}:toy@here": how for stage, how in ends.items()}
         journal.ends["compile:toy@here"] = "ran"
         history.add(journal, 0, 1.0)
-        seen.append(runs.read(tmp_path)[-1].results["toy@here"])
+        seen.append(build_runs.read(tmp_path)[-1].results["toy@here"])
     assert [sorted(found) for found in seen] == [
         ["sizes"],
         ["sizes"],
@@ -147,7 +147,7 @@ def test_a_cell_is_the_newest_that_is_known(root: Path) -> None:
 
 
 def test_a_restored_benchmark_is_no_new_measurement(root: Path) -> None:
-    series = runs.benchmarks(runs.read(root))
+    series = build_runs.benchmarks(build_runs.read(root))
     ((key, points),) = series.items()
     assert key == ("toy@here", "encode batch 1 seq 16")
     assert [(p.at_s, p.low_ms, p.median_ms, p.high_ms) for p in points] == [
@@ -156,10 +156,10 @@ def test_a_restored_benchmark_is_no_new_measurement(root: Path) -> None:
 
 
 def written(root: Path) -> str:
-    found = runs.read(root)
+    found = build_runs.read(root)
     names = ("here", "there", "nowhere")
     cells = {("toy", name): cell(root, name) for name in names}
-    return page.page(["toy"], names, cells, found, runs.benchmarks(found))
+    return page.page(["toy"], names, cells, found, build_runs.benchmarks(found))
 
 
 def test_the_page_needs_no_other_file(root: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_page_without_builds_says_so(tmp_path: Path) -> None:
 
 
 def test_a_single_benchmark_has_its_band_too() -> None:
-    one = plots.benchmark("encode", [runs.Point(0.0, 1.0, 2.0, 4.0)])
+    one = plots.benchmark("encode", [build_runs.Point(0.0, 1.0, 2.0, 4.0)])
     assert 'class="band"' in one
     assert "2 ms, half of the repetitions 1 ms to 4 ms" in one
 
@@ -241,10 +241,10 @@ def action(task: str, *needed: str) -> Action:
 
 def test_the_graph_has_sources_at_the_left_and_every_edge() -> None:
     above = {"a": [], "b": [], "c": ["b"], "d": ["a"], "e": ["a", "c"]}
-    assert actions.ordered(above) == [["a", "b"], ["d", "c"], ["e"]]
+    assert action_graph.ordered(above) == [["a", "b"], ["d", "c"], ["e"]]
     plan = tuple(action(task, *needed) for task, needed in above.items())
     ended = {"a": Ended("ran", 1500.0), "b": Ended("restored", 20.0)}
-    text = actions.picture("toy <1>", plan, ended)
+    text = action_graph.picture("toy <1>", plan, ended)
     tree = ET.fromstring(text)
     paths = [item for item in tree.iter() if item.tag.endswith("path")]
     assert len(paths) == 4

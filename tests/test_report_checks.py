@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot import history
-from ingot.journal import Journal
-from ingot.report import origins, page, runs
-from ingot.report.runs import Cell
+from ingot.engine import history
+from ingot.engine.event_log import Journal
+from ingot.report import build_runs, error_growth, page
+from ingot.report.build_runs import Cell
 from tests.test_report import COMPARED, build, cell, root, row, written
 
 __all__ = ["root"]  # a fixture
@@ -42,11 +42,11 @@ def test_a_failed_check_shows_where_its_error_comes_from(root: Path) -> None:
 def test_a_plot_of_a_failure_shows_the_worst_and_counts_the_rest() -> None:
     rows = [row("golden", f"sentence {n}", 1e-5 * n, passed=n < 20) for n in range(40)]
     found = Cell("toy@here", {"compared": rows}).comparisons
-    words = re.findall(r"<text[^>]*>([^<]*)<", origins.origins(found))
+    words = re.findall(r"<text[^>]*>([^<]*)<", error_growth.origins(found))
     names = [f"sentence {n}" for n in range(32, 40)]
     assert words[-10:] == ["golden: 20 of 40 wrong", *names, "32 more"]
     odd = Cell("a@b", {"compared": [row("model", "x", 1e-9, passed=False)]})
-    assert "the cosine is too low" in origins.origins(odd.comparisons)
+    assert "the cosine is too low" in error_growth.origins(odd.comparisons)
 
 
 def test_what_a_failed_check_compared_is_remembered(tmp_path: Path) -> None:
@@ -61,7 +61,11 @@ def test_what_a_failed_check_compared_is_remembered(tmp_path: Path) -> None:
         if text:
             (folder / "check.json").write_text(text)
         history.add(journal, 1, 1.0)
-        seen.append(runs.cell(tmp_path, runs.read(tmp_path), "toy@here", {"check:x@y"}))
+        seen.append(
+            build_runs.cell(
+                tmp_path, build_runs.read(tmp_path), "toy@here", {"check:x@y"}
+            )
+        )
     assert [found.comparisons for found in seen[:2]] == [[], []]
     (only,) = seen[2].comparisons
     assert (only.name, only.sizes, only.passed, only.ratio) == (

@@ -13,11 +13,11 @@ from doit.control import TaskControl
 from doit.dependency import Dependency
 from doit.task import Stream, Task
 
-from ingot.front.backend import NoDatabase
-from ingot.front.reporter import QuietReporter
-from ingot.front.runner import ThreadRunner
-from ingot.front.steps import ActionTask, Current, Step
-from ingot.values import Action
+from ingot.cli.doit_backend import NoDatabase
+from ingot.cli.doit_runner import ThreadRunner
+from ingot.cli.doit_task import ActionTask, Current, Step
+from ingot.cli.reporter import QuietReporter
+from ingot.engine.actions import Action
 
 
 def run(tasks: list[Task], threads: int, go_on: bool = False) -> int:

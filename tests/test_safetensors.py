@@ -12,7 +12,7 @@ import safetensors
 import safetensors.numpy
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import read_chunks, read_header
+from ingot.weights.safetensors import read_chunks, read_header
 from tests.weights_cases import TWO, entry, message, write
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import read_chunks, read_header
+from ingot.weights.safetensors import read_chunks, read_header
 from tests.weights_cases import TWO, entry, message, write
 
 DEFECTS: dict[str, tuple[Any, bytes, str]] = {

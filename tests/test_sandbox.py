@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot import command, undeclared
-from ingot.command import ActionFailed
-from ingot.edges import process, sandbox, toolchain
-from ingot.values import Action, SourceFile
+from ingot.engine import missing_inputs, process, run_action, sandbox, toolchain
+from ingot.engine.actions import Action, SourceFile
+from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
 
 pytestmark = pytest.mark.skipif(
@@ -38,7 +37,7 @@ def python(program: str, *tools: str) -> Action:
 def large(checkout: Checkout) -> Action:
     """An action that fails with an input that is shown, not copied."""
     place = checkout.root / "large.bin"
-    place.write_bytes(bytes(command.LARGE_BYTES + 1))
+    place.write_bytes(bytes(run_action.LARGE_BYTES + 1))
     inputs = (("large.bin", SourceFile(place)),)
     return Action("probe:x", ("sh", "-c", "wc -c < large.bin; exit 7"), inputs, ("o",))
 
@@ -118,9 +117,9 @@ def test_neither_checkout_nor_home_nor_other_folders_are_there(
 def test_an_undeclared_tool_of_the_system_cannot_run(checkout: Checkout) -> None:
     if not os.path.exists("/usr/bin/qemu-aarch64"):
         pytest.skip("no qemu-user")
-    command = "qemu-aarch64 -version > out.txt"
-    assert "ermission denied" in refusal(checkout, shell(command))
-    assert checkout.build(shell(command, ("qemu-aarch64",))) == [("probe:x", "ran")]
+    run_action = "qemu-aarch64 -version > out.txt"
+    assert "ermission denied" in refusal(checkout, shell(run_action))
+    assert checkout.build(shell(run_action, ("qemu-aarch64",))) == [("probe:x", "ran")]
 
 
 def test_an_action_has_no_network(checkout: Checkout) -> None:
@@ -160,7 +159,7 @@ def test_names_are_found_in_the_words_of_many_tools() -> None:
         "INVALID_ARGUMENT; failed to open file 'data/x.mlir'; openat",
         "/tmp/ingot/data/x.mlir not found",
     ):
-        assert "data/x.mlir" in set(undeclared._named(words)), words
+        assert "data/x.mlir" in set(missing_inputs._named(words)), words
 
 
 def test_without_user_namespaces_actions_run_unconfined_under_another_key(
@@ -182,7 +181,7 @@ def test_an_unconfined_failure_runs_again_unconfined(
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     assert "bwrap" not in Path(script).read_text()
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, f"{command.LARGE_BYTES + 1}\n")
+    assert (done.returncode, done.stdout) == (7, f"{run_action.LARGE_BYTES + 1}\n")
 
 
 def test_a_large_input_is_there_when_a_failed_action_runs_again(
@@ -190,7 +189,7 @@ def test_a_large_input_is_there_when_a_failed_action_runs_again(
 ) -> None:
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, f"{command.LARGE_BYTES + 1}\n")
+    assert (done.returncode, done.stdout) == (7, f"{run_action.LARGE_BYTES + 1}\n")
 
 
 def test_a_link_of_the_network_leads_somewhere(

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ingot.readers.forms import check
-from ingot.readers.yaml import parse
-from ingot.schema import FORMS, schema_text
+from ingot.model.json_schema import FORMS, schema_text
+from ingot.model.schema_types import check
+from ingot.model.yaml_nodes import parse
 from tests.manifest_cases import CASES, GOOD, GOOD_DECODER, ROOT, defects
 from tests.source_tree import tracked
 
@@ -84,7 +84,7 @@ def content(path: Path) -> Any:
 
 @pytest.mark.parametrize("name", sorted(FORMS))
 def test_the_schema_in_docs_is_current(name: str) -> None:
-    command = f"python -m ingot.schema {name} > docs/{name}.schema.json"
+    command = f"python -m ingot.model.json_schema {name} > docs/{name}.schema.json"
     written = (ROOT / f"docs/{name}.schema.json").read_text("utf-8")
     assert written == schema_text(name), f"run: {command}"
 

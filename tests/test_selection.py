@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.catalogue import Catalogue, Model, Plan, Settings
 from ingot.errors import IngotError
-from ingot.selection import select
+from ingot.project.catalogue import Catalogue, Plan
+from ingot.project.catalogue_values import Model, Settings
+from ingot.project.selection import select
 
 
 def refusing(*pairs: str) -> Catalogue:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.bundles.decoder import Decoder
-from ingot.bundles.read import read_bundle
-from ingot.edges import process, sandbox
-from ingot.edges.calls import call
-from ingot.edges.invoke import Call, Module
-from ingot.edges.session import Loaded, Restarted, Session, is_native, open_session
+from ingot.bundles.reader import read_bundle
+from ingot.engine import process, sandbox
+from ingot.engine.actions import Runner
 from ingot.errors import IngotError
-from ingot.readers.target import Target, read_target
-from ingot.values import Runner
+from ingot.model.target import Target, read_target
+from ingot.runtime.calls import call
+from ingot.runtime.decoder import Decoder
+from ingot.runtime.invoke import Call, Module
+from ingot.runtime.session import Loaded, Restarted, Session, is_native, open_session
 from tests import scratch
 from tests.component_cases import NUMPY
 from tests.project import ROOT
@@ -150,7 +150,7 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
     program = (
         f"import sys; sys.path.append({str(ROOT)!r})\n"
         "from pathlib import Path\n"
-        "from ingot.edges.session import Loaded, Module, Runner\n"
+        "from ingot.runtime.session import Loaded, Module, Runner\n"
         "Loaded(Runner('local-sync'), Module(Path('model.vmfb'), Path('model.irpa')))\n"
     )
     tools = ("python", "iree-base-runtime", "ml-dtypes", "numpy")

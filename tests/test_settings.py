@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from doit.exceptions import InvalidDodoFile
 
+from ingot.cli.tasks import Front
 from ingot.errors import IngotError
-from ingot.front.tasks import Front
-from ingot.workspace import load
+from ingot.project.workspace import load
 from tests.project import ROOT
 
 DEFAULTS = 'default-model = "toy"\ndefault-target = "host"'
@@ -123,7 +123,7 @@ def doit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
     (tmp_path / "doit.py").write_text("raise KeyboardInterrupt")
     ran = subprocess.run(
-        [sys.executable, "-m", "ingot.front.main", "list"],
+        [sys.executable, "-m", "ingot.cli.main", "list"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges import toolchain
-from ingot.emit.text import call, declaration, mlir_type, result_list
-from ingot.graph import Instance, TensorType
-from ingot.readers.component import read_component
+from ingot.emit.mlir_text import call, declaration, mlir_type, result_list
+from ingot.engine import toolchain
+from ingot.model.component import read_component
+from ingot.model.graph import Instance, TensorType
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import instance_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import StoredTensor, read_header
-from ingot.readers.shards import check_index, read_index
+from ingot.weights.safetensors import StoredTensor, read_header
+from ingot.weights.shards import check_index, read_index
 from tests.weights_cases import entry, write
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.remote import Patience
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.backend import Patience
 from ingot.errors import IngotError
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ingot import reapi_pb2 as reapi
-from ingot.edges import results
-from ingot.edges.message import Damaged
-from ingot.edges.shared import address
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.remote import Patience
+from ingot.engine import reapi_pb2 as reapi
+from ingot.engine import results
+from ingot.engine.actions import ActionResult, BoundAction, Digest
+from ingot.engine.cache import address
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.backend import Patience
+from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.remote import local_cluster, worker
+from ingot.engine.remote.reapi_action import wired
+from ingot.engine.remote.request import Order, decode_answer, encode
 from ingot.errors import IngotError
-from ingot.farm import cluster, worker
-from ingot.farm.order import Order, decode_answer, encode
-from ingot.farm.wire import wired
-from ingot.values import ActionResult, BoundAction, Digest
 from tests.cache_server import CacheServer, Machine, serving
 from tests.execution_server import running_actions
 from tests.small_actions import UPPER
@@ -160,16 +160,16 @@ def test_a_password_of_any_bytes_can_be_sent(tmp_path: Path) -> None:
 
 
 def test_a_cluster_shows_no_password() -> None:
-    text = cluster.welcome(2, "127.0.0.1:1", "http://me:s3cret@cache:80/x")
+    text = local_cluster.welcome(2, "127.0.0.1:1", "http://me:s3cret@cache:80/x")
     assert text == (
         "2 workers; their shared cache: http://cache:80/x\n"
         "build there, in another terminal, until Ctrl-C here:\n"
         "  INGOT_SHARED_CACHE=http://cache:80/x doit build executor=dask://127.0.0.1:1\n"
         "  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"
     )
-    assert "password" not in cluster.welcome(2, "127.0.0.1:1", "file:///cache")
+    assert "password" not in local_cluster.welcome(2, "127.0.0.1:1", "file:///cache")
 
 
 def test_workers_of_one_machine_share_its_memory() -> None:
-    alone, shared = (cluster.here(False, number)["memory"] for number in (1, 4))
+    alone, shared = (local_cluster.here(False, number)["memory"] for number in (1, 4))
     assert shared == alone // 4

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges import results
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.cache import SharedCache
-from ingot.values import Digest
+from ingot.engine import results
+from ingot.engine.actions import Digest
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.shared_cache import SharedCache
 from tests.cache_server import IMPATIENT, Machine, serving
 
 pytestmark = pytest.mark.skipif(

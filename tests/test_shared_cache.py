@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot import executor
-from ingot.edges import results
-from ingot.edges.shared import cache
-from ingot.values import Action
+from ingot.engine import executor, results
+from ingot.engine.actions import Action
+from ingot.engine.cache import shared_cache
 from tests.cache_server import CacheServer, Machine, serving
 from tests.small_actions import COUNT, OUT, UPPER
 
@@ -175,11 +174,11 @@ def test_a_cache_that_answers_at_once_needs_no_thread(
     # Nothing is known of it before its first answer.
     assert not second.executor.restore(UPPER)
     assert second.build(UPPER) == ["fetched"]
-    monkeypatch.setattr(cache, "NEAR_S", 0)
+    monkeypatch.setattr(shared_cache, "NEAR_S", 0)
     asked = server.asked["GET"]
     assert not second.executor.restore(other)
     assert server.asked["GET"] == asked
-    monkeypatch.setattr(cache, "NEAR_S", math.inf)
+    monkeypatch.setattr(shared_cache, "NEAR_S", math.inf)
     assert second.executor.restore(other) == (limit_bytes == 3)
     if limit_bytes == 2:
         second.executor.perform(other)

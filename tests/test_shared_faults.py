@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.shared import cache
-from ingot.edges.shared.remote import Patience
-from ingot.values import Action, Text
+from ingot.engine.actions import Action, Text
+from ingot.engine.cache import shared_cache
+from ingot.engine.cache.backend import Patience
 from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
 from tests.small_actions import COUNT, OUT, UPPER
 
@@ -56,7 +56,7 @@ def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
 def test_a_cache_that_answered_at_once_may_fail_too(
     server: CacheServer, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "NEAR_S", math.inf)
+    monkeypatch.setattr(shared_cache, "NEAR_S", math.inf)
     upper = replace(UPPER, inputs=(("in.txt", Text("xyz")),), task="xyz:x", shown=())
     Machine(tmp_path / "a", server.url).build(upper, UPPER)
     second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)

@@ -20,8 +20,8 @@ PASSING = """
 import resource, sys
 from pathlib import Path
 from tests.cache_server import Machine
-from ingot.edges.digests import hash_file
-from ingot.values import Digest
+from ingot.engine.digests import hash_file
+from ingot.engine.actions import Digest
 
 machine = Machine(Path(sys.argv[1]), sys.argv[2])
 machine.shared.bring(Digest("0" * 64, 1))

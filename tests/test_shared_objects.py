@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.shared import objects
-from ingot.edges.shared.address import connect
-from ingot.edges.shared.remote import Patience
+from ingot.engine.actions import Action
+from ingot.engine.cache import buckets
+from ingot.engine.cache.address import connect
+from ingot.engine.cache.backend import Patience
 from ingot.errors import IngotError
-from ingot.values import Action
 from tests.bucket_server import BucketServer, serving_bucket
 from tests.cache_server import IMPATIENT, Machine
 
@@ -65,7 +65,7 @@ def address(
 def test_a_second_machine_fetches_what_the_first_sent(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "PIECE_BYTES", 100_001)
+    monkeypatch.setattr(buckets, "PIECE_BYTES", 100_001)
     first = Machine(tmp_path / "a", address)
     second = Machine(tmp_path / "b", address, writes=False)
     assert first.build(ZEROS) == ["ran"]
@@ -125,7 +125,7 @@ def test_a_bucket_that_is_missing_is_said_when_something_is_sent(
 def test_a_server_that_hangs_is_given_up(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "PIECE_BYTES", 1)
+    monkeypatch.setattr(buckets, "PIECE_BYTES", 1)
     server.hangs = True
     machine = Machine(tmp_path / "a", address, patience=IMPATIENT)
     assert machine.build(ZEROS) == ["ran"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ingot.values import Action
+from ingot.engine.actions import Action
 from tests.cache_server import IMPATIENT, Machine
 from tests.reapi_server import serving_reapi
 

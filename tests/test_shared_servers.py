@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot.command import ActionFailed
-from ingot.edges.shared.address import connect, without_password
-from ingot.edges.shared.remote import Patience
-from ingot.farm.reapi import open_server
-from ingot.values import Action
+from ingot.engine.actions import Action
+from ingot.engine.cache.address import connect, without_password
+from ingot.engine.cache.backend import Patience
+from ingot.engine.remote.reapi_server import open_server
+from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
 from tests.farm import shell
 from tests.small_actions import COUNT, UPPER

@@ -247,7 +247,7 @@ def linked(project: Project) -> list[bytes]:
 
 def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
     program = (
-        "import sys; from pathlib import Path; from ingot.front.tasks import Front;"
+        "import sys; from pathlib import Path; from ingot.cli.tasks import Front;"
         "Front(Path.cwd());"
         "print([m for m in sys.modules if 'shared' in m or m in"
         " ('urllib3', 'grpc', 'obstore', 'distributed')])"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot import shown
-from ingot.edges.store import Store
-from ingot.values import Action, Digest
+from ingot.engine import exports
+from ingot.engine.actions import Action, Digest
+from ingot.engine.store import Store
 from tests.checkout import Checkout
 from tests.project import ROOT
 
@@ -80,7 +80,7 @@ def test_a_sweep_leaves_what_another_build_is_making(checkout: Checkout) -> None
         (folder / name).touch()
     with (folder / "running").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        shown.sweep(checkout.root)
+        exports.sweep(checkout.root)
         assert names(folder) == ["running"]
 
 
@@ -102,7 +102,7 @@ def test_two_that_show_one_file_at_once_leave_one_of_them_whole(
 
     def show(content: bytes) -> None:
         digest = checkout.store.put_bytes(content)
-        with shown._temporary(checkout.root, str(target)) as temporary:
+        with exports._temporary(checkout.root, str(target)) as temporary:
             checkout.store.copy_to(digest, target, temporary)
 
     threads = [threading.Thread(target=show, args=(item,)) for item in contents]

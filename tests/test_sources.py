@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.readers.manifest import (
+from ingot.model.manifest import (
     HfDirectory,
     LocalFile,
     Manifest,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.catalogue import read
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
-from ingot.selection import select
+from ingot.project.catalogue import read
+from ingot.project.selection import select
 from tests.project import edit, one_model
 
 SELECTED = {"model": "toy-moe", "target": "x86_64"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.graph import Argument, Instance, TensorType
-from ingot.readers.manifest import read_manifest
+from ingot.engine.actions import SourceFile, Text
+from ingot.model.graph import Argument, Instance, TensorType
+from ingot.model.manifest import read_manifest
 from ingot.stages.specialize import PROGRAM, plan_specialize, wrapper
-from ingot.values import SourceFile, Text
 from tests import scratch
 from tests.source_tree import tracked
 

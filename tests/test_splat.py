@@ -11,14 +11,14 @@ import pytest
 from doit import doit_cmd
 from doit.exceptions import InvalidCommand
 
-from ingot.catalogue import Selection, read
-from ingot.edges.runtime import SplatSource, write_splats
+from ingot.cli import commands
+from ingot.cli.ablate_command import Ablate
+from ingot.cli.generate_command import Generate
 from ingot.errors import IngotError
-from ingot.front import commands
-from ingot.front.ablate import Ablate
-from ingot.front.generate import Generate
-from ingot.readers.manifest import Splat, read_manifest
+from ingot.model.manifest import Splat, read_manifest
+from ingot.project.catalogue import Selection, read
 from ingot.stages import bake
+from ingot.weights.irpa import SplatSource, write_splats
 from tests.project import ROOT, Project
 from tests.weights_cases import Toy
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ingot import sizes, usage
-from ingot.edges import builds, uses
-from ingot.edges.collect import Collected, choose, collect
-from ingot.edges.store import Store
-from ingot.edges.survey import Entry, File, Survey, survey
-from ingot.edges.verify_store import verify_store
+from ingot.engine import byte_sizes, leases, store_builds
+from ingot.engine.actions import Action, ActionResult, Digest
+from ingot.engine.gc import Collected, choose, collect
+from ingot.engine.store import Store
+from ingot.engine.store_survey import Entry, File, Survey, survey
+from ingot.engine.verify_store import verify_store
 from ingot.errors import IngotError
-from ingot.values import Action, ActionResult, Digest
+from ingot.project import store_usage
 from tests.checkout import Checkout
 from tests.project import ROOT
 
@@ -45,7 +45,7 @@ def age(root: Path, days: float) -> None:
 
 def released(checkout: Checkout) -> Checkout:
     """The checkout as the next process sees it: the last one's pins are gone."""
-    for path in (checkout.store.root / "tmp").glob(f"{uses.PREFIX}*"):
+    for path in (checkout.store.root / "tmp").glob(f"{leases.PREFIX}*"):
         path.unlink()
     return Checkout(checkout.root, checkout.store.root)
 
@@ -197,7 +197,7 @@ def test_usage_is_shared_out_by_model_target_and_stage() -> None:
         },
         {name: File(100, 0.0) for name in ("a", "b", "c", "both", "loose")},
     )
-    by = {kind: usage.shares(found, kind) for kind in usage.KINDS}
+    by = {kind: store_usage.shares(found, kind) for kind in store_usage.KINDS}
     assert {s.name: (s.results, s.size_bytes) for s in by["model"]} == {
         "toy": (2, 320.0),
         "big": (1, 110.0),
@@ -207,9 +207,9 @@ def test_usage_is_shared_out_by_model_target_and_stage() -> None:
     assert {share.name for share in by["target"]} == {
         *("x86_64", "vulkan", "shared", "other")
     }
-    for kind in usage.KINDS:
+    for kind in store_usage.KINDS:
         assert sum(share.size_bytes for share in by[kind]) == found.size_bytes
-    text = usage.usage_text(found, usage.Builds(2, 1, 3, 8), 10**9)
+    text = store_usage.usage_text(found, store_usage.Builds(2, 1, 3, 8), 10**9)
     assert "530 B in 3 results and 5 blobs; limit 1.0 GB" in text
     assert "75% of actions were found rather than run: 3 restored, 1 ran" in text
 
@@ -229,7 +229,7 @@ def test_an_entry_of_another_program_is_kept_and_counted(checkout: Checkout) -> 
     store.put_action(Digest("ab" * 32, 1), replace(result, task=""))
     (entry,) = survey(store.root).entries.values()
     assert len(entry.blobs) == 1
-    assert usage.shares(survey(store.root), "stage")[0].name == "other"
+    assert store_usage.shares(survey(store.root), "stage")[0].name == "other"
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_an_entry_of_another_program_is_kept_and_counted(checkout: Checkout) -> 
     [("20GB", 20 * 10**9), ("1.5 GiB", 3 * 2**29), ("500", 500), ("none", None)],
 )
 def test_a_limit_is_read_as_people_write_it(text: str, size: int | None) -> None:
-    assert sizes.parse_size(text, "limit=") == size
+    assert byte_sizes.parse_size(text, "limit=") == size
 
 
 def test_a_limit_that_is_no_size_is_refused() -> None:
     with pytest.raises(IngotError) as caught:
-        sizes.parse_size("20 stones", "limit=")
+        byte_sizes.parse_size("20 stones", "limit=")
     told = "limit=: expected a size, found '20 stones'\n  as 50GB, 2.5GiB, or none"
     assert str(caught.value) == told
 
@@ -250,12 +250,12 @@ def test_a_limit_that_is_no_size_is_refused() -> None:
 def test_lines_of_builds_survive_a_torn_one_and_are_trimmed(tmp_path: Path) -> None:
     path = tmp_path / "builds.jsonl"
     for number in range(10):
-        builds.append(path, {"ran": number})
+        store_builds.append(path, {"ran": number})
     with path.open("a") as file:
         file.write('{"ran": 1')
-    assert [line["ran"] for line in builds.read(path)] == list(range(10))
-    builds.trim(path, most=8)
-    assert [line["ran"] for line in builds.read(path)] == [7, 8, 9]
+    assert [line["ran"] for line in store_builds.read(path)] == list(range(10))
+    store_builds.trim(path, most=8)
+    assert [line["ran"] for line in store_builds.read(path)] == [7, 8, 9]
 
 
 def test_an_empty_store_has_nothing_to_remove(tmp_path: Path) -> None:

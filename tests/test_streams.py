@@ -71,7 +71,7 @@ def test_closed_streams_are_no_file_of_the_build(project: Project) -> None:
 
 
 def test_a_sign_that_a_terminal_lacks_is_a_question_mark() -> None:
-    program = "import ingot.front.commands; print('error ≤ 1')"
+    program = "import ingot.cli.commands; print('error ≤ 1')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges.tarball import read_tar, write_tar
+from ingot.bundles.tarball import read_tar, write_tar
 from ingot.errors import IngotError
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot.graph import Graph
-from ingot.readers import target as reader
-from ingot.readers.manifest_forms import CHECK_LEVELS
-from ingot.readers.target import Target, read_target
-from ingot.readers.yaml import format_errors
+from ingot.engine.actions import Output, Runner, SourceFile
+from ingot.model import target as reader
+from ingot.model.graph import Graph
+from ingot.model.manifest_schema import CHECK_LEVELS
+from ingot.model.target import Target, read_target
+from ingot.model.yaml_nodes import format_errors
 from ingot.stages.compile import plan_compile, plan_compile_probe
-from ingot.values import Output, Runner, SourceFile
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(ROOT.glob("targets/*.yaml"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ingot.checks.tolerances import tolerances
-from ingot.readers.manifest import Manifest, Policy
-from ingot.readers.target import read_target
+from ingot.model.manifest import Manifest, Policy
+from ingot.model.target import read_target
 from tests.manifest_cases import GOOD_DECODER, ROOT, good
 
 TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)

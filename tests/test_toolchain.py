@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.edges import toolchain
-from ingot.edges.digests import Digests
+from ingot.engine import toolchain
+from ingot.engine.digests import Digests
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.readers.component import read_component
+from ingot.model.component import read_component
 from tests.component_cases import ROOT
 from tests.component_runs import FLAGS, Forward, loaded, merged, oracle_of, run_tool
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.bundles.read import read_bundle
+from ingot.bundles.reader import read_bundle
 from ingot.bundles.seal import seal, unseal
+from ingot.bundles.verify import verify
 from ingot.errors import IngotError
-from ingot.verify import verify
 from tests.tiny_bundle import FILES, pack_whole, resealed
 from tests.tiny_model import SENTENCES
 

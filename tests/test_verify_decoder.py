@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ingot.bundles.read import read_bundle
-from ingot.bundles.runner import module_of, runner_for
-from ingot.checks.decoder import Given, run_decoder
+from ingot.bundles.reader import read_bundle
+from ingot.bundles.target_runner import module_of, runner_for
+from ingot.bundles.verify import verify
+from ingot.checks.oracle_decoder import Given, run_decoder
 from ingot.errors import IngotError
-from ingot.verify import verify
 from tests import tiny_decoder
 
 PROMPTS = ((256,), (256, 104, 105), tuple(range(40, 52)))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ingot.catalogue import Plan
-from ingot.edges import toolchain
+from ingot.cli.unknown_task import unknown_task
+from ingot.cli.why import Elsewhere, explain, print_reasons
+from ingot.engine import toolchain
+from ingot.engine.actions import Action, Output
 from ingot.errors import IngotError
-from ingot.front.unknown import unknown_task
-from ingot.front.why import Elsewhere, explain, print_reasons
-from ingot.values import Action, Output
+from ingot.project.catalogue import Plan
 from tests.checkout import Checkout
 from tests.project import ROOT
 from tests.small_actions import COUNT
@@ -64,7 +64,7 @@ def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
 
 
 def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
-    program = "import ingot.front.commands; raise {}"
+    program = "import ingot.cli.commands; raise {}"
     said = []
     for error in ("KeyboardInterrupt", "ValueError('odd')"):
         words = [sys.executable, "-c", program.format(error)]

@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ingot.edges.invoke import Call, Module, call
-from ingot.graph import Instance
-from ingot.readers.component import ScalarFormal, TensorFormal, read_component
-from ingot.readers.layout import read_layout
+from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.graph import Instance
+from ingot.model.layout import read_layout
+from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.weights.packing import grouped, quantised

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.readers.forms import (
+from ingot.model.schema_types import (
     Boolean,
     Choice,
     Either,
@@ -22,8 +22,8 @@ from ingot.readers.forms import (
     check,
     read,
 )
-from ingot.readers.scalars import Ambiguous, scalar
-from ingot.readers.yaml import format_errors, load, parse
+from ingot.model.yaml_nodes import format_errors, load, parse
+from ingot.model.yaml_scalars import Ambiguous, scalar
 
 
 def message(text: str) -> str:

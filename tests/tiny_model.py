@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.edges.toolchain import executable
-from ingot.graph import (
+from ingot.engine.toolchain import executable
+from ingot.model.graph import (
     Argument,
     Block,
     Call,

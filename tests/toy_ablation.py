@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ingot.ablation.experiment import Subject, measure
 from ingot.ablation.modes import kinds, modes
 from ingot.ablation.prompt import prompt, reading_tokens
-from ingot.ablation.report import Report
-from ingot.ablation.run import Subject, measure
-from ingot.oracle import load_oracles
+from ingot.ablation.tables import Report
+from ingot.model.oracle import load_oracles
 from tests import toy_decoder
 
 TOKENS = 7

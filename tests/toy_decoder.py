@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ingot.graph import Graph
-from ingot.readers.manifest import read_manifest
+from ingot.model.graph import Graph
+from ingot.model.manifest import read_manifest
 from tests.project import ROOT, edit
 
 DATA = ROOT / "tests/data/toy-decoder"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.graph import (
+from ingot.model.graph import (
     Argument,
     Block,
     Call,

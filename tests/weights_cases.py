@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.edges.runtime import read_archive
+from ingot.engine.actions import Action, Text
 from ingot.errors import IngotError
-from ingot.readers.manifest import Manifest
-from ingot.readers.safetensors import read_header
-from ingot.readers.sources import WeightSource
+from ingot.model.manifest import Manifest
+from ingot.model.weight_sources import WeightSource
 from ingot.stages import bake
-from ingot.values import Action, Text
+from ingot.weights.irpa import read_archive
+from ingot.weights.safetensors import read_header
 
 ROOT = Path(__file__).parents[1]
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8"}

@@ -1,1 +1,4 @@
-"""Where a low-precision model's error comes from: the model computed again, rounded."""
+"""A model is computed again in low precision, to find where its error comes from.
+
+It imports `ingot.project` and what lies below it.
+"""

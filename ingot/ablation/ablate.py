@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ingot.ablation.experiment import Row, Subject, measure
+from ingot.ablation.line_plot import refuse_no_matplotlib
 from ingot.ablation.modes import (
     kinds,
     matrices,
@@ -17,17 +19,15 @@ from ingot.ablation.modes import (
     read_modes,
     read_scheme,
 )
-from ingot.ablation.plot import refuse_no_matplotlib
 from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
-from ingot.ablation.report import FILES, Report, show, write
-from ingot.ablation.run import Row, Subject, measure
-from ingot.catalogue import Selection
-from ingot.checks.archive import read_parameters
+from ingot.ablation.tables import FILES, Report, show, write
+from ingot.checks.archive_parameters import read_parameters
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint
-from ingot.oracle import load_oracles
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.variables import refuse_words, whole
+from ingot.model.graph import EntryPoint
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.oracle import load_oracles
+from ingot.project.catalogue import Selection
+from ingot.project.options import refuse_words, whole
 
 WORDS = ("model", "target", "modes", "weights", "tokens", "seed")
 """The variables that `doit ablate` reads."""

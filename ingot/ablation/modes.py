@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from ingot.ablation import rounding
 from ingot.errors import IngotError, did_you_mean
-from ingot.graph import Graph
-from ingot.oracle import Oracle
+from ingot.model.graph import Graph
+from ingot.model.oracle import Oracle
 
 Array: TypeAlias = Any
 

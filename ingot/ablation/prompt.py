@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from ingot.checks.cases import Case, as_element, entry_inputs
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint, Graph, Port
-from ingot.oracle import token_limit
+from ingot.model.graph import EntryPoint, Graph, Port
+from ingot.model.oracle import token_limit
 
 Array: TypeAlias = Any
 

@@ -1,1 +1,4 @@
-"""What a bundle says of itself: made by the bundle stage, read by verify."""
+"""A bundle is what is shipped: it is described, read, run and verified here.
+
+It imports `ingot.checks` and what lies below it.
+"""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingot.bundles.blocks import BlockPool, refuse_tokens, refuse_undefined
-from ingot.bundles.decoder import decoder_entries
+from ingot.bundles.cache_blocks import BlockPool, refuse_tokens, refuse_undefined
 from ingot.errors import IngotError
+from ingot.runtime.decoder import decoder_entries
 
 if TYPE_CHECKING:
-    from ingot.edges.session import Session
-    from ingot.graph import EntryPoint, Port
+    from ingot.model.graph import EntryPoint, Port
+    from ingot.runtime.session import Session
 
 Array: TypeAlias = Any
 Logits = dict[int, Array]

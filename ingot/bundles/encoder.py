@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ingot.bundles.read import Bundle
-from ingot.bundles.runner import module_of
+from ingot.bundles.reader import Bundle
+from ingot.bundles.target_runner import module_of
 from ingot.bundles.vocabulary import encoded, refuse_no_tokenizer
-from ingot.checks.golden import embedding_entry, pad
-from ingot.edges.invoke import Call, call
+from ingot.checks.golden_sentences import embedding_entry, pad
+from ingot.engine.actions import Runner
 from ingot.errors import IngotError
-from ingot.values import Runner
+from ingot.runtime.invoke import Call, call
 
 Array: TypeAlias = Any
 
@@ -33,7 +33,7 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
     Raises: IngotError where the bundle has no tokenizer, or a sentence is too long, or
     has a token that the model does not have.
     """
-    from ingot.edges.runtime import load_tokenizer
+    from ingot.runtime.tokenizer import load_tokenizer
 
     refuse_no_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"].get("n_vocab")

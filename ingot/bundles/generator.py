@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ingot.bundles.decoder import Decoder, decoder_entries
-from ingot.bundles.read import Bundle
-from ingot.bundles.runner import module_of
+from ingot.bundles.reader import Bundle
 from ingot.bundles.sampler import Sampler, Sampling
+from ingot.bundles.target_runner import module_of
 from ingot.bundles.vocabulary import Vocabulary, prompt_tokens, read_vocabulary
-from ingot.edges.session import open_session
+from ingot.engine.actions import Runner
 from ingot.errors import IngotError
-from ingot.values import Runner
+from ingot.runtime.decoder import Decoder, decoder_entries
+from ingot.runtime.session import open_session
 
 # Caches are allocated in steps: a length that is no odd number suits vectors.
 CTX_STEP = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ingot.bundles.read import Bundle
+from ingot.bundles.reader import Bundle
 from ingot.errors import IngotError
 
 Array: TypeAlias = Any
@@ -43,7 +43,7 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     """
     import numpy as np
 
-    from ingot.edges.runtime import load_tokenizer
+    from ingot.runtime.tokenizer import load_tokenizer
 
     refuse_no_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"]["n_vocab"]

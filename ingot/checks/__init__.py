@@ -1,1 +1,4 @@
-"""The levels of a check: cases in, rows of a report out."""
+"""What a target computes is compared with oracles and golden outputs.
+
+It imports `ingot.runtime` and what lies below it.
+"""

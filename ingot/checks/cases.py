@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.graph import Call, DynamicDim, EntryPoint, Graph, Port, TensorType
-from ingot.oracle import PARAMETER, Oracle, Parameters, run_entry_point, token_limit
+from ingot.model.graph import Call, DynamicDim, EntryPoint, Graph, Port, TensorType
+from ingot.model.oracle import (
+    PARAMETER,
+    Oracle,
+    Parameters,
+    run_entry_point,
+    token_limit,
+)
 
 Array: TypeAlias = Any
 

@@ -26,12 +26,12 @@ from ingot.checks.cases import (
     traced_calls,
 )
 from ingot.checks.compare import Place, Row, Tolerance, compare
-from ingot.edges.calls import call
-from ingot.edges.invoke import Call, Module
-from ingot.graph import Block, EntryPoint, Graph
-from ingot.graph import Call as Use
-from ingot.oracle import Oracle, Step, run_block, run_entry_point, run_instance
-from ingot.values import Runner
+from ingot.engine.actions import Runner
+from ingot.model.graph import Block, EntryPoint, Graph
+from ingot.model.graph import Call as Use
+from ingot.model.oracle import Oracle, Step, run_block, run_entry_point, run_instance
+from ingot.runtime.calls import call
+from ingot.runtime.invoke import Call, Module
 
 Array: TypeAlias = Any
 Item = Callable[[], list[Row]]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from ingot.bundles.decoder import decoder_entries
 from ingot.checks.cases import np_rng
-from ingot.checks.decoder import Given, decoder_inputs
 from ingot.checks.golden_logits import FREE, prompts_item
+from ingot.checks.golden_logits_file import Expected, GoldenLogits
 from ingot.checks.levels import Item, Subject
-from ingot.checks.logits_file import Expected, GoldenLogits
+from ingot.checks.oracle_decoder import Given, decoder_inputs
 from ingot.errors import IngotError
-from ingot.graph import EntryPoint
-from ingot.oracle import run_entry_point, token_limit
+from ingot.model.graph import EntryPoint
+from ingot.model.oracle import run_entry_point, token_limit
+from ingot.runtime.decoder import decoder_entries
 
 Array: TypeAlias = Any
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingot.readers.manifest import Manifest
-    from ingot.readers.target import Target
+    from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
 
 # What rounding weights may cost of the logits' range, against a reference that did not
 # round: three times what random weights cost, for which it is worst. `doit ablate` says

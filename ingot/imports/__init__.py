@@ -1,1 +1,4 @@
-"""A checkpoint of a known architecture in, its manifest out."""
+"""A checkpoint's files are read and a manifest is written for them.
+
+It imports `ingot.model` and `ingot.weights`.
+"""

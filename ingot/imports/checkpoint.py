@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.edges.runtime import load_tokenizer
 from ingot.errors import IngotError
-from ingot.imports.config import survey_directory
+from ingot.imports.checkpoint_facts import Fact, Survey
+from ingot.imports.checkpoint_licence import choose_licence
 from ingot.imports.families import POSITIONS
-from ingot.imports.gguf import survey_gguf
-from ingot.imports.licence import choose_licence
-from ingot.imports.numbers import check_rules, read_ends, read_numbers
-from ingot.imports.tensors import Comparison, compare
-from ingot.imports.values import Fact, Survey
-from ingot.imports.write import Decision, manifest, number, relative, stored
-from ingot.readers.architecture_forms import ARCHITECTURE
-from ingot.readers.forms import check
-from ingot.readers.manifest import read_manifest
-from ingot.readers.manifest_forms import KEBAB
-from ingot.readers.yaml import Node, format_errors, load, raise_all
-from ingot.variables import refuse_words
-from ingot.weights.elements import PROJECT
+from ingot.imports.gguf_metadata import survey_gguf
+from ingot.imports.hf_config import survey_directory
+from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
+from ingot.imports.manifest_writer import Decision, manifest, number, relative, stored
+from ingot.imports.tensor_checks import Comparison, compare
+from ingot.model.architecture_schema import ARCHITECTURE
+from ingot.model.manifest import read_manifest
+from ingot.model.manifest_schema import KEBAB
+from ingot.model.schema_types import check
+from ingot.model.yaml_nodes import Node, format_errors, load, raise_all
+from ingot.project.options import refuse_words
+from ingot.runtime.tokenizer import load_tokenizer
+from ingot.weights.element_types import PROJECT
 
 WORDS = ("source", "model", "licence", "n_ctx")
 """The variables that `doit import` reads."""

@@ -1,1 +1,4 @@
-"""What a model looks like at each level of its compilation, for people."""
+"""A model is shown as it is at each level of its compilation.
+
+It imports `ingot.project` and what lies below it.
+"""

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ingot.catalogue import Selection
 from ingot.errors import IngotError, did_you_mean
-from ingot.graph import Graph
-from ingot.inspection.content import Content, filtered
+from ingot.inspection.graph_picture import picture
+from ingot.inspection.ir_dumps import read
+from ingot.inspection.module_content import Content, filtered
 from ingot.inspection.outline import Outline, outline
-from ingot.inspection.phases import read
-from ingot.inspection.picture import picture
-from ingot.inspection.show import content_lines, graph_lines
-from ingot.inspection.sizes import Shapes
-from ingot.readers.lower import lower
-from ingot.readers.manifest import read_manifest
-from ingot.readers.target import read_target
-from ingot.variables import refuse_words
+from ingot.inspection.symbolic_sizes import Shapes
+from ingot.inspection.text_report import content_lines, graph_lines
+from ingot.model.graph import Graph
+from ingot.model.manifest import read_manifest
+from ingot.model.select_kernels import lower
+from ingot.model.target import read_target
+from ingot.project.catalogue import Selection
+from ingot.project.options import refuse_words
 
 WORDS = ("model", "target", "level", "filter")
 """The variables that `doit inspect` reads."""

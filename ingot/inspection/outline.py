@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 
-from ingot.graph import Block, Call, EntryPoint, Graph, Instance, TensorType
-from ingot.oracle import PARAMETER
+from ingot.model.graph import Block, Call, EntryPoint, Graph, Instance, TensorType
+from ingot.model.oracle import PARAMETER
 
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "i32": 32, "i16": 16, "i8": 8, "i1": 8}
 """Of an element as it is stored; a truth value takes a byte."""

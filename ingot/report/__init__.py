@@ -1,1 +1,4 @@
-"""Builds for people to look at: the graph of actions, the page of a nightly build."""
+"""Builds are drawn and written as pages for people.
+
+It imports `ingot.project` and what lies below it.
+"""

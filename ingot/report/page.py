@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ingot.catalogue import STAGES, stage_of
-from ingot.report import marks, origins, plots
-from ingot.report.runs import Build, Cell, Point
+from ingot.engine.actions import stage_of
+from ingot.project.catalogue import STAGES
+from ingot.report import error_growth, plots, svg
+from ingot.report.build_runs import Build, Cell, Point
 
 STYLE = """
 * { box-sizing: border-box }
@@ -75,7 +76,7 @@ def page(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>ingot: builds</title><style>{marks.STYLE}{STYLE}</style></head>",
+            f"<title>ingot: builds</title><style>{svg.STYLE}{STYLE}</style></head>",
             "<body>",
             *body,
             "</body></html>",
@@ -190,7 +191,7 @@ def _failures(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
         yield f"<p><b>{escape(task)}</b></p><pre>{escape(message)}</pre>"
         if found := compared.get(task):
             title = "Where the error comes from: the first red row"
-            yield f'<div class="grid">{_card(title, origins.origins(found))}</div>'
+            yield f'<div class="grid">{_card(title, error_growth.origins(found))}</div>'
 
 
 def _card(title: str, plot: str) -> str:

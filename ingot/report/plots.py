@@ -9,9 +9,9 @@ import math
 import time
 from collections.abc import Sequence
 
-from ingot.report import marks
-from ingot.report.runs import Build, Cell, Point
-from ingot.sizes import say_size
+from ingot.engine.byte_sizes import say_size
+from ingot.report import svg
+from ingot.report.build_runs import Build, Cell, Point
 
 WIDTH = 360.0
 LEFT, RIGHT = 8.0, 352.0
@@ -35,25 +35,25 @@ def margins(cells: Sequence[Cell]) -> str:
     body = []
     for power in range(int(low), int(high) + 1):
         x = place(10.0**power)
-        body.append(marks.path(((x, 20), (x, height - 22)), "rule"))
+        body.append(svg.path(((x, 20), (x, height - 22)), "rule"))
         label = {0: "tolerance", -5: "", 1: ""}.get(power, f"1/{10**-power}")
-        body.append(marks.text(x, height - 8, label, "dim middle"))
+        body.append(svg.text(x, height - 8, label, "dim middle"))
     limit = place(1.0)
-    body.append(marks.path(((limit, 14), (limit, height - 22)), "limit"))
+    body.append(svg.path(((limit, 14), (limit, height - 22)), "limit"))
     x = LEFT
     for level, kind in LEVELS.items():
-        body += [marks.dot(x + 4, 8, kind), marks.text(x + 12, 12, level, "dim")]
-        x += 24 + len(level) * marks.CHARACTER
+        body += [svg.dot(x + 4, 8, kind), svg.text(x + 12, 12, level, "dim")]
+        x += 24 + len(level) * svg.CHARACTER
     for number, cell in enumerate(cells):
         top = 36 + number * ROW
-        body.append(marks.text(LEFT, top, cell.pair))
+        body.append(svg.text(LEFT, top, cell.pair))
         for level, item in cell.figures.get("check", {}).items():
             if item["tolerance"]:
                 ratio = item["worst"] / item["tolerance"]
                 about = f"{level}: {item['worst']:.1e} of {item['tolerance']:.0e}"
                 kind = "red" if item["failed"] else LEVELS.get(level, "ink")
-                body.append(marks.dot(place(ratio), top + 12, kind, about))
-    return marks.svg(WIDTH, height, "worst error over tolerance", body)
+                body.append(svg.dot(place(ratio), top + 12, kind, about))
+    return svg.svg(WIDTH, height, "worst error over tolerance", body)
 
 
 def benchmark(title: str, points: Sequence[Point]) -> str:
@@ -68,30 +68,30 @@ def benchmark(title: str, points: Sequence[Point]) -> str:
         y = bottom - (value_ms - low) / (high - low) * (bottom - top)
         return left + share * (right - left), y
 
-    body = [marks.text(LEFT, 12, title, "bold")]
+    body = [svg.text(LEFT, 12, title, "bold")]
     for value in ticks:
         y = at(0, value)[1]
-        body.append(marks.path(((left - 4, y), (right, y)), "rule"))
-        body.append(marks.text(left - 8, y + 4, say_ms(value), "dim end"))
+        body.append(svg.path(((left - 4, y), (right, y)), "rule"))
+        body.append(svg.text(left - 8, y + 4, say_ms(value), "dim end"))
     band = [at(i, point.high_ms) for i, point in enumerate(points)]
     band += [at(i, point.low_ms) for i, point in reversed(list(enumerate(points)))]
     if len(points) > 1:
-        body.append(marks.path(band, "band", closed=True))
+        body.append(svg.path(band, "band", closed=True))
         medians = [at(i, point.median_ms) for i, point in enumerate(points)]
-        body.append(marks.path(medians, "line"))
+        body.append(svg.path(medians, "line"))
     else:
         (x, y1), (_, y2) = band
-        body.append(marks.rect(x - 8, y1, 16, y2 - y1, "band"))
+        body.append(svg.rect(x - 8, y1, 16, y2 - y1, "band"))
     for number, point in enumerate(points):
         about = (
             f"{day(point.at_s)}: {say_ms(point.median_ms)}, half of the repetitions"
             f" {say_ms(point.low_ms)} to {say_ms(point.high_ms)}"
         )
-        body.append(marks.dot(*at(number, point.median_ms), "blue", about))
-    body.append(marks.text(left, 138, day(points[0].at_s), "dim"))
+        body.append(svg.dot(*at(number, point.median_ms), "blue", about))
+    body.append(svg.text(left, 138, day(points[0].at_s), "dim"))
     if len(points) > 1:
-        body.append(marks.text(right, 138, day(points[-1].at_s), "dim end"))
-    return marks.svg(WIDTH, 146, f"{title}, milliseconds over builds", body)
+        body.append(svg.text(right, 138, day(points[-1].at_s), "dim end"))
+    return svg.svg(WIDTH, 146, f"{title}, milliseconds over builds", body)
 
 
 def axis(values: Sequence[float]) -> list[float]:
@@ -120,20 +120,20 @@ def sizes(cells: Sequence[Cell]) -> str:
     x = LEFT
     for part, kind in PARTS.items():
         name = {"vmfb": "code (.vmfb)", "irpa": "weights (.irpa)"}[part]
-        body += [marks.rect(x, 3, 10, 10, kind), marks.text(x + 16, 12, name, "dim")]
-        x += 32 + len(name) * marks.CHARACTER
+        body += [svg.rect(x, 3, 10, 10, kind), svg.text(x + 16, 12, name, "dim")]
+        x += 32 + len(name) * svg.CHARACTER
     for number, (cell, total) in enumerate(zip(cells, totals, strict=True)):
         top = 36 + number * ROW
-        body.append(marks.text(LEFT, top, cell.pair))
-        body.append(marks.text(RIGHT, top, say_size(total), "dim end"))
+        body.append(svg.text(LEFT, top, cell.pair))
+        body.append(svg.text(RIGHT, top, say_size(total), "dim end"))
         x = LEFT
         for part, kind in PARTS.items():
             size = cell.figures["sizes"].get(part, 0)
             wide = size / most * (RIGHT - LEFT)
             about = f"{part}: {say_size(size)}"
-            body.append(marks.rect(x, top + 5, wide, 10, kind, about))
+            body.append(svg.rect(x, top + 5, wide, 10, kind, about))
             x += wide
-    return marks.svg(WIDTH, height, "sizes of what ships", body)
+    return svg.svg(WIDTH, height, "sizes of what ships", body)
 
 
 def activity(builds: Sequence[Build]) -> str:
@@ -144,8 +144,8 @@ def activity(builds: Sequence[Build]) -> str:
     body = []
     x = LEFT
     for how, kind in {"ran": "blue", "restored": "green", "failed": "red"}.items():
-        body += [marks.rect(x, 3, 10, 10, kind), marks.text(x + 16, 12, how, "dim")]
-        x += 36 + len(how) * marks.CHARACTER
+        body += [svg.rect(x, 3, 10, 10, kind), svg.text(x + 16, 12, how, "dim")]
+        x += 36 + len(how) * svg.CHARACTER
     for number, build in enumerate(builds):
         x, y = LEFT + number * step, bottom
         words = f"{day(build.at_s)}, {build.wall_s:.0f} s: doit {' '.join(build.words)}"
@@ -153,14 +153,14 @@ def activity(builds: Sequence[Build]) -> str:
             tall = count / most * high
             y -= tall
             about = f"{count} {how}; {words}"
-            body.append(marks.rect(x, y, step * 0.8, tall, HOWS[how], about))
-    body.append(marks.path(((LEFT, bottom), (RIGHT, bottom)), "rule"))
-    body.append(marks.text(LEFT, bottom + 16, day(builds[0].at_s), "dim"))
+            body.append(svg.rect(x, y, step * 0.8, tall, HOWS[how], about))
+    body.append(svg.path(((LEFT, bottom), (RIGHT, bottom)), "rule"))
+    body.append(svg.text(LEFT, bottom + 16, day(builds[0].at_s), "dim"))
     last = LEFT + (len(builds) - 1) * step + step * 0.8
     if last > 200:
-        body.append(marks.text(last, bottom + 16, day(builds[-1].at_s), "dim end"))
-    body.append(marks.text(RIGHT, 12, f"{most} actions at most", "dim end"))
-    return marks.svg(WIDTH, 140, "actions of each build", body)
+        body.append(svg.text(last, bottom + 16, day(builds[-1].at_s), "dim end"))
+    body.append(svg.text(RIGHT, 12, f"{most} actions at most", "dim end"))
+    return svg.svg(WIDTH, 140, "actions of each build", body)
 
 
 def _done(build: Build) -> dict[str, int]:

@@ -1,1 +1,4 @@
-"""Stages: `plan_*` makes an Action of values; `main` is the program that it runs."""
+"""A stage plans actions; the programs that they run are in `ingot.programs`.
+
+It imports all that lies below it, and no stage imports another one.
+"""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import IngotError
 from ingot.weights.archive import write
 from ingot.weights.collect import Collected, from_files, synthetic
+from ingot.weights.parameter_spec import Form, Part, Wanted, container
 from ingot.weights.splat import splat
-from ingot.weights.wanted import Form, Part, Wanted, container
 
 if TYPE_CHECKING:
-    from ingot.graph import Parameter
-    from ingot.readers.manifest import Manifest
-    from ingot.values import Action
+    from ingot.engine.actions import Action
+    from ingot.model.graph import Parameter
+    from ingot.model.manifest import Manifest
 
 ARCHIVE = "model.irpa"
 REPORT = "bake.json"
@@ -31,28 +31,26 @@ REPORT = "bake.json"
 # What `main` imports, below the root of the checkout.
 PROGRAM = (
     "ingot/__init__.py",
-    "ingot/edges/__init__.py",
-    "ingot/edges/runtime.py",
     "ingot/errors.py",
-    "ingot/readers/__init__.py",
-    "ingot/readers/gguf.py",
-    "ingot/readers/safetensors.py",
-    "ingot/readers/shards.py",
-    "ingot/readers/strict_json.py",
     "ingot/stages/__init__.py",
     "ingot/stages/bake.py",
     "ingot/weights/__init__.py",
     "ingot/weights/archive.py",
     "ingot/weights/collect.py",
-    "ingot/weights/completeness.py",
     "ingot/weights/convert.py",
-    "ingot/weights/elements.py",
-    "ingot/weights/forms.py",
+    "ingot/weights/element_types.py",
+    "ingot/weights/gguf.py",
+    "ingot/weights/irpa.py",
+    "ingot/weights/match.py",
     "ingot/weights/packing.py",
+    "ingot/weights/parameter_spec.py",
+    "ingot/weights/relayout.py",
+    "ingot/weights/safetensors.py",
+    "ingot/weights/shards.py",
     "ingot/weights/splat.py",
+    "ingot/weights/strict_json.py",
     "ingot/weights/synthetic.py",
     "ingot/weights/tables.py",
-    "ingot/weights/wanted.py",
 )
 
 _BLOCK_BYTES = 1 << 20
@@ -60,8 +58,8 @@ _BLOCK_BYTES = 1 << 20
 
 def plan_bake(manifest: Manifest, root: Path) -> Action:
     """Return the action that bakes the model's weights in its graph's layout."""
-    from ingot.values import Action, SourceFile, Text
-    from ingot.weights.inputs import weight_files, weight_index
+    from ingot.engine.actions import Action, SourceFile, Text
+    from ingot.model.weight_files import weight_files, weight_index
 
     layout, source = manifest.graph.layout, manifest.weights.source
     files = weight_files(source)
@@ -89,8 +87,8 @@ def _is_gguf(path: str) -> bool:
 
 
 def _specification(manifest: Manifest) -> dict[str, Any]:
-    from ingot.readers.sources import Splat, Synthetic
-    from ingot.weights.inputs import weight_files
+    from ingot.model.weight_files import weight_files
+    from ingot.model.weight_sources import Splat, Synthetic
 
     weights = manifest.weights
     return {

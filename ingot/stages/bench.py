@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
-    from ingot.edges.invoke import Module
-    from ingot.graph import Graph
-    from ingot.readers.manifest import Manifest
-    from ingot.readers.target import Target
-    from ingot.values import Action, Runner
+    from ingot.engine.actions import Action, Runner
+    from ingot.model.graph import Graph
+    from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
+    from ingot.runtime.invoke import Module
 
 SCHEMA = "ingot.bench.v1"
 
@@ -32,15 +32,17 @@ PROGRAM = (
     "ingot/__init__.py",
     "ingot/checks/__init__.py",
     "ingot/checks/cases.py",
-    "ingot/edges/__init__.py",
-    "ingot/edges/invoke.py",
-    "ingot/edges/process.py",
+    "ingot/engine/__init__.py",
+    "ingot/engine/actions.py",
+    "ingot/engine/process.py",
     "ingot/errors.py",
-    "ingot/graph.py",
-    "ingot/oracle.py",
+    "ingot/model/__init__.py",
+    "ingot/model/graph.py",
+    "ingot/model/oracle.py",
+    "ingot/runtime/__init__.py",
+    "ingot/runtime/invoke.py",
     "ingot/stages/__init__.py",
     "ingot/stages/bench.py",
-    "ingot/values.py",
 )
 
 REPETITIONS = 10
@@ -54,9 +56,9 @@ EMULATED_TOKENS = 16
 
 def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
     """Return the action that makes `bench.json`."""
-    from ingot.edges.machine import machine
-    from ingot.graph import to_json
-    from ingot.values import Action, Output, SourceFile, Text
+    from ingot.engine.actions import Action, Output, SourceFile, Text
+    from ingot.engine.machine import machine
+    from ingot.model.graph import to_json
 
     model, name = manifest.model, target.resolved
     specification = {
@@ -109,8 +111,8 @@ def bench(specification: dict[str, Any]) -> dict[str, Any]:
 
     Raises: IngotError where an entry point does not run.
     """
-    from ingot.edges.invoke import Module, runner_from_json
-    from ingot.graph import from_json
+    from ingot.model.graph import from_json
+    from ingot.runtime.invoke import Module, runner_from_json
 
     graph = from_json(json.loads(Path("graph.json").read_text(encoding="utf-8")))
     runner = runner_from_json(specification["runner"])
@@ -147,7 +149,7 @@ def _run(
     graph: Graph, runner: Runner, module: Module, case: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the times of one entry point for one size of its inputs."""
-    from ingot.edges.invoke import module_argv, run
+    from ingot.runtime.invoke import module_argv, run
 
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)

@@ -19,26 +19,26 @@ from ingot.errors import IngotError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingot.readers.manifest import Manifest
-    from ingot.readers.target import Target
-    from ingot.values import Action, Source
+    from ingot.engine.actions import Action, Source
+    from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
 
 # What `main` imports, below the root of the checkout.
 PROGRAM = (
     "ingot/__init__.py",
     "ingot/bundles/__init__.py",
     "ingot/bundles/seal.py",
+    "ingot/bundles/tarball.py",
     "ingot/checks/__init__.py",
-    "ingot/checks/parameters.py",
-    "ingot/edges/__init__.py",
-    "ingot/edges/process.py",
-    "ingot/edges/runtime.py",
-    "ingot/edges/tarball.py",
+    "ingot/checks/artifact_fit.py",
+    "ingot/engine/__init__.py",
+    "ingot/engine/process.py",
     "ingot/errors.py",
     "ingot/stages/__init__.py",
     "ingot/stages/bundle.py",
     "ingot/weights/__init__.py",
-    "ingot/weights/elements.py",
+    "ingot/weights/element_types.py",
+    "ingot/weights/irpa.py",
 )
 
 TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime", "iree-base-compiler")
@@ -53,8 +53,8 @@ def plan_bundle(
 
     `compiled` are the actions that make `model.vmfb`: `bundle.json` has their commands.
     """
-    from ingot.bundles.declaration import declaration
-    from ingot.values import Action, SourceFile, Text
+    from ingot.bundles.contract import declaration
+    from ingot.engine.actions import Action, SourceFile, Text
 
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
@@ -90,8 +90,8 @@ def plan_bundle(
 
 def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]:
     """Return what earlier stages and the manifest give to the bundle."""
-    from ingot.values import Output
-    from ingot.weights.inputs import file_input
+    from ingot.engine.actions import Output
+    from ingot.model.weight_files import file_input
 
     model, name, layout = manifest.model, target.resolved, target.layout.name
     parts: dict[str, Source] = {
@@ -119,7 +119,7 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
 
 def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
     """Return the sources whose digests are told, by their place in the checkout."""
-    from ingot.readers.licence import FOLDER, licences
+    from ingot.model.licence import FOLDER, licences
 
     components = sorted({item.component for item in manifest.graph.instances})
     paths = (
@@ -149,7 +149,7 @@ def bundle(specification: dict[str, Any]) -> str:
     Raises: IngotError where the parts do not fit, or the check did not pass.
     """
     from ingot.bundles.seal import seal
-    from ingot.edges.tarball import file_digest, write_tar
+    from ingot.bundles.tarball import file_digest, write_tar
 
     _refuse_misfits()
     folder = Path(FOLDER)
@@ -185,7 +185,7 @@ def _refuse_misfits() -> None:
 
     Raises: IngotError for all that does not fit.
     """
-    from ingot.checks.parameters import check_parameters
+    from ingot.checks.artifact_fit import check_parameters
 
     problems = check_parameters(
         Path("linked.mlir").read_text(encoding="utf-8"),
@@ -218,7 +218,7 @@ def _contract(
     """Return the content of `bundle.json`, without its own digest."""
     import importlib.metadata
 
-    from ingot.edges.tarball import file_digest
+    from ingot.bundles.tarball import file_digest
 
     baked, checked = _load("bake.json"), _load("check.json")
     contract = specification["contract"]
@@ -254,7 +254,7 @@ def _contract(
 
 def _inputs(specification: dict[str, Any], baked: dict[str, Any]) -> dict[str, Any]:
     """Return the digests of all that the bundle was made from."""
-    from ingot.edges.tarball import file_digest
+    from ingot.bundles.tarball import file_digest
 
     return {
         "sources": {

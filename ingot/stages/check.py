@@ -19,45 +19,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingot.checks.compare import Row
-    from ingot.checks.golden_file import Golden
+    from ingot.checks.golden_logits_file import GoldenLogits
+    from ingot.checks.golden_sentences_file import Golden
     from ingot.checks.levels import Item, Subject
-    from ingot.checks.logits_file import GoldenLogits
-    from ingot.graph import Graph
-    from ingot.readers.manifest import Manifest
-    from ingot.readers.target import Target
-    from ingot.values import Action
+    from ingot.engine.actions import Action
+    from ingot.model.graph import Graph
+    from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
 
 SCHEMA = "ingot.check.v1"
 
 # What `main` imports, below the root of the checkout.
 PROGRAM = (
     "ingot/__init__.py",
-    "ingot/bundles/__init__.py",
-    "ingot/bundles/decoder.py",
-    "ingot/bundles/golden_cases.py",
     "ingot/checks/__init__.py",
-    "ingot/checks/archive.py",
+    "ingot/checks/archive_parameters.py",
+    "ingot/checks/bundle_cases.py",
     "ingot/checks/cases.py",
     "ingot/checks/compare.py",
-    "ingot/checks/decoder.py",
-    "ingot/checks/golden.py",
-    "ingot/checks/golden_file.py",
     "ingot/checks/golden_logits.py",
+    "ingot/checks/golden_logits_file.py",
+    "ingot/checks/golden_sentences.py",
+    "ingot/checks/golden_sentences_file.py",
     "ingot/checks/levels.py",
-    "ingot/checks/logits_file.py",
+    "ingot/checks/oracle_decoder.py",
     "ingot/checks/prompts.py",
-    "ingot/edges/__init__.py",
-    "ingot/edges/calls.py",
-    "ingot/edges/invoke.py",
-    "ingot/edges/process.py",
-    "ingot/edges/runtime.py",
-    "ingot/edges/session.py",
+    "ingot/engine/__init__.py",
+    "ingot/engine/actions.py",
+    "ingot/engine/process.py",
     "ingot/errors.py",
-    "ingot/graph.py",
-    "ingot/oracle.py",
+    "ingot/model/__init__.py",
+    "ingot/model/graph.py",
+    "ingot/model/oracle.py",
+    "ingot/runtime/__init__.py",
+    "ingot/runtime/calls.py",
+    "ingot/runtime/decoder.py",
+    "ingot/runtime/invoke.py",
+    "ingot/runtime/session.py",
+    "ingot/runtime/tokenizer.py",
     "ingot/stages/__init__.py",
     "ingot/stages/check.py",
-    "ingot/values.py",
+    "ingot/weights/__init__.py",
+    "ingot/weights/irpa.py",
 )
 
 ENV = (
@@ -77,9 +80,9 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
 
     `golden.json` holds a few sentences or prompts that the model was right about.
     """
-    from ingot.graph import to_json
-    from ingot.values import Action, Output, Source, SourceFile, Text
-    from ingot.weights.inputs import file_input
+    from ingot.engine.actions import Action, Output, Source, SourceFile, Text
+    from ingot.model.graph import to_json
+    from ingot.model.weight_files import file_input
 
     graph = manifest.graph
     model, name = manifest.model, target.resolved
@@ -135,7 +138,7 @@ def _dump(value: Any) -> str:
 
 def main() -> None:
     """Run the specification that `argv[1]` names; exit with 1 where it is wrong."""
-    from ingot.bundles.golden_cases import golden_cases
+    from ingot.checks.bundle_cases import golden_cases
 
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
@@ -161,10 +164,10 @@ def check(
 
     Raises: IngotError where something does not run at all.
     """
-    from ingot.checks import golden, levels
+    from ingot.checks import golden_sentences, levels
     from ingot.checks.compare import LEVELS as ORDER
-    from ingot.checks.golden_file import Golden
-    from ingot.edges.runtime import load_tokenizer
+    from ingot.checks.golden_sentences_file import Golden
+    from ingot.runtime.tokenizer import load_tokenizer
 
     subject = _subject(specification)
     tokenizer = None
@@ -183,7 +186,7 @@ def check(
         )
     )
     if specification["golden"] and isinstance(judged, Golden) and tokenizer:
-        rows += golden.token_rows(judged, tokenizer)
+        rows += golden_sentences.token_rows(judged, tokenizer)
     return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level))), judged
 
 
@@ -191,14 +194,16 @@ def _golden(
     specification: dict[str, Any], subject: Subject, tokenizer: Any
 ) -> tuple[Golden | GoldenLogits | None, Iterator[Item]]:
     """Return what the golden file judges, or the oracle where there is none."""
-    from ingot.checks import golden, golden_logits, prompts
-    from ingot.checks.golden_file import read_golden
-    from ingot.checks.logits_file import golden_kind, read_logits
+    from ingot.checks import golden_logits, golden_sentences, prompts
+    from ingot.checks.golden_logits_file import golden_kind, read_logits
+    from ingot.checks.golden_sentences_file import read_golden
 
     if not specification["golden"]:
-        sentences = golden.judge_sentences(subject, tokenizer) if tokenizer else None
+        sentences = (
+            golden_sentences.judge_sentences(subject, tokenizer) if tokenizer else None
+        )
         if sentences is not None:
-            return sentences, golden.sentence_items(subject, sentences)
+            return sentences, golden_sentences.sentence_items(subject, sentences)
         judged = prompts.judge_prompts(subject)
         return judged, prompts.prompt_items(subject, judged) if judged else iter(())
     path = Path(specification["golden"])
@@ -206,7 +211,7 @@ def _golden(
         logits = read_logits(path)
         return logits, golden_logits.logits_items(subject, logits)
     sentences = read_golden(path)
-    return sentences, golden.golden_items(subject, sentences)
+    return sentences, golden_sentences.golden_items(subject, sentences)
 
 
 def report_json(specification: dict[str, Any], rows: tuple[Row, ...]) -> dict[str, Any]:
@@ -238,11 +243,11 @@ def report_text(specification: dict[str, Any], rows: tuple[Row, ...]) -> str:
 
 
 def _subject(specification: dict[str, Any]) -> Subject:
-    from ingot.checks.archive import read_parameters
+    from ingot.checks.archive_parameters import read_parameters
     from ingot.checks.compare import Tolerance
     from ingot.checks.levels import Subject
-    from ingot.edges.invoke import Module, runner_from_json
-    from ingot.oracle import load_oracles
+    from ingot.model.oracle import load_oracles
+    from ingot.runtime.invoke import Module, runner_from_json
 
     graph = _graph()
     archive = Path("model.irpa")
@@ -262,7 +267,7 @@ def _subject(specification: dict[str, Any]) -> Subject:
 
 
 def _graph() -> Graph:
-    from ingot.graph import from_json
+    from ingot.model.graph import from_json
 
     return from_json(json.loads(Path("graph.json").read_text(encoding="utf-8")))
 

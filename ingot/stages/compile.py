@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ingot.graph import Graph
-from ingot.values import Action, Output, SourceFile
+from ingot.engine.actions import Action, Output, SourceFile
+from ingot.model.graph import Graph
 
 if TYPE_CHECKING:
-    from ingot.readers.target import Target
+    from ingot.model.target import Target
 
 # Two places where the compiler would write down where and from what it compiled.
 REPRODUCIBLE = (

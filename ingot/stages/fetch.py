@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
-    from ingot.readers.sources import Url
-    from ingot.values import Action
+    from ingot.engine.actions import Action
+    from ingot.model.weight_sources import Url
 
 PROGRAM = (
     "ingot/__init__.py",
@@ -39,8 +39,8 @@ _BLOCK_BYTES = 1 << 20
 
 def plan_fetch(source: Url, root: Path) -> Action:
     """Return the action that downloads the file."""
-    from ingot.values import Action, SourceFile, Text
-    from ingot.weights.inputs import fetch_task, file_name
+    from ingot.engine.actions import Action, SourceFile, Text
+    from ingot.model.weight_files import fetch_task, file_name
 
     output = file_name(source)
     specification = {"url": source.url, "sha256": source.sha256, "output": output}

@@ -6,10 +6,10 @@ it writes has no comments and no paths, so equal graphs have equal linked module
 
 from __future__ import annotations
 
-from ingot.emit import main_module, probe_module
-from ingot.emit.limits import Limits
-from ingot.graph import Graph
-from ingot.values import Action, Output, Text
+from ingot.emit.bounds_checks import Limits
+from ingot.emit.modules import main_module, probe_module
+from ingot.engine.actions import Action, Output, Text
+from ingot.model.graph import Graph
 
 
 def plan_link(graph: Graph) -> Action:

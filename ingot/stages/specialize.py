@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingot.values import Action, SourceFile, Text
+from ingot.engine.actions import Action, SourceFile, Text
 
 if TYPE_CHECKING:
-    from ingot.graph import Instance, TensorType
+    from ingot.model.graph import Instance, TensorType
 
 # Casts move into the body, dims become constants, the component's function disappears;
 # canonicalize runs twice: cse joins dims that the first round found equal.
@@ -32,9 +32,10 @@ BARRIERS = (
 # What `main` imports, below the root of the checkout.
 PROGRAM = (
     "ingot/__init__.py",
+    "ingot/engine/__init__.py",
+    "ingot/engine/actions.py",
     "ingot/stages/__init__.py",
     "ingot/stages/specialize.py",
-    "ingot/values.py",
 )
 
 ROOT = Path(__file__).parents[2]

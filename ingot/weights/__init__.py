@@ -1,1 +1,4 @@
-"""Weights on their way from a source to an archive: names matched, types converted."""
+"""Weights are read from a checkpoint, converted, and written as one archive.
+
+It imports `ingot.errors` and `ingot.engine`.
+"""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import DOWNLOAD_AGAIN, StoredTensor
 from ingot.weights.convert import Content
-from ingot.weights.elements import BLOCKS, NUMPY_NAMES, SAFETENSORS
-from ingot.weights.wanted import Wanted
+from ingot.weights.element_types import BLOCKS, NUMPY_NAMES, SAFETENSORS
+from ingot.weights.parameter_spec import Wanted
+from ingot.weights.safetensors import DOWNLOAD_AGAIN, StoredTensor
 
 _BLOCK_BYTES = 1 << 20
 _METADATA = "TENSORv0:"
@@ -39,7 +39,7 @@ def write(archive: Path, baked: list[Baked]) -> None:
 
     Raises: IngotError where what can be read back is not what went in.
     """
-    from ingot.edges.runtime import ArchiveSource, write_archive
+    from ingot.weights.irpa import ArchiveSource, write_archive
 
     entries = write_archive(
         archive,
@@ -71,7 +71,7 @@ def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     Raises: IngotError for a file that is no whole archive, and for a parameter whose
     shape and type it does not say.
     """
-    from ingot.edges.runtime import read_archive
+    from ingot.weights.irpa import read_archive
 
     size_bytes = path.stat().st_size
     try:

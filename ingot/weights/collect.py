@@ -10,19 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ingot.errors import IngotError
-from ingot.readers.gguf import read_header as read_gguf
-from ingot.readers.safetensors import StoredTensor, read_header
-from ingot.readers.shards import INDEX, check_index, read_index
 from ingot.weights.archive import Baked, read_tensors
-from ingot.weights.completeness import (
-    EMBEDDING,
-    OUTPUT,
-    Matched,
-    match,
-    other_table,
-    untied,
-    unused,
-)
 from ingot.weights.convert import (
     Content,
     from_seed,
@@ -32,8 +20,20 @@ from ingot.weights.convert import (
     packed_from_seed,
     packed_from_tensors,
 )
-from ingot.weights.elements import PROJECT
-from ingot.weights.wanted import Wanted, container
+from ingot.weights.element_types import PROJECT
+from ingot.weights.gguf import read_header as read_gguf
+from ingot.weights.match import (
+    EMBEDDING,
+    OUTPUT,
+    Matched,
+    match,
+    other_table,
+    untied,
+    unused,
+)
+from ingot.weights.parameter_spec import Wanted, container
+from ingot.weights.safetensors import StoredTensor, read_header
+from ingot.weights.shards import INDEX, check_index, read_index
 
 INDEX_FILE = Path("weights") / INDEX
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.readers.safetensors import StoredTensor, read_chunks
-from ingot.weights.elements import (
+from ingot.weights.element_types import (
     BLOCKS,
     ITEM_BYTES,
     SAFETENSORS,
@@ -26,11 +25,12 @@ from ingot.weights.elements import (
     first_not_finite,
     rows_of_blocks,
 )
-from ingot.weights.forms import is_turned, turned_bytes, view
 from ingot.weights.packing import grouped, quantised
+from ingot.weights.parameter_spec import Form, Wanted
+from ingot.weights.relayout import is_turned, turned_bytes, view
+from ingot.weights.safetensors import StoredTensor, read_chunks
 from ingot.weights.synthetic import synthetic_chunks
 from ingot.weights.tables import rope_blocks
-from ingot.weights.wanted import Form, Wanted
 
 Array: TypeAlias = Any
 Found: TypeAlias = tuple[StoredTensor, ...]

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ingot.edges.runtime import SplatSource, write_splats
 from ingot.weights.archive import described
-from ingot.weights.elements import ITEM_BYTES, SAFETENSORS, encode
-from ingot.weights.wanted import Wanted
+from ingot.weights.element_types import ITEM_BYTES, SAFETENSORS, encode
+from ingot.weights.irpa import SplatSource, write_splats
+from ingot.weights.parameter_spec import Wanted
 
 
 def splat(

@@ -25,9 +25,9 @@ import torch
 import transformers
 from judged_logits import write
 
-from ingot.graph import Parameter
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.sources import HfDirectory, Synthetic
+from ingot.model.graph import Parameter
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.weight_sources import HfDirectory, Synthetic
 from ingot.weights.convert import CHUNK_BYTES
 from ingot.weights.synthetic import synthetic_chunks
 

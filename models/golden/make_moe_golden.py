@@ -20,8 +20,8 @@ import transformers
 from judged_logits import write
 from make_decoder_golden import weight
 
-from ingot.readers.manifest import Manifest, read_manifest
-from ingot.readers.sources import Synthetic
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.weight_sources import Synthetic
 
 ROOT = Path(__file__).parents[2]
 N_IDS = 256

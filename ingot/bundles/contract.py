@@ -1,0 +1,71 @@
+"""A manifest and a target in, what `bundle.json` says of them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingot.model.graph import EntryPoint, Port
+    from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
+
+SCHEMA = "ingot.bundle.v1"
+
+
+def declaration(
+    manifest: Manifest, target: Target, compile_commands: Sequence[tuple[str, ...]]
+) -> dict[str, Any]:
+    """Return the part of `bundle.json` that is known before anything is built.
+
+    Shapes: of ports, static sizes and names of `dynamic_dims`.
+    """
+    graph = manifest.graph
+    return {
+        "schema": SCHEMA,
+        "model": manifest.model,
+        "architecture": manifest.architecture,
+        "licence": manifest.licence,
+        "dims": dict(manifest.dims),
+        "end_tokens": manifest.end_tokens,
+        "dynamic_dims": {
+            dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
+        },
+        "entry_points": [_entry_point(entry) for entry in graph.entry_points],
+        "target": {
+            "name": target.resolved,
+            "summary": target.summary,
+            "machine": target.machine,
+            "cpu_features": target.cpu_features,
+            "layout": target.layout.name,
+            "compile_flags": target.compile_flags,
+        },
+        "compiler": {
+            "package": "iree-base-compiler",
+            "commands": compile_commands,
+        },
+    }
+
+
+def _entry_point(entry: EntryPoint) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "inputs": [_port(port) for port in entry.inputs],
+        "outputs": [_port(port) for port in entry.outputs],
+        # The caller's buffer of the input is the output's, overwritten.
+        "in_place": [
+            {"input": port.updates, "output": port.name}
+            for port in entry.outputs
+            if port.updates
+        ],
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {
+        "name": port.name,
+        "element": port.type.element,
+        "shape": port.type.shape,
+        "role": port.role,
+    }

@@ -1,0 +1,110 @@
+"""A bundle's folder in, the bundle out: every file as it was packed, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingot.bundles.contract import SCHEMA
+from ingot.bundles.seal import unseal
+from ingot.bundles.tarball import file_digest
+from ingot.errors import IngotError
+from ingot.model.graph import EntryPoint, Port, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle whose files are what `bundle.json` says."""
+
+    folder: Path
+    contract: dict[str, Any]  # the content of bundle.json
+    entry_points: tuple[EntryPoint, ...]  # without blocks: a bundle has no graph
+
+    @property
+    def name(self) -> str:
+        """Return `model@target`."""
+        return f"{self.contract['model']}@{self.contract['target']['name']}"
+
+    def limit(self, dim: str) -> int:
+        """Return the largest size of a dynamic dim; `ctx` is that of all blocks."""
+        return self._end(dim, "max")
+
+    def least(self, dim: str) -> int:
+        """Return the least size of a dynamic dim; `ctx` is that of all blocks."""
+        return self._end(dim, "min")
+
+    def _end(self, dim: str, end: str) -> int:
+        dims = self.contract["dynamic_dims"]
+        if dim == "ctx" and dim not in dims and "n_block_seq" in dims:
+            block_size = max(entry.block_size for entry in self.entry_points)
+            return int(dims["n_block_seq"][end]) * block_size
+        return int(dims[dim][end])
+
+
+def read_bundle(
+    folder: Path, digest: Callable[[Path], tuple[str, int]] = file_digest
+) -> Bundle:
+    """Return the bundle in a folder, its files compared with their digests.
+
+    `digest` returns sha256 and size of a file; the checkout's own bundles have theirs
+    remembered.
+
+    Raises: IngotError that names the first file that is missing, changed or not listed.
+    """
+    contract = _contract(folder)
+    listed = contract["files"]
+    for entry in sorted(folder.iterdir()):
+        if entry.is_symlink() or not entry.is_file():
+            raise IngotError(f"{entry.name}: not a plain file")
+        if entry.name not in listed and entry.name != "bundle.json":
+            raise IngotError(f"{entry.name}: bundle.json does not list it")
+    for name, expected in sorted(listed.items()):
+        path = folder / name
+        if "/" in name or not path.is_file():
+            raise IngotError(f"{name}: bundle.json lists it, and it is not there")
+        sha256, size_bytes = digest(path)
+        if (sha256, size_bytes) != (expected["sha256"], expected["size_bytes"]):
+            raise IngotError(
+                f"{name}: changed since it was packed; "
+                f"expected sha256 {expected['sha256']} ({expected['size_bytes']} bytes)"
+                f", found {sha256} ({size_bytes} bytes)"
+            )
+    entries = tuple(map(_entry_point, contract["entry_points"]))
+    return Bundle(folder, contract, entries)
+
+
+def _contract(folder: Path) -> dict[str, Any]:
+    path = folder / "bundle.json"
+    if path.is_symlink() or not path.is_file():
+        raise IngotError(f"{folder.name}: no bundle.json: not a bundle")
+    try:
+        text = path.read_bytes().decode()
+        # Asked first: another schema may have another seal.
+        schema = json.loads(text).get("schema")
+    except (ValueError, AttributeError) as error:
+        raise IngotError(f"bundle.json: damaged; {error}") from error
+    if schema != SCHEMA:
+        raise IngotError(
+            f"bundle.json: another schema; expected '{SCHEMA}', found '{schema}'"
+        )
+    return unseal(text)
+
+
+def _entry_point(value: dict[str, Any]) -> EntryPoint:
+    updates = {pair["output"]: pair["input"] for pair in value["in_place"]}
+    return EntryPoint(
+        name=value["name"],
+        inputs=tuple(_port(port, "") for port in value["inputs"]),
+        blocks=(),
+        outputs=tuple(
+            _port(port, updates.get(port["name"], "")) for port in value["outputs"]
+        ),
+    )
+
+
+def _port(value: dict[str, Any], updates: str) -> Port:
+    type_ = TensorType(tuple(value["shape"]), value["element"])
+    return Port(value["name"], type_, value["role"], value["name"], updates)

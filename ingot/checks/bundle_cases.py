@@ -1,0 +1,98 @@
+"""Judged sentences or prompts in, the cases that a bundle proves itself with out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingot.checks.golden_logits_file import GoldenLogits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ingot.checks.golden_sentences_file import Golden
+
+SCHEMA = "ingot.golden.v1"
+
+# Short enough for an emulator, and of different lengths.
+CASES = 4
+LONGEST_TOKENS = 32
+# Of a decoder, which may be thirty times as large.
+LONGEST_PROMPT = 16
+# Of a case's logits: a wrong model is wrong in all of them.
+IDS = 64
+
+
+def golden_cases(
+    judged: Golden | GoldenLogits | None,
+    judge: str,
+    tolerances: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the content of `golden.json`.
+
+    Of sentences, token ids and embeddings; of prompts, the logits after the last token
+    at some ids, with the range of all logits and the best token.
+
+    `judge` says who made them: a golden file or the oracle, which has the weights as
+    they are stored and is held to more.
+    """
+    level = "golden" if judge == "golden file" else "model"
+    cases: dict[str, Any] = {"cases": []}
+    if isinstance(judged, GoldenLogits):
+        tokens = tolerances["tokens" if level == "golden" else level]
+        cases = {"token_tolerance": _limits(tokens), **_prompts(judged)}
+    elif judged:
+        cases = _sentences(judged)
+    limits = _limits(tolerances[level])
+    return {"schema": SCHEMA, "judge": judge, "tolerance": limits, **cases}
+
+
+def _limits(tolerance: dict[str, Any]) -> dict[str, Any]:
+    return {key: tolerance[key] for key in ("max_abs_error", "min_cosine", "of_range")}
+
+
+def _sentences(judged: Golden) -> dict[str, Any]:
+    chosen = _spread(judged.tokens, LONGEST_TOKENS)
+    return {
+        "cases": [
+            {
+                "sentence": judged.sentences[index],
+                "tokens": judged.tokens[index],
+                "embedding": _numbers(judged.embedding[index]),
+            }
+            for index in chosen
+        ]
+    }
+
+
+def _prompts(judged: GoldenLogits) -> dict[str, Any]:
+    step = max(len(judged.ids) // IDS, 1)
+    some = slice(0, IDS * step, step)
+    return {
+        "ids": judged.ids[some].tolist(),
+        "cases": [
+            {
+                "tokens": judged.prompts[index],
+                "logits": _numbers(judged.expected[index].logits[some]),
+                "range": _number(judged.expected[index].range),
+                "best_token": judged.expected[index].token,
+            }
+            for index in _spread(judged.prompts, LONGEST_PROMPT)
+        ],
+    }
+
+
+def _numbers(values: Iterable[float]) -> list[float]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float) -> float:
+    # 9 significant digits are enough to read back the same float32.
+    return float(f"{value:.9g}")
+
+
+def _spread(tokens: Sequence[Sequence[int]], longest: int) -> list[int]:
+    """Return a few cases, evenly spread over the short ones by length."""
+    short = [i for i, ids in enumerate(tokens) if len(ids) <= longest]
+    short.sort(key=lambda index: (len(tokens[index]), index))
+    step = max(len(short) // CASES, 1)
+    return short[step - 1 :: step][:CASES]

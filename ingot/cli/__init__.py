@@ -1,0 +1,4 @@
+"""The command line: the only package that imports doit.
+
+It may import every other package.
+"""

@@ -1,0 +1,91 @@
+"""Sentences in, their embeddings and how alike they are out, through a built bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ingot.bundles.encoder import Encoded, encode
+from ingot.bundles.reader import Bundle, read_bundle
+from ingot.bundles.target_runner import runner_for
+from ingot.errors import IngotError
+
+Array: TypeAlias = Any
+
+SEPARATOR = "|"
+SHOWN_DIMS = 6
+SHOWN_CHARACTERS = 48
+
+
+def run(root: Path, model: str, target: str, text: str) -> None:
+    """Print what the checkout's built bundle makes of the sentences in `text`.
+
+    Raises: IngotError where it is not built or cannot run here, or a sentence is too
+    long.
+    """
+    folder = root / "build" / model / target / "bundle"
+    if not (folder / "bundle.json").is_file():
+        raise IngotError(
+            f"{model}@{target} is not built",
+            f"run: doit build model={model} target={target}",
+        )
+    sentences = tuple(part.strip() for part in text.split(SEPARATOR))
+    bundle = _read(folder)
+    runner = runner_for(bundle, root)
+    if isinstance(runner, str):
+        raise IngotError(f"{bundle.name} does not run here: {runner}")
+    print(report(bundle.name, sentences, encode(bundle, runner, sentences)))
+
+
+def report(name: str, sentences: tuple[str, ...], encoded: Encoded) -> str:
+    """Return a line for each sentence and, of several, the matrix of cosines."""
+    lines = [name]
+    for number, sentence in enumerate(sentences):
+        embedding = encoded.embeddings[number]
+        first = " ".join(f"{x:+.5f}" for x in embedding[:SHOWN_DIMS])
+        norm = float((embedding**2).sum()) ** 0.5
+        lines += [
+            f'[{number}] "{_short(sentence)}", {len(encoded.tokens[number])} tokens',
+            f"    {first} ... ({len(embedding)} dims, norm {norm:.6f})",
+        ]
+    if len(sentences) > 1:
+        lines += ["cosine", *matrix(cosines(encoded.embeddings))]
+    return "\n".join(lines)
+
+
+def cosines(embeddings: Array) -> Array:
+    """Return the cosine of each two embeddings.
+
+    Shapes: [n, n_embd] -> [n, n].
+    """
+    import numpy as np
+
+    exact = embeddings.astype(np.float64)
+    unit = exact / np.linalg.norm(exact, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def matrix(values: Array) -> list[str]:
+    """Return the lines of a square matrix with numbered rows and columns."""
+    labels = [f"[{number}]" for number in range(len(values))]
+    head = " " * 6 + "".join(f"{label:>9}" for label in labels)
+    rows = (
+        f"{label:<6}" + "".join(f"{value:>9.4f}" for value in row)
+        for label, row in zip(labels, values, strict=True)
+    )
+    return [head, *rows]
+
+
+def _read(folder: Path) -> Bundle:
+    try:
+        return read_bundle(folder)
+    except IngotError as error:
+        raise IngotError(
+            f"{folder}: {error.message}", "build it again: what is shown was changed"
+        ) from error
+
+
+def _short(sentence: str) -> str:
+    if len(sentence) <= SHOWN_CHARACTERS:
+        return sentence
+    return f"{sentence[: SHOWN_CHARACTERS - 3]}..."

@@ -1,0 +1,162 @@
+"""The words of `doit generate` in, the model's text out, with its speed at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ingot.bundles.generator import End, Generated, Outside, Request, generate
+from ingot.bundles.reader import read_bundle
+from ingot.bundles.sampler import Sampling
+from ingot.bundles.target_runner import runner_for
+from ingot.bundles.vocabulary import refuse_no_tokenizer
+from ingot.engine.actions import Text
+from ingot.errors import IngotError
+from ingot.project.catalogue import Catalogue, Selection
+from ingot.project.options import refuse_words, whole
+from ingot.project.selection import refuse_compiled_only
+from ingot.runtime.decoder import DECODE, PREFILL
+
+WORDS = (
+    "model",
+    "target",
+    "prompt",
+    "tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+)
+"""The variables that `doit generate` reads."""
+
+INTERRUPTED = 130
+
+
+def read_request(variables: Mapping[str, str]) -> Request:
+    """Return what the variables ask for.
+
+    Raises: IngotError for a variable that is not read here, a value that is wrong, or
+    no prompt.
+    """
+    refuse_words(variables, WORDS, "generate")
+    if "prompt" not in variables:
+        raise IngotError('generate needs prompt="..."')
+    tokens = whole(variables, "tokens", 1) or Request("").tokens
+    return Request(variables["prompt"], tokens, _sampling(variables))
+
+
+def _sampling(variables: Mapping[str, str]) -> Sampling:
+    """Return how tokens are chosen: the most likely ones, unless a draw is asked for.
+
+    A seed that nobody names is a new one each time; the summary shows it.
+    """
+    top_k = whole(variables, "top_k", 1)
+    top_p = _number(variables, "top_p", "above 0 and at most 1", lambda x: 0 < x <= 1)
+    temperature = _number(variables, "temperature", "0 or more", lambda x: x >= 0)
+    seed = whole(variables, "seed", 0)
+    if temperature is None:
+        draws = (top_k, top_p, seed) != (None, None, None)
+        temperature = 1.0 if draws else 0.0
+    return Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=1.0 if top_p is None else top_p,
+        seed=secrets.randbelow(2**32) if seed is None else seed,
+    )
+
+
+def _number(
+    variables: Mapping[str, str], name: str, range_: str, fits: Callable[[float], bool]
+) -> float | None:
+    if name not in variables:
+        return None
+    try:
+        value = float(variables[name])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or not fits(value):
+        raise IngotError(f"{name}={variables[name]}: expected a number, {range_}")
+    return value
+
+
+def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
+    """Return the one model and target to run.
+
+    Raises: IngotError where there are several, or the bundle that would be built
+    cannot write text here.
+    """
+    for kind, names in (("model", selection.models), ("target", selection.targets)):
+        if len(names) != 1:
+            raise IngotError(f"generate needs one {kind}, found {', '.join(names)}")
+    model, target = selection.models[0], selection.targets[0]
+    name = f"{model}@{target}"
+    if reason := catalogue.settings.unrunnable.get(target):
+        raise IngotError(f"{name} does not run here: {reason}")
+    refuse_compiled_only(catalogue, selection)
+    # Known before it is built: the plan holds what the bundle will say of itself.
+    specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
+    assert isinstance(specification, Text)
+    planned = json.loads(specification.text)
+    entries = [entry["name"] for entry in planned["contract"]["entry_points"]]
+    if PREFILL not in entries or DECODE not in entries:
+        raise IngotError(
+            f"{name}: no decoder; expected the entry points {PREFILL} and {DECODE}, "
+            f"found {', '.join(entries)}"
+        )
+    refuse_no_tokenizer(name, planned["files"])
+    return model, target
+
+
+def run(
+    root: Path,
+    name: str,
+    request: Request,
+    digest: Callable[[Path], tuple[str, int]],
+    stopped: Callable[[], bool],
+) -> int:
+    """Write what the built bundle of `model@target` says; return the exit code.
+
+    Raises: IngotError where it does not run here, or the prompt does not fit.
+    """
+    model, _, target = name.partition("@")
+    bundle = read_bundle(root / "build" / model / target / "bundle", digest)
+    runner = runner_for(bundle, root)
+    if isinstance(runner, str):
+        raise IngotError(f"{name} does not run here: {runner}")
+    made = generate(bundle, runner, request, Outside(_write, stopped))
+    _write("\n")
+    if made.end is End.CONTEXT:
+        held = bundle.limit("ctx")
+        print(f"note: the context is full: it holds {held} tokens", file=sys.stderr)
+    print(summary(name, request, made), file=sys.stderr)
+    return INTERRUPTED if made.end is End.STOPPED else 0
+
+
+def summary(name: str, request: Request, made: Generated) -> str:
+    """Return how long the text and its parts took, and why it ended."""
+    lines = [
+        f"{name}: {made.tokens} token{'s' * (made.tokens != 1)} after "
+        f"{made.prompt_tokens} of the prompt; "
+        f"{made.end.value}",
+        f"  first token after {made.first_token_s:.2f} s, {made.load_s:.2f} s of it "
+        "to load",
+        f"  prefill {_rate(made.prompt_tokens, made.prefill_s)}, "
+        f"decode {_rate(made.decodes, made.decode_s)}",
+    ]
+    if not request.sampling.greedy:
+        lines.append(f"  again: seed={request.sampling.seed}")
+    return "\n".join(lines)
+
+
+def _rate(tokens: int, seconds: float) -> str:
+    if tokens == 0:
+        return "of no token"
+    return f"{tokens / max(seconds, 1e-9):.1f} tokens/s"
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)

@@ -1,0 +1,83 @@
+"""A value of what the plan made in, the file and line that a person wrote it at out.
+
+`spec.json` and its like are made of a manifest, its architecture, a target and a
+layout. A value that stands there under the same key is told with its place; of others
+it is only said which files they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from ingot.model.yaml_nodes import Node, load
+
+# Keys that name another file, and the folder where it is.
+_NAMED = {"architecture": "models/architectures", "layout": "targets/layouts"}
+
+
+def sources(root: Path, task: str) -> list[Path]:
+    """Return the files that a task's texts are made of, what stands above others first.
+
+    None where no model has the task.
+    """
+    model, _, target = task.partition(":")[2].partition("@")
+    if not (root / f"models/{model}.yaml").is_file():
+        return []
+    found = []
+    for name in (f"models/{model}.yaml", f"targets/{target}.yaml"):
+        if (root / name).is_file():
+            texts = {node.key: node.value for node in _nodes(root / name, root)}
+            others = [key for key in _NAMED if key in texts]
+            found += [name, *(f"{_NAMED[key]}/{texts[key]}.yaml" for key in others)]
+    # Or the task is a layout's, which several targets have.
+    found.append(f"targets/layouts/{target}.yaml")
+    return [root / name for name in found if (root / name).is_file()]
+
+
+def place(root: Path, task: str, key: str, value: object) -> str:
+    """Return `path:line: key` where the value stands under the key; "" where nowhere.
+
+    `key` is the way to the value in a text of the task, `tolerances.block.min_cosine`.
+    """
+    key = _plain(key)
+    for path in sources(root, task):
+        for node in _nodes(path, root):
+            # To Python true is 1.
+            kinds = isinstance(node.value, bool), isinstance(value, bool)
+            if node.value == value and kinds[0] == kinds[1]:
+                own = _plain(node.key)
+                if f".{own}".endswith(f".{key}") or f".{key}".endswith(f".{own}"):
+                    return f"{node.position.path}:{node.position.line}: {node.key}"
+    return ""
+
+
+def _plain(key: str) -> str:
+    """Return a key with the parts of lists written as those of mappings are."""
+    return key.replace("[", ".").replace("]", "")
+
+
+def _nodes(path: Path, root: Path) -> tuple[Node, ...]:
+    """Return every value of a YAML file that is no mapping and no sequence."""
+    return _leaves(path, root, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _leaves(path: Path, root: Path, changed_ns: int) -> tuple[Node, ...]:
+    try:
+        return tuple(_below(load(path, root)))
+    except ExceptionGroup:
+        # It was written since the plan was made.
+        return ()
+
+
+def _below(node: Node) -> Iterator[Node]:
+    parts = node.value
+    if isinstance(parts, dict):
+        parts = tuple(parts.values())
+    if not isinstance(parts, tuple):
+        yield node
+        return
+    for part in parts:
+        yield from _below(part)

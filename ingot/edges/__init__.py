@@ -1,1 +1,0 @@
-"""Edges: the only modules that start processes, touch the store or load IREE."""

@@ -1,1 +1,0 @@
-"""Caches that several machines share, behind one small interface."""

@@ -1,0 +1,137 @@
+"""Which values of an entry point live in memory that its caller owns.
+
+An output that `updates` an input takes over its memory. Every value on the way from one
+to the other does: a component that is given such a value, and returns one of the same
+type, updates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ingot.errors import IngotError
+from ingot.model.graph import Block, EntryPoint, Graph, held_values
+
+
+def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
+    """Return, for each block, the inputs that live in an input of the entry point.
+
+    Raises: IngotError where a block reads what an earlier one has overwritten, or an
+        output is in an input's memory and does not say so, or says so and is not.
+    """
+    # Entry-point value: the input that it lives in, and how often that was updated.
+    where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
+    updates = dict.fromkeys(where, 0)
+    found = []
+    for block in entry.blocks:
+        held = {}
+        for formal, value in block.inputs:
+            if value not in where:
+                continue
+            held[formal], version = where[value]
+            if version != updates[held[formal]]:
+                raise IngotError(
+                    f"{graph.model}: {entry.name}: block {block.name} reads {value},"
+                    " which an earlier block has overwritten",
+                    "give it what that block returns",
+                )
+        found.append(held)
+        owners, replaced = held_values(block, held)
+        last = {owners[result]: result for result in replaced}
+        for owner in last:
+            updates[owner] += 1
+        for value, inner in block.outputs:
+            where.pop(value, None)
+            if inner in owners:
+                owner = owners[inner]
+                late = last.get(owner, inner) == inner
+                where[value] = (owner, updates[owner] - (not late))
+    newest = {owner: (owner, count) for owner, count in updates.items()}
+    _refuse_outputs(graph, entry, where, newest)
+    return tuple(found)
+
+
+def _refuse_outputs(
+    graph: Graph,
+    entry: EntryPoint,
+    where: Mapping[str, tuple[str, int]],
+    newest: Mapping[str, tuple[str, int]],
+) -> None:
+    """Refuse outputs whose values are not in the memory that they are said to be in.
+
+    Raises: IngotError.
+    """
+    for port in entry.outputs:
+        made = where.get(port.value, ("", 0))
+        if made[0] and not port.updates:
+            raise IngotError(
+                f"{graph.model}: {entry.name}: {port.name} is {port.value}, which is"
+                f" in the memory of {made[0]}",
+                f"say that it updates {made[0]}, or leave it out",
+            )
+        if port.updates and made != newest[port.updates]:
+            raise IngotError(
+                f"{graph.model}: {entry.name}: {port.name} cannot update"
+                f" {port.updates}: {port.value} is not made of it",
+                "an update is a component's result of the same type as its operand",
+            )
+
+
+def is_chain(graph: Graph, entry: EntryPoint) -> bool:
+    """Return whether each block makes one value, which the next one takes.
+
+    Held values are not counted. IREE 3.13 keeps values that are made together in one
+    piece of memory, and forgets where in it a value is that a function is given.
+
+    Raises: IngotError where it is none, and values are held: several blocks that update
+        one input cannot be inlined.
+    """
+    made: set[str] = set()
+    before: set[str] = set()
+    for block, makes, _ in _walk(graph, entry):
+        takes = {value for _, value in block.inputs} & made
+        if len(makes) > 1 or len(takes) > 1 or not takes <= before:
+            if not any(port.updates for port in entry.outputs):
+                return False
+            raise IngotError(
+                f"{graph.model}: {entry.name}: block {block.name} takes"
+                f" {_listed(takes)} and makes {_listed(set(makes))}; where inputs are"
+                " updated, a block takes what the one before it makes: one value",
+                "join the values into one, or the blocks that hand them on",
+            )
+        made |= set(makes)
+        before = set(makes)
+    return True
+
+
+def own_values(graph: Graph, entry: EntryPoint) -> dict[str, object]:
+    """Return, by block, which of the values that it takes and makes are the caller's.
+
+    That is: inputs and outputs of the entry point; held values are not counted. For
+    IREE 3.13 they are of another type, and an argument or a result has one.
+    """
+    last = {value: block.name for block in entry.blocks for value, _ in block.outputs}
+    returned = {port.value for port in entry.outputs}
+    own = {port.value for port in entry.inputs}
+    found: dict[str, object] = {}
+    for block, makes, held in _walk(graph, entry):
+        takes = tuple(v in own and f not in held for f, v in block.inputs)
+        gives = tuple(v in returned and last[v] == block.name for v in makes)
+        found[block.name] = (takes, gives)
+        own -= set(makes)
+        own |= {value for value, given in zip(makes, gives, strict=True) if given}
+    return found
+
+
+def _walk(
+    graph: Graph, entry: EntryPoint
+) -> Iterator[tuple[Block, tuple[str, ...], dict[str, str]]]:
+    """Yield each block, what it makes that is not held, and its inputs that are."""
+    for block, held in zip(entry.blocks, held_inputs(graph, entry), strict=True):
+        owners, _ = held_values(block, held)
+        made = tuple(value for value, inner in block.outputs if inner not in owners)
+        yield block, made, held
+
+
+def _listed(values: set[str]) -> str:
+    return " and ".join(sorted(values)) or "nothing"

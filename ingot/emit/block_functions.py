@@ -1,0 +1,283 @@
+"""Blocks in, the functions that they call out: blocks of one form share one.
+
+The layers of a model differ in their parameters and in whole numbers, such as a
+layer's own. Those are arguments: however many layers there are, one is compiled. A
+layer that is given what the caller gave, or makes what it gets, is one of its own.
+
+A value whose memory the caller owns, a cache, is an argument as a buffer: the function
+reads it there, writes it there, and returns nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ingot.emit.aliasing import is_chain, own_values
+from ingot.emit.bounds_checks import Limits, checked
+from ingot.emit.mlir_text import (
+    BUFFER,
+    call,
+    dynamic_dims,
+    literal,
+    mlir_type,
+    result_list,
+    sizes_of,
+    symbol,
+    tied,
+)
+from ingot.errors import IngotError
+from ingot.model.graph import (
+    Block,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    TensorType,
+    held_values,
+)
+
+# Every target has one device, to which the compiler gives this name. A function that is
+# not inlined must say where it runs: else all its arguments are copied there.
+DEVICE = "#hal.device.promise<@__device_0>"
+
+Argument = tuple[str, str]
+"""(name, MLIR type)."""
+
+
+@dataclass(slots=True)
+class Function:
+    """What blocks of one form call."""
+
+    name: str
+    sizes: tuple[str, ...]  # the dynamic dims, which come first
+    arguments: tuple[Argument, ...]
+    results: tuple[tuple[str, TensorType], ...]  # block values that are not held
+    lines: tuple[str, ...]
+    returned: tuple[str, ...]
+    apart: bool = False  # whether it may be compiled apart from what calls it
+    n_calls: int = 0
+
+
+@dataclass(slots=True)
+class Blocks:
+    """The functions of one module's blocks."""
+
+    graph: Graph
+    limits: Limits = field(default_factory=dict)  # what a debug build checks
+    functions: dict[object, Function] = field(default_factory=dict)
+    # By entry point: whether it is a chain, and its blocks' own_values.
+    entries: dict[str, tuple[bool, dict[str, object]]] = field(default_factory=dict)
+    kinds: dict[str, str] = field(init=False)  # the parameters' types
+
+    def __post_init__(self) -> None:
+        """Look the types up once."""
+        self.kinds = {x.name: mlir_type(x.type) for x in self.graph.parameters}
+
+    def function(
+        self, entry: EntryPoint, block: Block, held: frozenset[str]
+    ) -> Function:
+        """Return what the block calls; `held` names its inputs that are buffers.
+
+        Raises: IngotError where the block writes a buffer and does not read it: nothing
+        would wait for the write.
+        """
+        if entry.name not in self.entries:
+            chain = is_chain(self.graph, entry)
+            self.entries[entry.name] = (chain, own_values(self.graph, entry))
+        apart, own = self.entries[entry.name]
+        form = (apart, own[block.name], _form(self.graph, block, held))
+        if form not in self.functions:
+            name = self._name(entry, block)
+            self.functions[form] = _function(self, block, held, name)
+            self.functions[form].apart = apart
+        function = self.functions[form]
+        function.n_calls += 1
+        return function
+
+    def text(self) -> Iterator[str]:
+        """Yield the text of each function."""
+        for function in self.functions.values():
+            yield _text(function)
+
+    def _name(self, entry: EntryPoint, block: Block) -> str:
+        """Return `<entry point>.<kind>`, numbered where there are several."""
+        stem = f"{entry.name}.{symbol(block.kind.partition('.')[0])}"
+        taken = {function.name for function in self.functions.values()}
+        names = (stem, *(f"{stem}.{number}" for number in range(2, len(taken) + 2)))
+        return next(name for name in names if name not in taken)
+
+
+def parameters_of(block: Block) -> tuple[str, ...]:
+    """Return the parameters that a block reads, each once, in order."""
+    operands = (operand for use in block.calls for operand in use.operands)
+    found = (item for item in operands if item.startswith("param:"))
+    return tuple(dict.fromkeys(item.removeprefix("param:") for item in found))
+
+
+def integers_of(graph: Graph, block: Block) -> tuple[tuple[str, str, int], ...]:
+    """Return the whole numbers that a block's calls are given: name, type, value."""
+    return tuple(
+        (f"{symbol(use.name)}.{symbol(name)}", kind, int(value))
+        for use in block.calls
+        for value, (name, kind) in _scalars(graph, use)
+        if not kind.startswith("f")
+    )
+
+
+def _scalars(graph: Graph, use: Call) -> Iterator[tuple[float | int, tuple[str, str]]]:
+    scalars = graph.instance(use.instance).scalars
+    return zip(use.scalars, scalars, strict=True)
+
+
+def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
+    """Return what is equal where two blocks can share a function."""
+    places = {f"param:{x}": place for place, x in enumerate(parameters_of(block))}
+    return (
+        tuple((formal, formal in held) for formal, _ in block.inputs),
+        tuple(
+            (
+                use.name,
+                use.instance,
+                tuple(places.get(x, x) for x in use.operands),
+                tuple(v for v, (_, kind) in _scalars(graph, use) if kind[0] == "f"),
+                use.results,
+            )
+            for use in block.calls
+        ),
+        tuple(inner for _, inner in block.outputs),
+        block.types,
+    )
+
+
+def _function(
+    blocks: Blocks, block: Block, held: frozenset[str], name: str
+) -> Function:
+    graph, types = blocks.graph, dict(block.types)
+    inputs = [(formal, types[formal]) for formal, _ in block.inputs]
+    sizes = dynamic_dims((kind for _, kind in inputs), graph.dynamic)
+    arguments: list[Argument] = [(f"%in.{symbol(dim)}", "index") for dim in sizes]
+    lines = [*_assume(sizes, graph.dynamic)]
+    local: dict[str, str] = {}
+    for formal, kind in inputs:
+        value, typed = f"%{symbol(formal)}", mlir_type(kind)
+        arguments.append((value, BUFFER if formal in held else typed))
+        typed += sizes_of(kind, sizes)
+        local[formal] = value
+        if formal in held:
+            local[formal] += ".sized"
+            source = f"hal.tensor.import {value} : {BUFFER} -> {typed}"
+            lines.append(f"{local[formal]} = {source}")
+        elif typed.endswith("}"):
+            local[formal] += ".sized"
+            lines += tied(local[formal], value, typed)
+    parameters = _parameters(graph, block)
+    arguments += parameters.values()
+    local |= {f"param:{key}": value for key, (value, _) in parameters.items()}
+    arguments += [(f"%{key}", kind) for key, kind, _ in integers_of(graph, block)]
+    owners, _ = held_values(block, {formal: formal for formal in held})
+    lines += _calls(blocks, block, local, owners, sizes)
+    results = tuple(
+        (inner, types[inner])
+        for inner in dict.fromkeys(inner for _, inner in block.outputs)
+        if inner not in owners
+    )
+    return Function(
+        name=name,
+        sizes=sizes,
+        arguments=tuple(arguments),
+        results=results,
+        lines=tuple(lines),
+        returned=tuple(local[inner] for inner, _ in results),
+    )
+
+
+def _parameters(graph: Graph, block: Block) -> dict[str, Argument]:
+    """Return the argument for each parameter, named after its first use."""
+    found: dict[str, Argument] = {}
+    for use in block.calls:
+        formals = graph.instance(use.instance).arguments
+        for operand, formal in zip(use.operands, formals, strict=True):
+            parameter = operand.removeprefix("param:")
+            if parameter != operand and parameter not in found:
+                value = f"%{symbol(use.name)}.{symbol(formal.name)}"
+                found[parameter] = (value, mlir_type(formal.type))
+    return found
+
+
+def _assume(sizes: Iterable[str], dynamic: Iterable[DynamicDim]) -> Iterator[str]:
+    ranges = {dim.name: dim for dim in dynamic}
+    for dim in sizes:
+        yield (
+            f"%size.{symbol(dim)} = util.assume.int %in.{symbol(dim)}"
+            f"<umin = {ranges[dim].min}, umax = {ranges[dim].max}> : index"
+        )
+
+
+def _calls(
+    blocks: Blocks,
+    block: Block,
+    local: dict[str, str],
+    owners: Mapping[str, str],
+    sizes: tuple[str, ...],
+) -> Iterator[str]:
+    """Yield the calls; define what they make in `local`."""
+    graph, types = blocks.graph, dict(block.types)
+    read = {operand for use in block.calls for operand in use.operands}
+    for use in block.calls:
+        operands = [local[operand] for operand in use.operands]
+        for value, (name, kind) in _scalars(graph, use):
+            operands.append(f"%{symbol(use.name)}.{symbol(name)}")
+            if kind.startswith("f"):
+                yield f"{operands[-1]} = arith.constant {literal(value, kind)}"
+        results = [f"%{symbol(result)}" for result in use.results]
+        instance, where = graph.instance(use.instance), f"{block.kind}: {use.name}"
+        lines, operands = checked(
+            instance, operands, blocks.limits, where, f"%{symbol(use.name)}"
+        )
+        yield from lines
+        local |= dict(zip(use.results, results, strict=True))
+        yield from call(instance, operands, results)
+        for result in use.results:
+            if result not in owners:
+                continue
+            if result not in read:
+                raise IngotError(
+                    f"{graph.model}: block {block.name}: {result} updates"
+                    f" {owners[result]}, and nothing in the block reads it",
+                    "put what reads it into the same block",
+                )
+            new, type_ = local[result], types[result]
+            local[result] = f"{new}.kept"
+            yield (
+                f"{new}.kept = hal.tensor.alias on({DEVICE}) {new} :"
+                f" {mlir_type(type_)}{sizes_of(type_, sizes)}"
+                f" to %{symbol(owners[result])} : {BUFFER}"
+            )
+
+
+def _text(function: Function) -> str:
+    kinds = [mlir_type(kind) for _, kind in function.results]
+    last = len(function.arguments) - 1
+    listed = [
+        f"      {name}: {kind}{',' if number < last else ''}"
+        for number, (name, kind) in enumerate(function.arguments)
+    ]
+    # Called once, it may as well be inlined; but of several inlined functions that
+    # write one buffer IREE 3.13 keeps what one of them wrote.
+    writes = BUFFER in {kind for _, kind in function.arguments}
+    apart = function.apart and (function.n_calls > 1 or writes)
+    shared = (
+        " attributes {\n"
+        f"    inlining_policy = #util.inline.never, stream.affinity = {DEVICE}\n  }}"
+    )
+    return "\n".join(
+        [
+            f"  util.func private @{function.name}(",
+            *listed,
+            f"  ) -> {result_list(kinds)}{shared if apart else ''} {{",
+            *(f"    {line}".rstrip() for line in function.lines),
+            f"    util.return {', '.join(function.returned)} : {', '.join(kinds)}",
+            "  }",
+        ]
+    )

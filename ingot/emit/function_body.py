@@ -1,0 +1,75 @@
+"""Blocks one after the other in, the lines of a function that calls theirs out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingot.emit.block_functions import Blocks, integers_of, parameters_of
+from ingot.emit.mlir_text import literal, mlir_type, result_list, sizes_of, symbol, tied
+from ingot.model.graph import Block, EntryPoint, held_values
+
+
+@dataclass(slots=True)
+class Run:
+    """A function's body as it grows."""
+
+    blocks: Blocks
+    entry: EntryPoint
+    lines: list[str]
+    values: dict[str, str]  # of the entry point: what stands for them here
+    loaded: dict[str, str] = field(default_factory=dict)  # parameters
+
+    def call(self, block: Block, held: dict[str, str]) -> None:
+        """Add a block, whose inputs in `held` are buffers."""
+        graph = self.blocks.graph
+        function = self.blocks.function(self.entry, block, frozenset(held))
+        self.lines.append(f"// Block {block.name}.")
+        operands = [f"%size.{symbol(dim)}" for dim in function.sizes]
+        operands += [self.values[value] for _, value in block.inputs]
+        operands += [self._parameter(name) for name in parameters_of(block)]
+        for name, kind, number in integers_of(graph, block):
+            operands.append(f"%{symbol(block.name)}.{name}")
+            self.lines.append(
+                f"{operands[-1]} = arith.constant {literal(number, kind)}"
+            )
+        self._hold(block, held)
+        results = [f"%{symbol(block.name)}.{symbol(x)}" for x, _ in function.results]
+        kinds = [mlir_type(kind) for _, kind in function.results]
+        self.lines += [
+            f"{', '.join(results)} = util.call @{function.name}(",
+            f"    {', '.join(operands)}",
+            f") : ({', '.join(kind for _, kind in function.arguments)})",
+            f"    -> {result_list(kinds)}",
+        ]
+        for (inner, type_), result in zip(function.results, results, strict=True):
+            typed = f"{mlir_type(type_)}{sizes_of(type_, function.sizes)}"
+            made = result
+            if typed.endswith("}"):
+                made = f"{result}.sized"
+                self.lines += tied(made, result, typed)
+            for name, returned in block.outputs:
+                if returned == inner:
+                    self.values[name] = made
+        self.lines.append("")
+
+    def _hold(self, block: Block, held: dict[str, str]) -> None:
+        """Give the values that the block updates the buffers that they live in."""
+        buffers = {
+            held[formal]: self.values[value]
+            for formal, value in block.inputs
+            if formal in held
+        }
+        owners, _ = held_values(block, held)
+        for made, inner in block.outputs:
+            if inner in owners:
+                self.values[made] = buffers[owners[inner]]
+
+    def _parameter(self, name: str) -> str:
+        """Return what holds a parameter; it is loaded once."""
+        if name not in self.loaded:
+            self.loaded[name] = f"%{symbol(name)}"
+            self.lines.append(
+                f"{self.loaded[name]} = util.global.load immutable @{symbol(name)}"
+                f" : {self.blocks.kinds[name]}"
+            )
+        return self.loaded[name]

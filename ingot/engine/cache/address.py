@@ -1,0 +1,145 @@
+"""Where the shared cache is, as text in, the remote that speaks its protocol out.
+
+    https://cache.example/ingot      Bazel's HTTP protocol
+    grpcs://cache.example/instance   Bazel's remote-execution API
+    s3://bucket/prefix               also gs:// and az://
+    file:///net/cache                a folder
+
+A password comes from the environment or netrc, never from a file of the checkout, and
+is neither shown nor handed to an action.
+"""
+
+from __future__ import annotations
+
+import base64
+import netrc
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ingot.engine.cache.backend import Patience, Remote
+from ingot.errors import IngotError, did_you_mean
+
+PLACES = {
+    **{name: f"{name}://HOST:PORT/PATH" for name in ("http", "https")},
+    **{name: f"{name}://HOST:PORT/INSTANCE" for name in ("grpc", "grpcs")},
+    **{name: f"{name}://BUCKET/PREFIX" for name in ("s3", "gs", "az")},
+    "file": "file:///FOLDER",
+}
+
+# What an HTTP header and gRPC's metadata both take.
+TOKEN = re.compile(r"[!-~]+")
+
+# Extras that bring what a scheme needs.
+EXTRAS = {"grpc": "reapi", "grpcs": "reapi", "s3": "s3", "gs": "s3", "az": "s3"}
+
+
+def without_password(address: str) -> str:
+    """Return the address as it may be shown.
+
+    Raises: IngotError where it is none.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise IngotError("shared cache: its address is no URL") from None
+    scheme = parts.scheme
+    if scheme not in PLACES:
+        raise IngotError(
+            f"shared cache: no protocol named '{scheme}'; expected SCHEME://PLACE",
+            did_you_mean(scheme, list(PLACES), "protocols"),
+        )
+    if not _is_place(parts):
+        raise IngotError(f"shared cache: no place; expected {PLACES[scheme]}")
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
+
+
+def _is_place(parts: SplitResult) -> bool:
+    """Return whether there is a host, with a port that can be, or a folder's path."""
+    if parts.scheme == "file":
+        folder = Path(unquote(parts.path))
+        is_other = folder.exists() and not folder.is_dir()
+        return not parts.netloc and folder.is_absolute() and not is_other
+    try:
+        port = parts.port
+    except ValueError:
+        return False
+    return port != 0 and re.fullmatch(r"[^\s@]+", parts.hostname or "") is not None
+
+
+def has_password(address: str) -> bool:
+    """Return whether the address names a user."""
+    return "@" in urlsplit(address).netloc
+
+
+def connect(address: str, environment: Mapping[str, str], patience: Patience) -> Remote:
+    """Return the remote; nothing is sent yet.
+
+    Raises: IngotError where the address is wrong, or a package is missing.
+    """
+    shown = without_password(address)
+    parts = urlsplit(shown)
+    try:
+        if parts.scheme == "file":
+            from ingot.engine.cache.folder import FolderRemote
+
+            return FolderRemote(Path(unquote(parts.path)))
+        who = authorization(address, environment)
+        if parts.scheme in ("http", "https"):
+            from ingot.engine.cache.http import HttpRemote
+
+            return HttpRemote(shown, who, patience)
+        if parts.scheme in ("grpc", "grpcs"):
+            from ingot.engine.cache.reapi_cache import ReapiRemote
+
+            return ReapiRemote(shown, who, patience)
+        from ingot.engine.cache.buckets import ObjectRemote
+
+        return ObjectRemote(shown, patience)
+    except ValueError as error:
+        raise IngotError(f"shared cache {shown}: no such address: {error}") from error
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(parts.scheme, "")
+        raise IngotError(
+            f"shared cache {shown}: the package '{error.name}' is not installed",
+            f"run: pip install -e '.[{extra}]'",
+        ) from error
+
+
+def authorization(address: str, environment: Mapping[str, str]) -> str | None:
+    """Return the header's value: a token, the URL's user, or netrc's, in this order.
+
+    Raises: IngotError for a token that no header can hold, without quoting it.
+    """
+    # From a file it often comes with the file's last newline.
+    token = environment.get("INGOT_SHARED_CACHE_TOKEN", "").strip()
+    if token:
+        if TOKEN.fullmatch(token) is None:
+            raise IngotError(
+                "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
+                " characters without spaces"
+            )
+        return f"Bearer {token}"
+    parts = urlsplit(address)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user:
+        user, password = _netrc(parts.hostname or "", environment)
+    if not user:
+        return None
+    pair = os.fsencode(f"{user}:{password}")
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def _netrc(host: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    path = environment.get("NETRC") or os.path.expanduser("~/.netrc")
+    try:
+        found = netrc.netrc(path).authenticators(host)
+    except OSError:
+        return "", ""
+    except netrc.NetrcParseError as error:
+        # Its own message may quote a password.
+        raise IngotError(f"{path}:{error.lineno}: this is no netrc") from None
+    return ("", "") if found is None else (found[0], found[2])

@@ -1,0 +1,144 @@
+"""A bucket as shared cache: S3, Google Cloud Storage or Azure, through obstore.
+
+Objects are named `ac/<key>` and `cas/<sha256>` below the address's prefix. Credentials
+are found as the provider's own tools find them: `AWS_ACCESS_KEY_ID`, instance roles,
+`GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from ingot.engine.actions import Digest
+from ingot.engine.cache.backend import CacheFailure, Kind, Patience
+from ingot.errors import IngotError
+
+# Asked for piece by piece: obstore's time limit is for one request as a whole.
+PIECE_BYTES = 16 << 20
+
+# What tells one failure from another in obstore's text, and how it is said here.
+REASONS = (
+    (r"^PermissionDeniedError", "it refuses access"),
+    (r"^UnauthenticatedError", "it refuses who asks"),
+    # The provider's own machines ask there who they are.
+    (r"token request|//169\.254\.", "there are no valid credentials for it"),
+    (r"performing (\w+) .*status code: (\d+[ \w]*)", r"it answers \1 with \2"),
+    (r"kind: Connect", "no connection"),
+    (r"kind: Timeout", "it does not answer"),
+    (r"InvalidUri", "its endpoint is no URL; expected http://HOST:PORT"),
+)
+
+EXPECTED = (
+    "expected BUCKET/PREFIX; docs/sharing.md names the variables that say who asks"
+)
+
+# May hold a password.
+QUOTED = re.compile(r"\S+://\S+|\"[^\"]*\"")
+
+
+class ObjectRemote:
+    """A prefix of a bucket."""
+
+    def __init__(self, address: str, patience: Patience) -> None:
+        """Keep the place; nothing is sent yet.
+
+        Raises: IngotError where the address or the provider's variables are wrong.
+        """
+        from obstore.store import from_url
+
+        self.name = address
+        seconds = patience.silent_s + PIECE_BYTES / patience.bytes_per_s
+        try:
+            self._store = from_url(
+                address,
+                client_options={
+                    "connect_timeout": timedelta(seconds=patience.connect_s),
+                    "timeout": timedelta(seconds=seconds),
+                    # A server in one's own network, or a test's.
+                    "allow_http": True,
+                },
+                retry_config={
+                    "max_retries": 2,
+                    "retry_timeout": timedelta(seconds=2 * patience.silent_s),
+                },
+            )
+        except Exception as error:
+            # Its own text, which a traceback would show, may quote a key.
+            raise IngotError(
+                f"shared cache {address}: {_reason(error)}", EXPECTED
+            ) from None
+
+    def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
+        """Return the object in pieces; None where there is none."""
+        import obstore
+
+        name = f"{kind}/{digest.hash}"
+        try:
+            with _told():
+                size_bytes = obstore.head(self._store, name)["size"]
+        except FileNotFoundError:
+            return None
+        return self._pieces(name, size_bytes)
+
+    def _pieces(self, name: str, size_bytes: int) -> Iterator[bytes]:
+        import obstore
+
+        for start in range(0, size_bytes, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, size_bytes)
+            with _told():
+                piece = obstore.get_range(self._store, name, start=start, end=end)
+            yield bytes(piece)
+
+    def put(self, kind: Kind, digest: Digest, path: Path) -> None:
+        """Send the file, a large one in several parts."""
+        import obstore
+
+        try:
+            with _told():
+                obstore.put(
+                    self._store, f"{kind}/{digest.hash}", path, max_concurrency=2
+                )
+        except FileNotFoundError as error:
+            raise CacheFailure("there is no such bucket") from error
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Return the blobs that have no object."""
+        import obstore
+
+        found = set()
+        for digest in digests:
+            try:
+                with _told():
+                    obstore.head(self._store, f"cas/{digest.hash}")
+            except FileNotFoundError:
+                found.add(digest)
+        return found
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise what goes wrong within as CacheFailure, but that nothing is there."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except BaseException as error:
+        # Of an endpoint that is no URL it makes a panic, which is no Exception.
+        if not isinstance(error, Exception) and "InvalidUri" not in str(error):
+            raise
+        raise CacheFailure(_reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong in few words, without URLs: they may hold a password."""
+    text = f"{type(error).__name__} {error}"
+    for pattern, words in REASONS:
+        if found := re.search(pattern, text):
+            return found.expand(words)
+    first = str(error).partition("\n")[0].rpartition(" error: ")[2].rstrip(".")
+    words = QUOTED.sub("...", first)[:200] or type(error).__name__
+    return words[0].lower() + words[1:]

@@ -1,0 +1,97 @@
+"""A folder as shared cache: a network disk, or the folder of Bazel's --disk_cache."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ingot.engine import atomic_files
+from ingot.engine.actions import Digest
+from ingot.engine.cache.backend import BlobRefused, CacheFailure, Kind
+from ingot.engine.digests import chunks
+
+# No copy of one file takes so long.
+LEFT_S = 24 * 3600.0
+
+
+class FolderRemote:
+    """A folder laid out as the store is."""
+
+    def __init__(self, root: Path) -> None:
+        """Keep the place; it is made with the first file that is put there."""
+        self.name = f"file://{root}"
+        self._root = root
+        self._incoming = f"{root}/incoming"
+        self._swept = False
+
+    def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
+        """Return the file's content; None where there is none."""
+        path = self._path(kind, digest)
+        try:
+            # Asked here: a generator would fail at its first piece only.
+            os.stat(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CacheFailure(error.strerror) from error
+        return _read(path)
+
+    def put(self, kind: Kind, digest: Digest, path: Path) -> None:
+        """Copy the file there, under a temporary name first."""
+        target = self._path(kind, digest)
+        try:
+            self._make(os.path.dirname(target))
+            self._make(self._incoming)
+            self._sweep()
+            name = f"{self._incoming}/{os.urandom(8).hex()}"
+            try:
+                atomic_files.copy(str(path), name)
+                os.chmod(name, 0o644)
+                os.replace(name, target)
+            except BaseException:
+                atomic_files.unlink(name)
+                raise
+        except OSError as error:
+            raise CacheFailure(f"cannot write: {error.strerror}") from error
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Return the blobs that have no file."""
+        return {item for item in digests if not os.path.exists(self._path("cas", item))}
+
+    def _sweep(self) -> None:
+        """Remove what killed builds left, of this machine or another; once."""
+        if self._swept:
+            return
+        self._swept = True
+        for path in Path(self._incoming).iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > LEFT_S:
+                    path.unlink()
+
+    def _make(self, folder: str) -> None:
+        """Make a folder, for whoever may use the one that it is made in."""
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        if parent == str(self._root):
+            os.makedirs(parent, exist_ok=True)
+        else:
+            self._make(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+            # What the user's umask takes away would keep other users out.
+            os.chmod(folder, stat.S_IMODE(os.stat(parent).st_mode))
+
+    def _path(self, kind: Kind, digest: Digest) -> str:
+        return f"{self._root}/{kind}/{digest.hash[:2]}/{digest.hash}"
+
+
+def _read(path: str) -> Iterator[bytes]:
+    try:
+        yield from chunks(path)
+    except OSError as error:
+        raise BlobRefused(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,197 @@
+"""Bazel's HTTP cache protocol: GET, HEAD and PUT of /ac/<key> and /cas/<sha256>.
+
+Spoken by nginx with its dav module, bazel-remote and others. urllib3: it streams both
+ways, its pool serves many threads, and it needs no other package.
+
+Source: bazel.build/remote/caching, "HTTP caching protocol".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.request
+from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ingot.engine.actions import Digest
+from ingot.engine.cache.backend import (
+    BlobRefused,
+    CacheFailure,
+    Kind,
+    Patience,
+    paced_file,
+)
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool, ProxyManager
+
+PIECE_BYTES = 1 << 18
+
+# A smaller blob is sent unasked: the question costs as much as the answer saves.
+ASK_BYTES = 1 << 16
+
+# What a proxy in front of a busy cache answers; tried again before it counts.
+PASSING = (500, 502, 503, 504)
+
+
+class HttpRemote:
+    """A cache behind one URL."""
+
+    def __init__(self, url: str, authorization: str | None, patience: Patience) -> None:
+        """Keep the place; nothing is sent yet."""
+        import urllib3
+
+        self.name = url
+        self._url = url.rstrip("/")
+        self._patience = patience
+        retries = urllib3.Retry(
+            total=2,
+            redirect=False,
+            status_forcelist=PASSING,
+            allowed_methods=("GET", "HEAD", "PUT"),
+            backoff_factor=0.1,
+            raise_on_status=False,
+        )
+        self._headers = {"Authorization": authorization} if authorization else {}
+        self._pool, self._place = _pool(
+            self._url,
+            retries=retries,
+            timeout=urllib3.Timeout(connect=patience.connect_s, read=patience.silent_s),
+            maxsize=32,
+        )
+
+    def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
+        """Return the content in pieces as they arrive."""
+        # What is small takes longer to be packed than to be sent.
+        small = kind == "ac" or digest.size_bytes <= ASK_BYTES
+        wanted = {} if small else {"Accept-Encoding": _compressions()}
+        response = self._ask("GET", kind, digest, wanted)
+        if response.status == HTTPStatus.NOT_FOUND:
+            response.drain_conn()
+            return None
+        _refuse(response, "GET")
+        return _pieces(response)
+
+    def put(self, kind: Kind, digest: Digest, path: Path) -> None:
+        """Send the file in pieces."""
+        size = path.stat().st_size
+        # A stream cannot be sent twice, so small files go as they are, and may be.
+        body = path.read_bytes() if size <= ASK_BYTES else None
+        response = self._ask(
+            "PUT",
+            kind,
+            digest,
+            {"Content-Length": str(size), "Content-Type": "application/octet-stream"},
+            body=paced_file(path, self._patience) if body is None else body,
+            **({"retries": False} if body is None else {}),
+        )
+        response.drain_conn()
+        _refuse(response, "PUT")
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Return the small ones, and the large ones that are not there."""
+        return {item for item in digests if self._is_missing(item)}
+
+    def _is_missing(self, digest: Digest) -> bool:
+        if digest.size_bytes <= ASK_BYTES:
+            return True
+        response = self._ask("HEAD", "cas", digest, {})
+        response.drain_conn()
+        return response.status != HTTPStatus.OK
+
+    def _ask(
+        self,
+        method: str,
+        kind: Kind,
+        digest: Digest,
+        headers: dict[str, str],
+        **options: object,
+    ) -> BaseHTTPResponse:
+        import urllib3
+
+        try:
+            return self._pool.urlopen(
+                method,
+                f"{self._place}/{kind}/{digest.hash}",
+                headers=self._headers | headers,
+                redirect=False,
+                preload_content=False,
+                **options,  # type: ignore[arg-type]
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise CacheFailure(_reason(error)) from error
+        except OSError as error:
+            raise CacheFailure(error.strerror or str(error)) from error
+
+
+def _pool(url: str, **options: Any) -> tuple[HTTPConnectionPool | ProxyManager, str]:
+    """Return the connections, and what the place is called on them.
+
+    They go through the proxy that the environment asks for.
+    """
+    import urllib3
+
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy and not urllib.request.proxy_bypass(parts.netloc):
+        return urllib3.ProxyManager(proxy, **options), url
+    # A manager looks at each request's URL for half as long as the rest of it takes.
+    return urllib3.connection_from_url(url, **options), parts.path
+
+
+def _compressions() -> str:
+    """Return what can be unpacked here; nginx and bazel-remote compress if asked."""
+    from urllib3.util.request import ACCEPT_ENCODING
+
+    return ACCEPT_ENCODING
+
+
+def _pieces(response: BaseHTTPResponse) -> Iterator[bytes]:
+    import urllib3
+
+    try:
+        # As much as has arrived: a fuller piece might be waited for without an end.
+        while piece := response.read1(PIECE_BYTES, decode_content=True):
+            yield piece
+        response.release_conn()
+    except urllib3.exceptions.HTTPError as error:
+        raise CacheFailure(_reason(error)) from error
+    except OSError as error:
+        raise CacheFailure(error.strerror or str(error)) from error
+    finally:
+        # Half-read, it is of no use to the next request.
+        with contextlib.suppress(OSError):
+            response.close()
+
+
+def _refuse(response: BaseHTTPResponse, method: str) -> None:
+    if 200 <= response.status < 300:
+        return
+    response.close()
+    with contextlib.suppress(ValueError):
+        words = HTTPStatus(response.status).phrase
+        text = f"it answers {method} with {response.status} {words}"
+        if response.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise BlobRefused(text)
+        raise CacheFailure(text)
+    raise CacheFailure(f"it answers {method} with {response.status}")
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in few words, without the URL and the pool's repr."""
+    import urllib3
+
+    cause = getattr(error, "reason", None) or error
+    # First: it is a kind of timeout too.
+    if isinstance(cause, urllib3.exceptions.NewConnectionError):
+        return f"no connection: {str(cause).rpartition('] ')[2]}"
+    if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
+        return "it does not take connections"
+    if isinstance(cause, urllib3.exceptions.TimeoutError):
+        return "it does not answer"
+    if isinstance(cause, urllib3.exceptions.ProtocolError):
+        return "it broke off a transfer"
+    return str(cause).rpartition(": ")[2] or type(cause).__name__

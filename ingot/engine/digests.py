@@ -1,0 +1,188 @@
+"""File paths in, digests out: each content is hashed once.
+
+A digest is remembered under the file's identity (device, inode, size, mtime, ctime), in
+a database in the store, so that a second checkout that reads the same weights hashes
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ingot.engine.actions import Digest
+
+CHUNK_BYTES = 1 << 20
+
+# A file changed within one tick of the kernel's clock (at most 10 ms at HZ=100) after
+# its last change may keep its times; so nothing is remembered of a file that was
+# younger than this when it was first looked at.
+SETTLED_NS = 20_000_000
+
+Identity = tuple[int, int, int, int, int]
+
+
+class Digests:
+    """Digests and other facts of files, remembered across processes."""
+
+    def __init__(self, database: Path) -> None:
+        """Open the database; where it cannot be written, remember in memory only."""
+        self._lock = threading.Lock()
+        self._memory: dict[tuple[Identity, str], str] = {}
+        self._connection = _open(database)
+
+    def of_file(self, path: Path | str) -> Digest:
+        """Return the digest of the file's content.
+
+        Raises: OSError where it cannot be read.
+        """
+        asked_ns = time.time_ns()
+        identity = identify(os.stat(path))
+        known = self._memory.get((identity, "sha256"))
+        if known is None:
+            known = self._fact(path, identity, "sha256", _hash, asked_ns)
+        return Digest(known, identity[2])
+
+    def fact(
+        self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
+    ) -> str:
+        """Return what `compute(path)` says of the content, computed once."""
+        asked_ns = time.time_ns()
+        return self._fact(path, identify(os.stat(path)), purpose, compute, asked_ns)
+
+    def _fact(
+        self,
+        path: Path | str,
+        identity: Identity,
+        purpose: str,
+        compute: Callable[[Path | str], str],
+        asked_ns: int,
+    ) -> str:
+        known = self._recall(identity, purpose)
+        if known is None:
+            known = compute(path)
+            # Written to meanwhile: what was computed may be of neither version.
+            if identify(os.stat(path)) == identity:
+                self._remember(identity, known, purpose, asked_ns)
+        return known
+
+    def _remember(
+        self, identity: Identity, value: str, purpose: str, asked_ns: int
+    ) -> None:
+        """Keep a fact of a file that had this identity at that time."""
+        # Then, not now: while it was read, which takes seconds, it may have changed.
+        if not is_settled(identity, asked_ns):
+            return
+        self._memory[identity, purpose] = value
+        # A memo that cannot be written costs time, never correctness.
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO fact VALUES (?, ?, ?)",
+                    (repr(identity), purpose, _sealed(identity, purpose, value)),
+                )
+
+    def trim(self, most: int = 200_000) -> None:
+        """Forget everything where more than `most` facts (some 30 MB) are remembered.
+
+        Most are then of files that are gone; what is asked again is computed again.
+        """
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                count = self._connection.execute("SELECT count(*) FROM fact").fetchone()
+                if count[0] > most:
+                    self._connection.execute("DELETE FROM fact")
+                    self._connection.execute("VACUUM")
+
+    def _recall(self, identity: Identity, purpose: str) -> str | None:
+        known = self._memory.get((identity, purpose))
+        if known is not None or self._connection is None:
+            return known
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            row = self._connection.execute(
+                "SELECT value FROM fact WHERE identity = ? AND purpose = ?",
+                (repr(identity), purpose),
+            ).fetchone()
+            value = str(row[0]).rpartition(" ")[0] if row is not None else ""
+            # A flipped bit must not pass for the digest of a file.
+            if value and row[0] == _sealed(identity, purpose, value):
+                self._memory[identity, purpose] = value
+                return value
+        return None
+
+
+def _sealed(identity: Identity, purpose: str, value: str) -> str:
+    """Return the value with a checksum of the whole row."""
+    return f"{value} {zlib.crc32(repr((identity, purpose, value)).encode()):08x}"
+
+
+def identify(stat: os.stat_result) -> Identity:
+    """Return what tells one content of a file from another without reading it."""
+    return (
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ctime_ns,
+    )
+
+
+def is_settled(identity: Identity, asked_ns: int) -> bool:
+    """Return whether a change since then would show in an identity of that time.
+
+    Every change of a file sets its ctime, to this machine's clock. An mtime may be of
+    another's, years ahead: archives and rsync bring it along.
+    """
+    return asked_ns - identity[4] >= SETTLED_NS
+
+
+def hash_file(path: Path | str) -> Digest:
+    """Return the digest of the file's content, read in pieces."""
+    hasher = hashlib.sha256()
+    size = 0
+    for chunk in chunks(path):
+        hasher.update(chunk)
+        size += len(chunk)
+    return Digest(hasher.hexdigest(), size)
+
+
+def _hash(path: Path | str) -> str:
+    return hash_file(path).hash
+
+
+def chunks(path: Path | str) -> Iterator[bytes]:
+    """Yield the file's content in pieces of at most CHUNK_BYTES."""
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _open(database: Path) -> sqlite3.Connection | None:
+    """Return the database, made anew where damaged; None where there can be none."""
+    for _ in range(2):
+        try:
+            connection = sqlite3.connect(
+                database, timeout=30, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode=WAL")
+            # A crash may lose the last rows: they are only remembered, and found again.
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS fact"
+                " (identity TEXT, purpose TEXT, value TEXT,"
+                " PRIMARY KEY (identity, purpose)) WITHOUT ROWID"
+            )
+            return connection
+        except sqlite3.OperationalError:
+            return None
+        except sqlite3.DatabaseError:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{database}{suffix}").unlink(missing_ok=True)
+    return None

@@ -1,0 +1,110 @@
+"""The files of a checkout that people look at: copies of what is in the store."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingot.engine.actions import Action, ActionResult
+from ingot.engine.digests import Identity, identify
+from ingot.engine.records import Record
+from ingot.engine.store import Store
+
+
+def are_left(root: Path, record: Record) -> bool:
+    """Return whether the files shown of a task are untouched."""
+    for path, identity in record.shown:
+        try:
+            if identify(os.stat(f"{root}/{path}")) != identity:
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def show(
+    root: Path, store: Store, action: Action, result: ActionResult
+) -> tuple[tuple[str, Identity], ...]:
+    """Copy outputs to where people look; return what the copies are.
+
+    Raises: OSError where one cannot be written.
+    """
+    outputs, shown = dict(result.outputs), []
+    for name, path in zip(action.outputs, action.shown, strict=False):
+        target = f"{root}/{path}"
+        try:
+            is_copy = store.digests.of_file(target) == outputs[name]
+        except OSError:
+            is_copy = False
+        if not is_copy:
+            with _temporary(root, target) as temporary:
+                store.copy_to(outputs[name], target, temporary)
+        shown.append((path, identify(os.stat(target))))
+    return tuple(shown)
+
+
+def remove_left_over(root: Path, before: Record, action: Action) -> None:
+    """Remove what was shown of the task and is no more.
+
+    Called before its record is forgotten: nothing else says whose such a file is.
+    """
+    for path, _ in before.shown:
+        if path not in action.shown:
+            (root / path).unlink(missing_ok=True)
+
+
+def sweep(root: Path) -> None:
+    """Remove what killed builds left of the files that they were making."""
+    with contextlib.suppress(OSError):
+        for path in _folder(root).iterdir():
+            with (
+                contextlib.suppress(FileNotFoundError, BlockingIOError),
+                open(path, "rb") as file,
+            ):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_named(file.fileno(), str(path)):
+                    path.unlink()
+
+
+@contextlib.contextmanager
+def _temporary(root: Path, target: str) -> Iterator[str]:
+    """Yield a file on the target's disk, held by this process.
+
+    It is not beside the target: what a killed build leaves there would be taken for a
+    part of the bundle.
+    """
+    folder, parent = str(_folder(root)), os.path.dirname(target)
+    try:
+        is_one_disk = os.stat(folder).st_dev == os.stat(parent).st_dev
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        os.makedirs(parent, exist_ok=True)
+        is_one_disk = os.stat(folder).st_dev == os.stat(parent).st_dev
+    name = hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
+    path = f"{folder if is_one_disk else parent}/.{name}"
+    held = False
+    while not held:
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            held = _is_named(handle, path)
+            if held:
+                yield path
+        finally:
+            os.close(handle)
+
+
+def _is_named(handle: int, path: str) -> bool:
+    """Return whether the open file still has that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _folder(root: Path) -> Path:
+    return root / "build/.ingot/tmp"

@@ -1,0 +1,135 @@
+"""A finished build in, one line of the checkout's history out.
+
+`build/.ingot/history.jsonl` keeps what people ask of nightly builds over time: what ran
+and why, the figures of checks and benchmarks, the sizes of what ships. A build that
+had nothing to do adds no line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingot.engine import store_builds
+
+if TYPE_CHECKING:
+    from ingot.engine.event_log import Journal
+
+SCHEMA = "ingot.engine.history.v1"
+FILE = "build/.ingot/history.jsonl"
+# Where the folders of failed actions are, with what they wrote.
+FAILED = "build/.ingot/failed"
+# Of a failure's message.
+MOST_LINES = 12
+# Stages whose figures a line has.
+MEASURED = ("check", "bench", "bundle", "compile")
+
+
+def add(journal: Journal, exit_code: int, wall_s: float) -> None:
+    """Add the build's line to the checkout's history."""
+    changed = {task: how for task, how in journal.ends.items() if how != "up to date"}
+    if not changed:
+        return
+    pairs = sorted(
+        {
+            task.partition(":")[2]
+            for task, how in changed.items()
+            if task.partition(":")[0] in MEASURED
+            and (how != "failed" or task.startswith("check:"))
+        }
+    )
+    line = {
+        "schema": SCHEMA,
+        "at": round(journal.started_s, 3),
+        "words": journal.words,
+        "exit_code": exit_code,
+        "wall_s": round(wall_s, 3),
+        "counts": dict(sorted(journal.counts.items())),
+        "actions": {
+            task: {"how": how, "why": journal.reasons.get(task, [])}
+            | _failure(journal.messages.get(task, ""), journal.root)
+            for task, how in changed.items()
+        },
+        "results": {pair: _figures(journal, pair) for pair in pairs},
+        "checked": sorted(
+            task.partition(":")[2]
+            for task, how in journal.ends.items()
+            if task.startswith("check:") and how == "up to date"
+        ),
+    }
+    path = journal.root / FILE
+    store_builds.append(path, line)
+    store_builds.trim(path)
+
+
+def _figures(journal: Journal, pair: str) -> dict[str, Any]:
+    """Return the figures of a pair; a check of an artifact before it is not of it."""
+    found = figures(journal.root, *pair.split("@"))
+    ended = journal.ends.get(f"check:{pair}")
+    if ended in (None, "failed"):
+        found = {key: x for key, x in found.items() if key not in ("passed", "check")}
+    rows = _comparisons(journal.root / FAILED / f"check-{pair}")
+    if ended == "failed" and rows:
+        found["compared"] = rows
+    return found
+
+
+def _comparisons(folder: Path) -> list[dict[str, Any]]:
+    """Return what a failed check compared; nothing where it did not come so far."""
+    return [
+        {key: row[key] for key in ("level", "name", "inputs", "tolerance", "passed")}
+        | {"error": row["max_abs_error"]}
+        for row in _load(folder / "check.json").get("rows", [])
+    ]
+
+
+def _failure(message: str, root: Path) -> dict[str, str]:
+    """Return what a failed action said: its end, where tools put the reason."""
+    lines = message.replace(f"{root}/", "").splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [lines[0], "...", *lines[2 - MOST_LINES :]]
+    return {"message": "\n".join(lines)} if message else {}
+
+
+def figures(root: Path, model: str, target: str) -> dict[str, Any]:
+    """Return the figures of what was last built of a model for a target."""
+    folder = root / "build" / model / target
+    found: dict[str, Any] = {"sizes": _sizes(folder, f"{model}-{target}.tar")}
+    check, bench = _load(folder / "check.json"), _load(folder / "bench.json")
+    if check:
+        found["passed"] = check.get("passed", False)
+        found["check"] = {
+            name: {
+                "worst": level["max_abs_error"],
+                "tolerance": level["tolerance"],
+                "rows": level["rows"],
+                "failed": level["failed"],
+            }
+            for name, level in check.get("levels", {}).items()
+        }
+    if bench:
+        found["emulated"] = bench.get("emulated", False)
+        found["machine"] = bench.get("machine", {}).get("cpu", "")
+        found["bench"] = [
+            {key: run[key] for key in ("entry_point", "sizes", "latency_ms")}
+            | {"repetitions_ms": run.get("repetitions_ms", [])}
+            for run in bench.get("runs", [])
+        ]
+    return found
+
+
+def _sizes(folder: Path, tar: str) -> dict[str, int]:
+    sizes = {}
+    for name in ("model.vmfb", tar, "bundle/model.irpa"):
+        with contextlib.suppress(OSError):
+            sizes[Path(name).suffix[1:]] = (folder / name).stat().st_size
+    return sizes
+
+
+def _load(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return loaded
+    return {}

@@ -1,0 +1,70 @@
+"""What a failed command printed in, the files that it lacked undeclared out.
+
+A confined command that opens a file of this machine is told that there is none, and
+says so in words of its own. Those words name the file; where it exists outside of the
+sandbox, that is the reason, and a line of the manifest or the stage mends it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingot.engine import process, toolchain
+from ingot.engine.actions import Action
+
+# How tools say that they found no file: libc, Python, LLVM, IREE, the shell.
+LACKS = re.compile(
+    r"no such file|not found|cannot (open|find|stat|access)|can't open|does not exist"
+    r"|(could not|couldn't|unable to|failed to) (open|find|read|load)|no module named",
+    re.IGNORECASE,
+)
+MODULE = re.compile(r"No module named '([\w.]+)'")
+PATH = re.compile(r"[\w./@%+~-]*[\w@%+~-]")
+# Not of the machine: where the command ran.
+OWN = (process.WORKDIR, "/proc", "/dev")
+
+
+def explain(action: Action, words: str, folder: Path, root: Path) -> list[str]:
+    """Return a line for each file that the command lacked and that exists.
+
+    `folder` is where it ran: what is there it had. `root` is the checkout.
+    """
+    found: dict[Path, str] = {}
+    for line in words.splitlines():
+        if LACKS.search(line):
+            for name in _named(line):
+                path = root / name
+                given = path != Path(name) and os.path.exists(folder / name)
+                # What cannot be looked at, or is too long for a name, is no file.
+                if not given and os.path.isfile(path):
+                    found[path] = name
+    lines = []
+    for path, name in found.items():
+        wheel = toolchain.owner(path)
+        if wheel:
+            lines.append(_line(name, "tools", f"'{wheel}'", action.task))
+        else:
+            lines.append(_line(name, "inputs", "it", action.task))
+    return lines
+
+
+def _line(name: str, kind: str, what: str, task: str) -> str:
+    return f"{name} exists but is not among the {kind} of {task}: declare {what}"
+
+
+def _named(line: str) -> Iterator[str]:
+    """Yield what may be the name of a file, relative to the checkout or absolute."""
+    for module in MODULE.findall(line):
+        name = module.replace(".", "/")
+        # A module of the checkout, or of a wheel.
+        for place in ("", f"{toolchain.site_packages()}/"):
+            yield f"{place}{name}.py"
+            yield f"{place}{name}/__init__.py"
+    for name in PATH.findall(line):
+        # "/tmp/ingot/x" is "x" of the command's folder.
+        own = name.removeprefix(f"{process.WORKDIR}/")
+        if not own.startswith(OWN) and Path(own).name not in ("", ".", ".."):
+            yield own

@@ -1,0 +1,211 @@
+"""What each task of this checkout last ran as and made: one row a task.
+
+Committed as each task ends: doit's own databases are written when it exits, and lose
+everything when it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ingot.engine.actions import BoundAction, Digest
+from ingot.engine.digests import Identity
+from ingot.errors import IngotError
+
+# Bumped when the row's meaning changes: older rows are then forgotten, nothing is
+# misread.
+SCHEMA = 4
+
+# SQLite's codes for damage: ERROR, of a table that is another; CORRUPT, NOTADB. All
+# others are of the disk, the memory or another build, and removing would harm.
+DAMAGE = frozenset({1, 11, 26})
+
+
+class Record(NamedTuple):
+    """A finished action: what it was, what it made, how its shown files were left."""
+
+    bound: BoundAction
+    key: str  # hash of the action, under which the store has its result
+    outputs: tuple[tuple[str, Digest], ...]
+    shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
+    log: Digest | None  # what the command printed
+    source: str  # "ran", "restored" or "fetched"
+    wall_ms: float
+
+
+class Records:
+    """The records of one checkout, safe for several threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the database, made anew where it is damaged.
+
+        Raises: IngotError where the folder cannot be written.
+        """
+        self._lock = threading.Lock()
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection, self._records = _open(path)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unwritable(error) from error
+
+    def get(self, task: str) -> Record | None:
+        """Return the task's record."""
+        return self._records.get(task)
+
+    def digests(self) -> list[Digest]:
+        """Return the keys of all results that are recorded, and their outputs."""
+        keys = [Digest(record.key, 0) for record in self._records.values()]
+        outputs = [d for record in self._records.values() for _, d in record.outputs]
+        return keys + outputs
+
+    def put(self, task: str, record: Record) -> None:
+        """Keep the task's record, at once."""
+        self._records[task] = record
+        self._write(
+            "INSERT OR REPLACE INTO record VALUES (?, ?, ?)", *_row(task, record)
+        )
+
+    def forget(self, task: str) -> None:
+        """Remove the task's record."""
+        if self._records.pop(task, None) is not None:
+            self._write("DELETE FROM record WHERE task = ?", task)
+
+    def _write(self, statement: str, *values: Any) -> None:
+        """Change the database; make it anew, of what is known, where it is damaged.
+
+        Raises: IngotError where the disk is full.
+        """
+        try:
+            with self._lock:
+                try:
+                    self._connection.execute(statement, values)
+                except sqlite3.Error as error:
+                    _refuse_surroundings(error)
+                    self._connection.close()
+                    _remove(self._path)
+                    self._connection = _connect(self._path)
+                    self._connection.executemany(
+                        "INSERT INTO record VALUES (?, ?, ?)",
+                        [_row(task, record) for task, record in self._records.items()],
+                    )
+        except sqlite3.Error as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: Exception) -> IngotError:
+        return IngotError(
+            f"records {self._path}: cannot be written: {error}",
+            "make room or permission in the build folder",
+        )
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, Record]]:
+    """Return the database and what is in it; a damaged one is made anew."""
+    try:
+        connection = _connect(path)
+        return connection, _load(connection)
+    except sqlite3.Error as error:
+        _refuse_surroundings(error)
+        _remove(path)
+        connection = _connect(path)
+        return connection, _load(connection)
+
+
+def _refuse_surroundings(error: sqlite3.Error) -> None:
+    """Return where the database is damaged; raise what the disk or others do to it."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DAMAGE:
+        raise error
+
+
+def _load(connection: sqlite3.Connection) -> dict[str, Record]:
+    """Return the rows that are as they were written."""
+    rows = connection.execute("SELECT task, record FROM record").fetchall()
+    records = {}
+    for task, text in rows:
+        seal, _, content = text.partition(" ")
+        if seal == _seal(task, content):
+            records[task] = _decode(content)
+    return records
+
+
+def _row(task: str, record: Record) -> tuple[str, str, float]:
+    content = _encode(record)
+    return task, f"{_seal(task, content)} {content}", time.time()
+
+
+def _seal(task: str, content: str) -> str:
+    """Return a checksum: a flipped bit must not pass for what an action made."""
+    return f"{zlib.crc32(f'{task} {content}'.encode()):08x}"
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=30, isolation_level=None, check_same_thread=False
+    )
+    connection.text_factory = lambda text: text.decode("utf-8", errors="replace")
+    connection.execute("PRAGMA journal_mode=WAL")
+    # A kill loses nothing; a power cut may lose rows, which are then restored.
+    connection.execute("PRAGMA synchronous=NORMAL")
+    if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+        connection.execute("DROP TABLE IF EXISTS record")
+        connection.execute(f"PRAGMA user_version={SCHEMA}")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS record"
+        # One tree: a row with an index beside it is two more pages to be written.
+        " (task TEXT PRIMARY KEY, record TEXT, at REAL) WITHOUT ROWID"
+    )
+    return connection
+
+
+def _encode(record: Record) -> str:
+    """Return the record as JSON arrays: a build with nothing to do decodes them all."""
+    bound, log = record.bound, record.log
+    value = (
+        (bound.argv, bound.env, _plain(bound.inputs), bound.outputs, bound.platform),
+        record.key,
+        _plain(record.outputs),
+        record.shown,
+        (log.hash, log.size_bytes) if log else None,
+        record.source,
+        record.wall_ms,
+    )
+    return json.dumps(value)
+
+
+def _decode(text: str) -> Record:
+    bound, key, outputs, shown, log, source, wall_ms = json.loads(text)
+    argv, env, inputs, names, platform = bound
+    return Record(
+        BoundAction(
+            tuple(argv), _pairs(env), _digests(inputs), tuple(names), _pairs(platform)
+        ),
+        key,
+        _digests(outputs),
+        tuple([(path, tuple(identity)) for path, identity in shown]),
+        Digest(*log) if log else None,
+        source,
+        wall_ms,
+    )
+
+
+def _plain(value: tuple[tuple[str, Digest], ...]) -> list[tuple[str, str, int]]:
+    return [(path, digest.hash, digest.size_bytes) for path, digest in value]
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, item) for name, item in value])
+
+
+def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
+    return tuple([(path, Digest(name, size)) for path, name, size in value])

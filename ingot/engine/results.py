@@ -1,0 +1,195 @@
+"""Action results as messages: what `ac/` holds in, values out, and back.
+
+An `ActionResult` of Bazel's remote-execution API, so that Bazel and cache servers read
+it too. Protobuf is imported late: only `doit why` needs it, as `ingot.engine.keys`
+says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from ingot.engine.actions import Action, ActionResult, BoundAction, Digest, Text
+from ingot.engine.keys import digest_message, field, number, text
+from ingot.engine.protobuf_wire import Damaged, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ingot.engine import reapi_pb2 as reapi
+
+# What says for which task an action ran, and what is a message of the action; other
+# programs skip what they do not know. A result holds them itself: no file more to be
+# made, sent and kept for each.
+TASK_TYPE = "ingot/task"
+MESSAGE_TYPE = "ingot/message"
+
+# Texts are kept up to this, packed: nearly all specifications of models of 30 blocks. A
+# shared cache may lie, so that none is unpacked beyond a size either.
+PACKED_BYTES = 8 << 10
+UNPACKED_BYTES = 1 << 20
+
+# What names a file of the store; anything else could name one outside of it.
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def to_bytes(result: ActionResult) -> bytes:
+    """Return the result as an `ActionResult` message."""
+    contents = {digest: field(5, content) for digest, content in result.contents}
+    content = b"".join(
+        [
+            field(
+                2,
+                text(1, path)
+                + field(2, digest_message(digest))
+                + contents.get(digest, b""),
+            )
+            for path, digest in result.outputs
+        ]
+    )
+    content += number(4, result.exit_code)
+    if result.log is not None:
+        content += contents.get(result.log, b"") + field(6, digest_message(result.log))
+    told = about(MESSAGE_TYPE, *result.messages)
+    if result.task:
+        seconds, milliseconds = divmod(result.wall_ms, 1e3)
+        took = number(1, int(seconds)) + number(2, int(milliseconds * 1e6))
+        told += about(TASK_TYPE, result.task.encode()) + field(12, took)
+    return content + field(9, told) if told else content
+
+
+def about(kind: str, *values: bytes) -> bytes:
+    """Return fields of a result's metadata: whatever its maker wants to tell."""
+    name = text(1, kind)
+    return b"".join([field(11, name + field(2, value)) for value in values])
+
+
+def facts(metadata: Message) -> dict[str, list[bytes]]:
+    """Return what a result's metadata tell, by kind.
+
+    Raises: Damaged where a fact is no message.
+    """
+    found: dict[str, list[bytes]] = {}
+    for item in metadata.all_at(11):
+        fact = Message(item)
+        found.setdefault(fact.text_at(1), []).append(fact.bytes_at(2))
+    return found
+
+
+def from_bytes(content: bytes) -> ActionResult:
+    """Return the result that the message says.
+
+    Raises: Damaged where it is none.
+    """
+    message = Message(content)
+    metadata = Message(message.bytes_at(9))
+    told = facts(metadata)
+    took = Message(metadata.bytes_at(12))
+    files = [Message(item) for item in message.all_at(2)]
+    outputs = [(file.text_at(1), _told(file.bytes_at(2))) for file in files]
+    has_log = Message(message.bytes_at(6)).text_at(1)
+    log = _told(message.bytes_at(6)) if has_log else None
+    places = [(digest, file) for (_, digest), file in zip(outputs, files, strict=True)]
+    if log is not None:
+        places.append((log, message))
+    contents = {digest: place.bytes_at(5) for digest, place in places}
+    return ActionResult(
+        outputs=tuple(outputs),
+        exit_code=message.number_at(4, 32),
+        log=log,
+        task=told.get(TASK_TYPE, [b""])[0].decode(errors="replace"),
+        wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
+        messages=tuple(told.get(MESSAGE_TYPE, ())),
+        contents=tuple([item for item in contents.items() if item[1]]),
+    )
+
+
+def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
+    """Return the action of that key, which the messages spell out.
+
+    Raises: Damaged where they do not.
+    """
+    from ingot.engine import reapi_pb2 as reapi
+
+    contents = {hashlib.sha256(content).hexdigest(): content for content in messages}
+    action = _parse(reapi.Action, contents, key)
+    command = _parse(reapi.Command, contents, action.command_digest.hash)
+    inputs: list[tuple[str, Digest]] = []
+    pending = [("", action.input_root_digest.hash)]
+    while pending:
+        prefix, name = pending.pop()
+        directory = _parse(reapi.Directory, contents, name)
+        inputs += [
+            (prefix + file.name, _digest(file.digest)) for file in directory.files
+        ]
+        pending += [
+            (f"{prefix}{item.name}/", item.digest.hash)
+            for item in directory.directories
+        ]
+    return BoundAction(
+        argv=tuple(command.arguments),
+        env=tuple((item.name, item.value) for item in command.environment_variables),
+        inputs=tuple(sorted(inputs)),
+        outputs=tuple(command.output_paths),
+        platform=tuple((item.name, item.value) for item in action.platform.properties),
+    )
+
+
+def packed(action: Action) -> tuple[bytes, ...]:
+    """Return the small JSON texts among the action's inputs, to be kept as messages.
+
+    They are in no blob: without them it could not be said what in them has changed.
+    """
+    texts = [
+        zlib.compress(source.text.encode())
+        for path, source in action.inputs
+        if isinstance(source, Text) and path.endswith(".json")
+    ]
+    return tuple([text for text in texts if len(text) <= PACKED_BYTES])
+
+
+def texts(messages: Iterable[bytes]) -> dict[str, str]:
+    """Return the texts among the messages, by the hash of their content."""
+    found = {}
+    for message in messages:
+        unpacking = zlib.decompressobj()
+        # The first byte of any other message is none that zlib begins with.
+        with contextlib.suppress(zlib.error, UnicodeDecodeError):
+            content = unpacking.decompress(message, UNPACKED_BYTES)
+            if unpacking.eof:
+                found[hashlib.sha256(content).hexdigest()] = content.decode()
+    return found
+
+
+def told(hash: str, size_bytes: int) -> Digest:
+    """Return the digest that a file, a cache or another machine tells.
+
+    Raises: Damaged where it is none: its hash becomes part of a path.
+    """
+    if HASH.fullmatch(hash) is None or size_bytes < 0:
+        raise Damaged(f"no digest: '{hash[:80]}', {size_bytes} bytes")
+    return Digest(hash, size_bytes)
+
+
+def _told(content: bytes) -> Digest:
+    message = Message(content)
+    return told(message.text_at(1), message.number_at(2, 64))
+
+
+def _parse(
+    kind: type[reapi.Action], contents: dict[str, bytes], name: str
+) -> reapi.Action:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(contents[name])
+    except (DecodeError, KeyError) as error:
+        raise Damaged(f"no message {name[:12]}: {error}") from error
+
+
+def _digest(message: reapi.Digest) -> Digest:
+    return told(message.hash, message.size_bytes)

@@ -1,0 +1,290 @@
+"""The content-addressed store: action results by key, blobs by digest.
+
+Laid out as Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that Bazel can
+share the folder. Everything is written under `tmp/` and renamed: a killed build leaves
+nothing that a later one trusts. A blob is verified when it is read; a damaged one is
+dropped. A large one is read once and then remembered, so it is synced before it has its
+name; a small one is read anew by every process, and a power cut may have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ingot.engine import atomic_files, results
+from ingot.engine.actions import ActionResult, Digest
+from ingot.engine.atomic_files import DiskErrors
+from ingot.engine.digests import Digests, Identity, hash_file, identify, is_settled
+from ingot.engine.leases import Uses
+from ingot.engine.locks import held, held_if_free
+from ingot.engine.protobuf_wire import Damaged
+
+# Locks are shared out over this many files, so that the folder stays small.
+N_LOCKS = 4096
+
+
+class Store:
+    """A folder of blobs and action results; safe for several processes at once."""
+
+    def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
+        """Open the store, making its folders; `warn` is told of damage that was mended.
+
+        Raises: IngotError where the folder cannot be made or written.
+        """
+        self.root = root
+        # Paths are made some twenty times an action: text is cheaper than pathlib.
+        self._text = str(root)
+        self._warn = warn
+        try:
+            for name in ("ac", "cas", "tmp", "lock"):
+                (root / name).mkdir(parents=True, exist_ok=True)
+            # Tried, not asked: only a write tells a read-only disk from permissions.
+            tempfile.TemporaryFile(dir=root / "tmp").close()
+        except OSError as error:
+            raise atomic_files.refusal(root, error) from error
+        self.digests = Digests(root / "digests.sqlite")
+        self._uses = Uses(root)
+        self._whole: dict[str, Identity] = {}  # small blobs that were read
+        self._own = ""  # folder under tmp/ of this process
+        self._identity = ""
+        self._opening = threading.Lock()
+        self._numbers = itertools.count()
+
+    def action(self, key: Digest) -> ActionResult | None:
+        """Return the result kept under the key, if all of it is there and undamaged."""
+        path = self._path("ac", key.hash)
+        self.use(key.hash)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                result = results.from_bytes(file.read())
+        except FileNotFoundError:
+            return None
+        except (Damaged, OSError) as error:
+            self._warn(f"dropped a damaged action result, {path}: {error}")
+            atomic_files.unlink(path)
+            return None
+        # Nobody here keeps a failure; another program may.
+        if result.exit_code != 0 or not result.outputs:
+            return None
+        if not all(self.holds(blob) for blob in result.blobs()):
+            return None
+        return result
+
+    def may_have(self, key: Digest) -> bool:
+        """Return whether there is a result under the key, whole or not."""
+        return os.path.exists(self._path("ac", key.hash))
+
+    def put_action(self, key: Digest, result: ActionResult) -> None:
+        """Keep the result under the key; its blobs must be in the store already."""
+        self._put(results.to_bytes(result), self._path("ac", key.hash))
+
+    def use(self, key: str, *blobs: Digest) -> None:
+        """Keep the result of that key and the blobs while this process lives.
+
+        The result counts as used now; so call it before asking whether they are there.
+
+        Raises: IngotError where the disk is full.
+        """
+        with DiskErrors(self.root):
+            self._uses.pin(key, *(digest.hash for digest in blobs))
+        self._uses.stamp(self._path("ac", key))
+
+    def pin(self, *digests: Digest) -> None:
+        """Keep blobs, there already or soon, while this process lives.
+
+        Raises: IngotError where the disk is full.
+        """
+        # Before one is looked for: what is there and unused may go at any moment.
+        with DiskErrors(self.root):
+            self._uses.pin(*(digest.hash for digest in digests))
+
+    def using_meanwhile(self) -> AbstractContextManager[None]:
+        """Let go, when the block ends, of what this thread has used in it."""
+        return self._uses.meanwhile()
+
+    def holds(self, digest: Digest) -> bool:
+        """Return whether the blob is there and whole; drop it where it is not."""
+        path = self._path("cas", digest.hash)
+        try:
+            asked_ns = time.time_ns()
+            identity = identify(os.stat(path))
+            if self._whole.get(digest.hash) == identity:
+                return identity[2] == digest.size_bytes
+            found = self._read(path, identity, asked_ns)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._warn(f"cannot read {path}: {error}")
+            return False
+        if found.hash == digest.hash:
+            # Another size is the damage of who asks: the content is what it says.
+            return found == digest
+        self._warn(f"dropped a damaged blob, {path}: its content is {found}")
+        atomic_files.unlink(path)
+        return False
+
+    def _read(self, path: str, identity: Identity, asked_ns: int) -> Digest:
+        """Return the digest of a blob's content; of a large one as it is remembered."""
+        if identity[2] > atomic_files.SMALL_BYTES:
+            return self.digests.of_file(path)
+        content = atomic_files.read(path, identity[2])
+        found = hashlib.sha256(content).hexdigest()
+        if found == path.rpartition("/")[2] and is_settled(identity, asked_ns):
+            self._whole[found] = identity
+        return Digest(found, len(content))
+
+    def blob(self, digest: Digest) -> Path:
+        """Return where the blob is; whoever reads it must not write it."""
+        return Path(self._path("cas", digest.hash))
+
+    def put_bytes(self, content: bytes) -> Digest:
+        """Keep the content as a blob."""
+        digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
+        self.put_blob(digest, content)
+        return digest
+
+    def put_blob(self, digest: Digest, content: bytes) -> None:
+        """Keep a content whose digest is known."""
+        self.pin(digest)
+        if not self.holds(digest):
+            self._put(content, self._path("cas", digest.hash))
+
+    def take_file(self, path: Path | str) -> Digest:
+        """Move a file that nobody else holds into the store as a blob."""
+        digest = hash_file(path)
+        self.pin(digest)
+        if not self.holds(digest):
+            self._publish(path, self._path("cas", digest.hash))
+        return digest
+
+    def copy_to(self, digest: Digest, path: Path | str, temporary: Path | str) -> None:
+        """Make `path` a copy of the blob: a copy, so that edits stay outside.
+
+        It is made as `temporary`, on the same disk.
+
+        Raises: IngotError where the disk is full; FileNotFoundError where the blob is
+        gone.
+        """
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent, exist_ok=True)
+        try:
+            with DiskErrors(parent, is_store=False):
+                atomic_files.copy(self._path("cas", digest.hash), temporary)
+                os.replace(temporary, path)
+        except BaseException:
+            atomic_files.unlink(temporary)
+            raise
+
+    def identity(self) -> str:
+        """Return what no other store has: two paths to one folder have the same.
+
+        Raises: IngotError where the disk is full.
+        """
+        if not self._identity:
+            path = self.root / "lock/store"
+            with DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
+                if not path.exists():
+                    path.write_text(os.urandom(16).hex())
+                # A copy of the folder has the same text, in another file.
+                self._identity = f"{path.read_text()} {path.stat().st_ino}"
+        return self._identity
+
+    def locked(self, key: Digest) -> AbstractContextManager[None]:
+        """Hold the key's lock: two builds that want one action run it once."""
+        return self._held(_lock(key), fcntl.LOCK_EX)
+
+    def locked_if_free(self, key: Digest) -> AbstractContextManager[bool]:
+        """Hold the key's lock if nobody does; give whether so."""
+        return held_if_free(f"{self._text}/lock/{_lock(key)}")
+
+    def machine(self, alone: bool) -> AbstractContextManager[None]:
+        """Share the machine with all other actions; or have it alone."""
+        return self._held("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+
+    def _held(self, name: str, how: int) -> AbstractContextManager[None]:
+        return held(f"{self._text}/lock/{name}", how)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield an empty private folder on the store's disk; it is removed."""
+        with DiskErrors(self.root):
+            path = self._temporary()
+            os.mkdir(path, 0o700)
+        try:
+            yield Path(path)
+        finally:
+            atomic_files.remove_folder(path)
+
+    def _temporary(self) -> str:
+        """Return a path under `tmp/` that is nobody else's, and not there yet.
+
+        It is in a folder that is held as long as this process lives: `sweep` removes
+        what nobody holds.
+        """
+        with self._opening:
+            if not os.path.isdir(self._own):
+                with self._held("tmp", fcntl.LOCK_SH):
+                    self._own = tempfile.mkdtemp(dir=self.root / "tmp")
+                    handle = os.open(self._own, os.O_RDONLY)
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                weakref.finalize(self, _let_go, self._own, handle)
+        return f"{self._own}/{next(self._numbers)}"
+
+    def sweep(self) -> None:
+        """Remove what killed builds left under `tmp/`."""
+        with self._held("tmp", fcntl.LOCK_EX):
+            for path in (self.root / "tmp").iterdir():
+                with contextlib.suppress(OSError):
+                    handle = os.open(path, os.O_RDONLY)
+                    try:
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    finally:
+                        os.close(handle)
+
+    def _path(self, kind: str, name: str) -> str:
+        return f"{self._text}/{kind}/{name[:2]}/{name}"
+
+    def _put(self, content: bytes, path: str) -> None:
+        with DiskErrors(self.root):
+            temporary = self._temporary()
+            try:
+                with open(temporary, "xb", buffering=0) as file:
+                    atomic_files.write(file, content)
+                    atomic_files.finish(file.fileno(), len(content))
+                atomic_files.rename(temporary, path)
+            except BaseException:
+                atomic_files.unlink(temporary)
+                raise
+
+    def _publish(self, temporary: Path | str, path: str) -> None:
+        """Give a finished file its name: forbid writing, rename."""
+        with DiskErrors(self.root):
+            handle = os.open(temporary, os.O_RDONLY)
+            try:
+                atomic_files.finish(handle, os.fstat(handle).st_size)
+            finally:
+                os.close(handle)
+            atomic_files.rename(temporary, path)
+
+
+def _lock(key: Digest) -> str:
+    return f"{int(key.hash[:8], 16) % N_LOCKS:03x}"
+
+
+def _let_go(folder: str, handle: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(handle)

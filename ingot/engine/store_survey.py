@@ -1,0 +1,108 @@
+"""A store's folder in, every result and blob of it with size and last use out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.engine import results
+from ingot.engine.actions import ActionResult
+from ingot.engine.protobuf_wire import Damaged
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of the store."""
+
+    size_bytes: int
+    used_s: float  # mtime: last use of a result, the making of a blob
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result and what it needs: its outputs, its log."""
+
+    file: File
+    result: ActionResult
+    blobs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that a store holds, by hash."""
+
+    entries: dict[str, Entry]
+    blobs: dict[str, File]
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of all files."""
+        own = sum(entry.file.size_bytes for entry in self.entries.values())
+        return own + sum(blob.size_bytes for blob in self.blobs.values())
+
+
+def survey(root: Path, known: Survey | None = None) -> Survey:
+    """Return what is in the store; results that `known` has are not read again."""
+    blobs = dict(_files(root / "cas"))
+    entries = {}
+    before = known.entries if known else {}
+    for key, file in _files(root / "ac"):
+        entry = before.get(key)
+        if entry is not None and entry.file.size_bytes == file.size_bytes:
+            entries[key] = Entry(file, entry.result, entry.blobs)
+            continue
+        with contextlib.suppress(OSError, Damaged):
+            content = (root / "ac" / key[:2] / key).read_bytes()
+            result = results.from_bytes(content)
+            blobs_of = frozenset(digest.hash for digest in result.blobs())
+            entries[key] = Entry(file, result, blobs_of)
+    return Survey(entries, blobs)
+
+
+def size_bytes(root: Path) -> int:
+    """Return the size of all results and blobs; nothing is read for it."""
+    kinds = (root / "ac", root / "cas")
+    return sum(file.size_bytes for kind in kinds for _, file in _files(kind))
+
+
+def last_results(root: Path) -> dict[str, tuple[float, str]]:
+    """Return when each task's newest result was last used, and its key."""
+    last: dict[str, tuple[float, str]] = {}
+    for key, file in _files(root / "ac"):
+        with contextlib.suppress(OSError, Damaged):
+            content = (root / "ac" / key[:2] / key).read_bytes()
+            task = results.from_bytes(content).task
+            if task:
+                last[task] = max(last.get(task, (0.0, "")), (file.used_s, key))
+    return last
+
+
+def kept_messages(root: Path, key: str) -> tuple[bytes, ...]:
+    """Return the messages of the action of that key, as its result holds them.
+
+    Raises: OSError where there is no result; Damaged where it cannot be read.
+    """
+    return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
+
+
+def blob_path(root: Path, name: str) -> Path:
+    """Return where the blob of that hash is."""
+    return root / "cas" / name[:2] / name
+
+
+def _files(folder: Path) -> Iterator[tuple[str, File]]:
+    for part in _scan(folder):
+        for item in _scan(part.path):
+            with contextlib.suppress(FileNotFoundError):
+                stat = item.stat()
+                if results.HASH.fullmatch(item.name):
+                    yield item.name, File(stat.st_size, stat.st_mtime)
+
+
+def _scan(folder: Path | str) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(os.scandir(folder), key=lambda item: item.name)
+    return []

@@ -1,1 +1,0 @@
-"""Builds on several machines: actions as orders, workers that run them, a scheduler."""

@@ -1,1 +1,0 @@
-"""The command line: doit's tasks, commands and reporter; nothing else knows doit."""

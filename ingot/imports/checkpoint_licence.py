@@ -1,0 +1,39 @@
+"""What a checkpoint says of its licence in, the manifest's SPDX expression out.
+
+A bundle carries the licence's text: one that the project has no text of is a question.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingot.errors import IngotError
+from ingot.imports.checkpoint_facts import Said
+from ingot.model.licence import FOLDER, licence_defects, text_defects
+
+
+def choose_licence(
+    given: str | None, said: Said | None, root: Path, errors: list[IngotError]
+) -> Said | None:
+    """Return the licence that the command line gives, or the checkpoint says."""
+    if given is not None:
+        return _given(given, root, errors)
+    known = {path.stem.lower(): path.stem for path in (root / FOLDER).glob("*.txt")}
+    if said is not None and str(said.value).lower() in known:
+        return Said(known[str(said.value).lower()], said.place)
+    found = f"{said.place} is '{said.value}'" if said else "it names none"
+    texts = ", ".join(sorted(known.values())) or "none"
+    errors.append(
+        IngotError(
+            f"under which licence is the checkpoint? {found}",
+            f"say it: licence=SPDX-ID, with its text as {FOLDER}/<SPDX-ID>.txt; texts"
+            f" there: {texts}",
+        )
+    )
+    return None
+
+
+def _given(given: str, root: Path, errors: list[IngotError]) -> Said | None:
+    wrong = list(licence_defects(given)) or list(text_defects(given, root))
+    errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
+    return None if wrong else Said(given, "licence=")

@@ -1,0 +1,71 @@
+"""A GGUF file in, what it says of itself out.
+
+Its metadata and the tensors' shapes are read, no weight.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingot.errors import IngotError, did_you_mean
+from ingot.imports.checkpoint_facts import Said, Survey
+from ingot.imports.families import FAMILIES, N_VOCAB, Family
+from ingot.weights.gguf import GgufHeader, read_gguf
+
+TOKENIZER = "tokenizer.json"
+# Of a text, a turn, a message to a tool.
+ENDS = tuple(f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom"))
+
+
+def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
+    """Return what the file says; what is wrong is added to the errors.
+
+    Raises: IngotError where it is no GGUF file, or a damaged one.
+    """
+    header = read_gguf(path, path.name)
+    family = _family(header, path.name, errors)
+    tokenizer = path.parent / TOKENIZER
+    licence = header.metadata.get("general.license")
+    return Survey(
+        path=path,
+        kind="gguf",
+        file=path.name,
+        family=family,
+        said=_said(header, path.name, family) if family else {},
+        tensors=header.tensors,
+        tokenizer=tokenizer if tokenizer.is_file() else None,
+        ends=tuple(
+            Said(header.metadata[key], f"{path.name}: {key}")
+            for key in ENDS
+            if key in header.metadata
+        ),
+        licence=Said(licence, f"{path.name}: general.license") if licence else None,
+    )
+
+
+def _family(header: GgufHeader, shown: str, errors: list[IngotError]) -> Family | None:
+    name = header.metadata.get("general.architecture")
+    families = {family.architecture: family for family in FAMILIES}
+    if isinstance(name, str) and name in families:
+        return families[name]
+    message = f"{shown}: general.architecture: expected a known architecture, found"
+    errors.append(
+        IngotError(
+            f"{message} {name!r}" if name is not None else f"{message} none",
+            did_you_mean(str(name), list(families), "architectures"),
+        )
+    )
+    return None
+
+
+def _said(header: GgufHeader, shown: str, family: Family) -> dict[str, Said]:
+    prefix = f"{family.architecture}."
+    said = {
+        key.removeprefix(prefix): Said(value, f"{shown}: {key}")
+        for key, value in header.metadata.items()
+        if key.startswith(prefix)
+    }
+    for tensor in header.tensors:
+        if tensor.name == N_VOCAB and tensor.shape:
+            said[N_VOCAB] = Said(tensor.shape[0], f"{shown}: rows of {N_VOCAB}")
+    return said

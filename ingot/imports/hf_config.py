@@ -1,0 +1,263 @@
+"""A Hugging Face checkpoint's folder in, what its files say of themselves out.
+
+config.json and the headers of the safetensors files are read, no weight.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ingot.errors import IngotError, did_you_mean
+from ingot.imports.checkpoint_facts import Said, Survey
+from ingot.imports.families import OTHERS, Family
+from ingot.imports.gguf_metadata import TOKENIZER
+from ingot.imports.hyperparameters import spelled
+from ingot.imports.mixtures import HF_FAMILIES
+from ingot.model.text_files import read_file
+from ingot.weights.safetensors import StoredTensor, read_header
+from ingot.weights.shards import INDEX, check_index, read_index
+from ingot.weights.strict_json import parse_object
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+END = "eos_token_id"
+SINGLE = "model.safetensors"
+README = "README.md"
+
+# By the name of a kind of layer, the key that older configs have its rope base under.
+_ROPE_BASES = {
+    "full_attention": "rope_theta",
+    "sliding_attention": "rope_local_base_freq",
+}
+_ATTENTION_BASE = "attn_config.rope_theta"
+_DBRX_BASES = (
+    "transformers 5 turns by rope_parameters alone, and writes 10000 there for weights"
+    " that were trained with attn_config's: put the right one into both"
+)
+_LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
+
+
+def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
+    """Return what the folder's files say; what is wrong is added to the errors."""
+    config = _config(path, errors)
+    family = _family(config, errors) if config is not None else None
+    tokenizer = path / TOKENIZER
+    said = _said(config or {}, errors)
+    return Survey(
+        path=path,
+        kind="hf-directory",
+        file=CONFIG,
+        family=family,
+        said=said,
+        tensors=_tensors(path, errors),
+        tokenizer=tokenizer if tokenizer.is_file() else None,
+        ends=_ends(path / GENERATION, said, errors),
+        licence=_licence(path / README),
+    )
+
+
+def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
+    try:
+        return parse_object(read_file(path / CONFIG), CONFIG)
+    except FileNotFoundError:
+        hint = f"a checkpoint's folder has {CONFIG}, and safetensors files"
+        if found := sorted(item.name for item in path.glob("*.gguf")):
+            hint = f"to import a GGUF file, name it: source={path.name}/{found[0]}"
+        errors.append(IngotError(f"{CONFIG}: no such file in '{path.name}'", hint))
+    except OSError as error:
+        errors.append(IngotError(f"{CONFIG}: cannot be read; {error.strerror}"))
+    except IngotError as error:
+        errors.append(error)
+    return None
+
+
+def _ends(
+    path: Path, said: dict[str, Said], errors: list[IngotError]
+) -> tuple[Said, ...]:
+    """Return the tokens that end a text, of the config and of the one to generate by.
+
+    Models for chats often have the end of a turn in the latter alone.
+    """
+    found = [said[END]] if END in said else []
+    try:
+        given = parse_object(read_file(path), GENERATION)
+        found += [Said(given[END], f"{GENERATION}: {END}")] if END in given else []
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        errors.append(IngotError(f"{GENERATION}: cannot be read; {error.strerror}"))
+    except IngotError as error:
+        errors.append(error)
+    return tuple(found)
+
+
+def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
+    """Return the architecture of the checkpoint, by its class or by its model type."""
+    classes = {family.hf_class: family for family in HF_FAMILIES}
+    types = {family.model_type: family for family in HF_FAMILIES}
+    given = config.get("architectures")
+    key, known, found = "model_type", types, config.get("model_type")
+    if given:
+        key, known = "architectures", classes
+        found = given[0] if isinstance(given, list) and len(given) == 1 else given
+    if not isinstance(found, str) or found not in known:
+        _refuse_family(key, found, list(known), errors)
+        return None
+    family = known[found]
+    other = config.get("model_type")
+    if other is not None and other != family.model_type:
+        errors.append(
+            IngotError(
+                f"{CONFIG}: model_type: expected {family.model_type!r}, as"
+                f" architectures has {family.hf_class!r}, found {spelled(other)}"
+            )
+        )
+    return family
+
+
+def _refuse_family(
+    key: str, found: Any, known: list[str], errors: list[IngotError]
+) -> None:
+    hint = OTHERS.get(found) if isinstance(found, str) else None
+    if hint is None:
+        hint = f"known: {', '.join(sorted(known))}"
+        close = did_you_mean(str(found), known, "architectures")
+        if close.startswith("did"):
+            hint = f"{close} {hint}"
+    errors.append(
+        IngotError(
+            f"{CONFIG}: {key}: not a known architecture; found"
+            f" {'none' if found is None else spelled(found)}",
+            hint,
+        )
+    )
+
+
+def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
+    said = {key: Said(value, f"{CONFIG}: {key}") for key, value in config.items()}
+    for group in ("attn_config", "ffn_config"):
+        inner = config.get(group)
+        for key, value in inner.items() if isinstance(inner, dict) else ():
+            said[f"{group}.{key}"] = Said(value, f"{CONFIG}: {group}.{key}")
+            if key == "rope_theta":  # newer files have it elsewhere too
+                said.setdefault(key, said[f"{group}.{key}"])
+    for key in ("rope_scaling", "rope_parameters"):
+        _read_rope(key, config.get(key), said, errors)
+    return said
+
+
+def _read_rope(
+    key: str, value: Any, said: dict[str, Said], errors: list[IngotError]
+) -> None:
+    """Add the rope bases that an object of rope settings has; refuse what scales them.
+
+    Where layers differ, the object has one of its own for every kind of layer.
+    """
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        place = f"{CONFIG}: {key}"
+        errors.append(
+            IngotError(f"{place}: expected an object or null, found {spelled(value)}")
+        )
+        return
+    nested = any(kind in value for kind in _ROPE_BASES)
+    for kind, base in _ROPE_BASES.items():
+        if nested:
+            settings, place = value.get(kind), f"{CONFIG}: {key}.{kind}"
+        else:
+            settings, place = value, f"{CONFIG}: {key}"
+            if kind != "full_attention":
+                continue
+        if isinstance(settings, dict):
+            _read_settings(settings, place, base, said, errors)
+
+
+def _read_settings(
+    settings: dict[str, Any],
+    place: str,
+    base: str,
+    said: dict[str, Said],
+    errors: list[IngotError],
+) -> None:
+    # `type` is what older configs call it.
+    named = next((key for key in ("rope_type", "type") if key in settings), None)
+    if named is None or settings[named] != "default":
+        where = f"{place}.{named}" if named else place
+        found = settings[named] if named else settings
+        if named or settings.keys() - {"rope_theta"}:
+            errors.append(
+                IngotError(
+                    f"{where}: not supported; expected 'default', found"
+                    f" {spelled(found)}",
+                    "positions are rotated as they are, not scaled",
+                )
+            )
+    if "partial_rotary_factor" in settings:
+        value = settings["partial_rotary_factor"]
+        said.setdefault(
+            "partial_rotary_factor", Said(value, f"{place}.partial_rotary_factor")
+        )
+    if "rope_theta" not in settings:
+        return
+    found, older = settings["rope_theta"], said.get(base)
+    if older is not None and older.value != found:
+        errors.append(
+            IngotError(
+                f"{place}.rope_theta: expected {spelled(older.value)}, as"
+                f" {older.place} has, found {spelled(found)}",
+                _DBRX_BASES if _ATTENTION_BASE in older.place else "",
+            )
+        )
+    said[base] = Said(found, f"{place}.rope_theta")
+
+
+def _tensors(path: Path, errors: list[IngotError]) -> tuple[StoredTensor, ...]:
+    """Return the tensors of the folder's safetensors files, one or several."""
+    try:
+        if not (path / INDEX).is_file():
+            return _single(path)
+        index = read_index(path / INDEX, INDEX)
+        names = sorted(set(index.values()))
+        missing = [name for name in names if not (path / name).is_file()]
+        if missing:
+            raise IngotError(
+                f"{', '.join(missing)}: no such file in '{path.name}', though {INDEX}"
+                " names it",
+                "fetch all files of that revision of the model",
+            )
+        found = tuple(
+            tensor for name in names for tensor in read_header(path / name, name)
+        )
+        check_index(index, found, INDEX)
+        return found
+    except IngotError as error:
+        errors.append(error)
+        return ()
+
+
+def _single(path: Path) -> tuple[StoredTensor, ...]:
+    if (path / SINGLE).is_file():
+        return read_header(path / SINGLE, SINGLE)
+    hint = f"expected {SINGLE}, or shards and {INDEX}"
+    if any(path.glob("*.bin")) or any(path.glob("*.pth")):
+        hint += "; PyTorch's own files hold programs: convert them to safetensors"
+    raise IngotError(f"{SINGLE}: no such file in '{path.name}'", hint)
+
+
+def _licence(path: Path) -> Said | None:
+    """Return what the model card's front matter says."""
+    try:
+        lines = str(read_file(path), "utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    if not lines or lines[0].strip() != "---":
+        return None
+    for line in lines[1:]:
+        if line.strip() == "---":
+            break
+        if match := _LICENCE.fullmatch(line):
+            return Said(match[1], f"{README}: license")
+    return None

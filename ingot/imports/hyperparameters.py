@@ -1,0 +1,234 @@
+"""What a checkpoint says in, the numbers of its manifest out, or what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ingot.errors import IngotError
+from ingot.imports.checkpoint_facts import Fact, Said, Survey
+from ingot.imports.families import (
+    ATTENTION_DIM,
+    EQUAL_IN_GGUF,
+    N_VOCAB,
+    Family,
+    Number,
+    Rule,
+)
+from ingot.weights.strict_json import short
+
+# Beyond any model; what a damaged or hostile file says is not to be counted up to.
+_LARGEST = 2**31 - 1
+
+
+def read_numbers(survey: Survey, errors: list[IngotError]) -> dict[str, Fact]:
+    """Return the numbers by name; what is missing or wrong is added to the errors."""
+    assert survey.family
+    found: dict[str, Fact] = {}
+    for number in survey.family.numbers:
+        fact = _number(survey, number, found, errors)
+        if fact is not None:
+            found[number.name] = fact
+    errors += _contradictions(survey, found)
+    _derive(found)
+    return found
+
+
+def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
+    """Return the tokens that end a text, each with where the checkpoint says so.
+
+    Among them may be ids that are no token's: -1 says that there is none.
+    """
+    found: dict[int, str] = {}
+    for said in survey.ends:
+        given = said.value if isinstance(said.value, list) else [said.value]
+        for token in given:
+            if type(token) is int:
+                found.setdefault(token, said.place)
+            elif token is not None:
+                message = f"{said.place}: expected a token's id, or several"
+                errors.append(IngotError(f"{message}, found {spelled(said.value)}"))
+    return found
+
+
+def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
+    """Yield every value that the architecture does not compute."""
+    for rule in family.rules(survey.names):
+        said = survey.said.get(rule.key)
+        if said is not None and not _is_allowed(said.value, rule):
+            yield IngotError(
+                f"{said.place}: not supported; expected {_expected(rule)}, found"
+                f" {spelled(said.value)}",
+                rule.hint,
+            )
+    if survey.names == "hf":
+        yield from _check_layers(survey, family)
+
+
+def spelled(value: Any) -> str:
+    """Return a value as messages quote it: JSON's words are not Python's."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return short(value)
+
+
+def _number(
+    survey: Survey,
+    number: Number,
+    found: dict[str, Fact],
+    errors: list[IngotError],
+) -> Fact | None:
+    key = number.key(survey.names)
+    said = survey.said.get(key)
+    # A null is a key left out, as `transformers` reads it.
+    if said is not None and said.value is not None:
+        if _fits(said.value, number.whole):
+            return Fact(said.value, said.place)
+        kind = "a whole number, 1 or more" if number.whole else "a number above 0"
+        errors.append(
+            IngotError(f"{said.place}: expected {kind}, found {spelled(said.value)}")
+        )
+        return None
+    default = number.default(survey.names)
+    if default is None:
+        place = f"{survey.file}: {_full(key, survey)}"
+        errors.append(IngotError(f"{place}: missing; expected a number"))
+        return None
+    if not key and not isinstance(default, str):
+        return Fact(default, "the same for all its checkpoints")
+    if not isinstance(default, str):
+        return Fact(default, f"not in {survey.file}; {_whose_default(survey)}")
+    return _made_of(default, found, survey, key, errors)
+
+
+def _made_of(
+    default: str,
+    found: dict[str, Fact],
+    survey: Survey,
+    key: str,
+    errors: list[IngotError],
+) -> Fact | None:
+    """Return another number, or the quotient of two; None where those are missing."""
+    name, _, divisor = default.partition("/")
+    if name not in found or (divisor and divisor not in found):
+        return None
+    value = found[name].value
+    if not divisor:
+        return Fact(value, f"as {name}")
+    if value % found[divisor].value:
+        errors.append(
+            IngotError(
+                f"{survey.file}: {_full(key, survey)}: missing, and {name} = {value} is"
+                f" not a multiple of {divisor} = {found[divisor].value}"
+            )
+        )
+        return None
+    return Fact(value // found[divisor].value, f"{name} / {divisor}")
+
+
+def _full(key: str, survey: Survey) -> str:
+    """Return the key as the file has it: in GGUF below the architecture's name."""
+    if survey.names == "hf" or key == N_VOCAB:
+        return key
+    assert survey.family
+    return f"{survey.family.architecture}.{key}"
+
+
+def _whose_default(survey: Survey) -> str:
+    assert survey.family
+    whose = "llama.cpp" if survey.names == "gguf" else survey.family.hf_class
+    return f"the default of {whose}"
+
+
+def _fits(value: Any, whole: bool) -> bool:
+    if type(value) is int:
+        return 0 < value <= _LARGEST
+    return not whole and type(value) is float and 0 < value < math.inf
+
+
+def _contradictions(survey: Survey, found: dict[str, Fact]) -> Iterator[IngotError]:
+    heads, groups = found.get("n_head"), found.get("n_head_kv")
+    if heads and groups and heads.value % groups.value:
+        yield IngotError(
+            f"{heads.origin}: expected a multiple of n_head_kv = {groups.value}"
+            f" ({groups.origin}), found {heads.value}"
+        )
+    dim = found.get("head_dim")
+    if dim and dim.value % 2:
+        yield IngotError(
+            f"{dim.origin}: expected an even head_dim, whose halves are rotated, found"
+            f" {dim.value}"
+        )
+    for key, name in EQUAL_IN_GGUF if survey.names == "gguf" else ():
+        said, fact = survey.said.get(key), found.get(name)
+        if said and fact and said.value != fact.value:
+            yield IngotError(
+                f"{said.place}: expected {name} = {fact.value} ({fact.origin}), found"
+                f" {spelled(said.value)}"
+            )
+
+
+def _derive(found: dict[str, Fact]) -> None:
+    """Add what is computed of other numbers."""
+    if scaled := found.get(ATTENTION_DIM):
+        value = scaled.value**-0.5
+        origin = scaled.origin.removeprefix("as ")
+        found["attention_scale"] = Fact(float(value), f"1 / sqrt({origin})")
+    if clamp := found.get("attn_clamp_high"):
+        found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
+    if width := found.get("n_embd"):
+        scale = Fact(math.sqrt(width.value), "sqrt(n_embd)")
+        found.setdefault("embedding_scale", scale)
+
+
+def _is_allowed(value: Any, rule: Rule) -> bool:
+    if _is_in(value, rule.refused):
+        return False
+    return not rule.allowed or _is_in(value, rule.allowed)
+
+
+def _is_in(value: Any, values: tuple[Any, ...]) -> bool:
+    # To Python, false is 0.
+    return any(
+        value == other and isinstance(value, bool) == isinstance(other, bool)
+        for other in values
+    )
+
+
+def _expected(rule: Rule) -> str:
+    if not rule.allowed:
+        return f"anything but {' or '.join(map(str, rule.refused))}"
+    return " or ".join(map(spelled, rule.allowed))
+
+
+def _check_layers(survey: Survey, family: Family) -> Iterator[IngotError]:
+    """Yield where the layers' attention is not of the types that it is to be."""
+    said: Said | None = survey.said.get("layer_types")
+    if said is None or said.value is None:
+        return
+    if not isinstance(said.value, list):
+        yield IngotError(f"{said.place}: expected a list, found {spelled(said.value)}")
+        return
+    types = family.layer_types
+    for layer, found in enumerate(said.value):
+        expected = types[layer % len(types)]
+        if found != expected:
+            yield IngotError(
+                f"{said.place}[{layer}]: not supported; expected"
+                f" {expected!r}, found {spelled(found)}",
+                f"the architecture has {_pattern(types)}",
+            )
+            return
+    count = survey.said.get("num_hidden_layers")
+    if count and type(count.value) is int and count.value != len(said.value):
+        yield IngotError(
+            f"{said.place}: expected a type for each of {count.value} layers"
+            f" ({count.place}), found {len(said.value)}"
+        )
+
+
+def _pattern(types: tuple[str, ...]) -> str:
+    if len(types) == 1:
+        return f"{types[0]} in every layer"
+    return f"{len(types) - 1} of {types[0]}, one of {types[-1]}, over and over"

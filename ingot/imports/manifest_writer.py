@@ -1,0 +1,189 @@
+"""What was decided about a checkpoint in, the text of its manifest out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingot.imports.checkpoint_facts import Fact, Said, Survey
+from ingot.model.yaml_scalars import scalar
+
+COMPUTE = "f32"
+
+# What has half the bytes stays so; kernels of it want rows in groups, of these dims.
+_KEPT = ("bf16", "f16")
+_GROUP = 8
+_ROWS = ("n_vocab", "n_embd", "n_ff", "head_dim")
+
+_BATCH_MAX = 64
+# Sequence and context of the timed cases: a short prompt, and a long one.
+_PREFILL = ((128, 256), (512, 640))
+_DECODE = (128, 640)
+
+# What needs no quotes anywhere in YAML; a colon, a hash or a brace might.
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]*[A-Za-z0-9_/-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Everything that a manifest says."""
+
+    model: str
+    survey: Survey
+    licence: Said
+    dims: dict[str, Fact]
+    hyperparameters: dict[str, Fact]
+    tied: tuple[str, ...]
+    ignored: tuple[str, ...]
+    ends: dict[int, str]  # tokens that end a text, each with where that stands
+    source: str | None  # element type of all tensors; None where they differ
+
+    @property
+    def architecture(self) -> str:
+        """Return the architecture's name."""
+        assert self.survey.family
+        return self.survey.family.architecture
+
+
+def manifest(decision: Decision, folder: Path) -> str:
+    """Return the manifest's text; its paths are relative to the folder."""
+    caches = _Caches(decision)
+    dims = ", ".join(f"{name}: {fact.value}" for name, fact in decision.dims.items())
+    lines = [
+        f"# Imported by `doit import` of {quoted(decision.survey.path.name)}.",
+        f"model: {quoted(decision.model)}",
+        f"architecture: {decision.architecture}",
+        f"licence: {quoted(str(decision.licence.value))}",
+        f"dims: {{{dims}}}",
+        "hyperparameters:",
+        *(
+            f"  {name}: {number(fact.value)}"
+            for name, fact in decision.hyperparameters.items()
+        ),
+        "dynamic:",
+        *caches.dynamic(),
+        "",
+        *_weights(decision, folder),
+        *_tokenizer(decision, folder),
+        *_ends(decision),
+        "",
+        *_bench(caches),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Caches:
+    """How long the caches of a model may be: of a sequence each, or pools of blocks."""
+
+    def __init__(self, decision: Decision) -> None:
+        n_ctx = int(decision.dims["n_ctx"].value)
+        block = decision.dims.get("block_size")
+        self.block_size = int(block.value) if block else None
+        # Whole blocks of them.
+        self.n_ctx = n_ctx - n_ctx % self.block_size if self.block_size else n_ctx
+
+    def dynamic(self) -> list[str]:
+        """Return the ranges of the dynamic dims."""
+        ends = {"batch": _BATCH_MAX, "seq": self.n_ctx}
+        lines = [f"  {name}: {{min: 1, max: {end}}}" for name, end in ends.items()]
+        if self.block_size is None:
+            return [*lines, f"  ctx: {{min: 1, max: {self.n_ctx}}}"]
+        blocks = self.n_ctx // self.block_size
+        return [
+            *lines,
+            # Block 0 is no sequence's.
+            f"  n_block: {{min: 2, max: {_BATCH_MAX * blocks + 1}}}",
+            f"  n_block_seq: {{min: 1, max: {blocks}}}",
+        ]
+
+    def sizes(self, ctx: int) -> str:
+        """Return the sizes of a cache of so many positions, for one sequence."""
+        if self.block_size is None:
+            return f"ctx: {ctx}"
+        blocks = -(-ctx // self.block_size)
+        return f"n_block: {blocks + 1}, n_block_seq: {blocks}"
+
+
+def number(value: int | float) -> str:
+    """Return a number as every reader of YAML reads it: 10000, 0.125, 1.0e-5."""
+    if float(value).is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    assert math.isfinite(value)
+    mantissa, _, power = repr(float(value)).partition("e")
+    if not power:
+        return mantissa
+    mantissa += "" if "." in mantissa else ".0"
+    return f"{mantissa}e{int(power):+d}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as YAML, in quotes where a reader might take it for another."""
+    if _PLAIN.fullmatch(text) and scalar(text) == text:
+        return text
+    return json.dumps(text)
+
+
+def _weights(decision: Decision, folder: Path) -> list[str]:
+    survey = decision.survey
+    path = quoted(relative(survey.path, folder))
+    source = f"source: {decision.source}, " if decision.source else ""
+    lines = [
+        "weights:",
+        f"  source: {{kind: {survey.kind}, path: {path}}}",
+        f"  names: {survey.names}",
+    ]
+    if decision.ignored:
+        lines.append(f"  ignore: [{', '.join(map(json.dumps, decision.ignored))}]")
+    if decision.tied:
+        lines.append(f"  tied: [{', '.join(decision.tied)}]")
+    policy = f'{{match: "*", {source}stored: {stored(decision)}, compute: {COMPUTE}}}'
+    return [*lines, "  policy:", f"    - {policy}"]
+
+
+def stored(decision: Decision) -> str:
+    """Return the checkpoint's own type where all targets have kernels of it, or f32."""
+    rows = [decision.dims[name].value for name in _ROWS if name in decision.dims]
+    grouped = all(isinstance(count, int) and count % _GROUP == 0 for count in rows)
+    if decision.source in _KEPT and grouped and "n_expert" not in decision.dims:
+        return decision.source
+    return "f32"
+
+
+def _tokenizer(decision: Decision, folder: Path) -> list[str]:
+    path = decision.survey.tokenizer
+    if path is None:
+        return []
+    place = quoted(relative(path, folder))
+    return ["", f"tokenizer: {{kind: file, path: {place}}}"]
+
+
+def _ends(decision: Decision) -> list[str]:
+    if not decision.ends:
+        return []
+    return ["", f"end_tokens: [{', '.join(map(str, decision.ends))}]"]
+
+
+def _bench(caches: _Caches) -> list[str]:
+    """Return the timed cases, none beyond the context and none twice."""
+    n_ctx = caches.n_ctx
+    prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
+    decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
+    return [
+        "bench:",
+        "  prefill:",
+        *(
+            f"    - {{batch: 1, seq: {seq}, {caches.sizes(ctx)}}}"
+            for seq, ctx in prefill
+        ),
+        "  decode:",
+        *(f"    - {{batch: 1, {caches.sizes(ctx)}}}" for ctx in decode),
+    ]
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Return where the path is from the folder, with slashes."""
+    return Path(os.path.relpath(path, folder)).as_posix()

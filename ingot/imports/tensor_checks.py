@@ -1,0 +1,259 @@
+"""The tensors of a checkpoint and its numbers in, where they contradict each other out.
+
+What an architecture needs is read from its own file, so that there is one list of it.
+Only headers were read; values are the bake's to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
+
+from ingot.errors import IngotError
+from ingot.imports.checkpoint_facts import Fact, Survey
+from ingot.imports.hyperparameters import spelled
+from ingot.model.source_tensors import EXPERT
+from ingot.model.yaml_nodes import Node
+from ingot.weights.element_types import BLOCKS, SAFETENSORS
+from ingot.weights.match import OUTPUT
+from ingot.weights.safetensors import StoredTensor
+
+LAYER = "{layer}"
+
+HEADS = {"hf": "lm_head.weight", "gguf": "output.weight"}
+"""What the tensor is called that an untied model makes logits with."""
+
+EMBEDDINGS = {"hf": "model.embed_tokens.weight", "gguf": "token_embd.weight"}
+
+IGNORED: dict[str, tuple[str, ...]] = {"hf": ("*.rotary_emb.inv_freq",), "gguf": ()}
+"""Tensors that older checkpoints have of what is computed here."""
+
+_HINTS = {
+    "rope_freqs.weight": "positions are rotated as they are, not scaled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the tensors decide, and what is wrong with them."""
+
+    tied: tuple[str, ...]  # parameters that the checkpoint does not have
+    ignored: tuple[str, ...]  # patterns
+    notes: tuple[str, ...]
+    errors: tuple[IngotError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A parameter of an architecture, for all layers."""
+
+    name: str  # "blk.{layer}.attn_q.weight"
+    tensor: str  # "model.layers.{layer}.self_attn.q_proj.weight"
+    dims: tuple[str, ...]  # "n_head*head_dim", "n_embd"
+    tied: bool  # whether another serves where it is missing
+
+    def tensors(self, layers: int, experts: int) -> list[str]:
+        """Return the names of its tensors."""
+        count = layers if LAYER in self.tensor else 1
+        each = experts if EXPERT in self.tensor else 1
+        return [
+            self.tensor.replace(LAYER, str(layer)).replace(EXPERT, str(expert))
+            for layer in range(count)
+            for expert in range(each)
+        ]
+
+
+def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Comparison:
+    """Return what the tensors decide; what differs in every layer is one error.
+
+    `facts` has every dim of the architecture.
+    """
+    wanted = _wanted(architecture, survey.names)
+    found = {tensor.name: tensor for tensor in survey.tensors}
+    # A number of layers beyond the tensors that there are is not counted up to.
+    layers = min(int(facts["n_layer"].value), len(found) + 1)
+    experts = int(facts["n_expert"].value) if "n_expert" in facts else 1
+    experts = min(experts, len(found) // layers + 1)
+    tied = tuple(item.name for item in wanted if item.tied and item.tensor not in found)
+    errors: list[IngotError] = []
+    read: dict[str, StoredTensor] = {}
+    for item in wanted:
+        names = item.tensors(layers, experts)
+        here = {name: found[name] for name in names if name in found}
+        missing = [name for name in names if name not in found]
+        if missing and item.name not in tied:
+            errors.append(_missing(item, missing, len(names), facts, survey))
+        errors += _shapes(item, list(here.values()), facts)
+        read |= here
+    errors += _elements(list(read.values()), survey)
+    left = [tensor for tensor in survey.tensors if tensor.name not in read]
+    patterns = IGNORED[survey.names]
+    errors += _unread([item for item in left if not _matches(item, patterns)], survey)
+    ignored = tuple(
+        pattern for pattern in patterns if any(_matches(t, (pattern,)) for t in left)
+    )
+    heads = [item for item in wanted if item.tensor == HEADS[survey.names]]
+    ties, notes = _ties(survey, any(item.tied for item in wanted), found)
+    if heads and not heads[0].tied:
+        ties, notes = (), ()  # it always has a head of its own
+    return Comparison(tied, ignored, notes, (*errors, *ties))
+
+
+def _matches(tensor: StoredTensor, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tensor.name, pattern) for pattern in patterns)
+
+
+def _wanted(architecture: Node, names: str) -> list[_Wanted]:
+    """Return what checkpoints have of the architecture's parameters: not its tables."""
+    entries = architecture["parameters"].entries
+    return [
+        _Wanted(
+            name=name,
+            tensor=name if names == "gguf" else entry["hf"].text,
+            dims=_dims(entry) if names == "gguf" else _hf_dims(entry, entries),
+            tied="tied_to" in entry.entries,
+        )
+        for name, entry in entries.items()
+        if "rope_base" not in entry.entries
+    ]
+
+
+def _dims(entry: Node) -> tuple[str, ...]:
+    return tuple(str(item.value) for item in entry["shape"].items)
+
+
+def _hf_dims(entry: Node, entries: Mapping[str, Node]) -> tuple[str, ...]:
+    """Return the dims of the tensor, or of each expert's."""
+    if shape := entry.get("hf_shape"):
+        return tuple(item.text for item in shape.items)
+    if joined := entry.get("hf_joined"):
+        rows = [_dims(entries[item.text])[0] for item in joined.items]
+        return ("+".join(rows), *_dims(entry)[1:])
+    return _dims(entry)[1:] if EXPERT in entry["hf"].text else _dims(entry)
+
+
+def _missing(
+    item: _Wanted,
+    missing: list[str],
+    count: int,
+    facts: dict[str, Fact],
+    survey: Survey,
+) -> IngotError:
+    more = f", and {len(missing) - 1} more like it" if len(missing) > 1 else ""
+    hint = "the checkpoint is of another architecture, or not whole"
+    if len(missing) < count:
+        layers = facts["n_layer"]
+        hint = f"{layers.origin} says {layers.value} layers"
+    return IngotError(
+        f"{survey.path.name}: tensor '{missing[0]}'{more}: missing; expected"
+        f" [{', '.join(item.dims)}] for parameter '{item.name}', found none",
+        hint,
+    )
+
+
+def _shapes(
+    item: _Wanted, tensors: list[StoredTensor], facts: dict[str, Fact]
+) -> Iterator[IngotError]:
+    """Yield the first tensor of another shape than the numbers say."""
+    expected = tuple(_size(dim, facts) for dim in item.dims)
+    wrong = [tensor for tensor in tensors if tensor.shape != expected]
+    if not wrong:
+        return
+    more = f", and {len(wrong) - 1} more like it" if len(wrong) > 1 else ""
+    used = dict.fromkeys(
+        name
+        for dim in item.dims
+        for name in dim.replace("+", "*").split("*")
+        if name in facts
+    )
+    origins = (f"{name} = {facts[name].value}: {facts[name].origin}" for name in used)
+    yield IngotError(
+        f"{wrong[0].file}: tensor '{wrong[0].name}'{more}: wrong shape; expected"
+        f" {list(expected)} ({', '.join(item.dims)}), found {list(wrong[0].shape)}",
+        "; ".join(origins),
+    )
+
+
+def _size(dim: str, facts: dict[str, Fact]) -> int:
+    return sum(
+        prod(
+            int(facts[word].value) if word in facts else int(word)
+            for word in part.split("*")
+        )
+        for part in dim.split("+")
+    )
+
+
+def _elements(tensors: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
+    known = BLOCKS if survey.names == "gguf" else SAFETENSORS.values()
+    by_type: dict[str, list[StoredTensor]] = {}
+    for tensor in tensors:
+        if tensor.element not in known:
+            by_type.setdefault(tensor.element, []).append(tensor)
+    for element, those in sorted(by_type.items()):
+        first = min(those, key=lambda tensor: (tensor.file, tensor.offset))
+        more = f", and {len(those) - 1} more" if len(those) > 1 else ""
+        yield IngotError(
+            f"{first.file}: tensor '{first.name}'{more}: not supported; expected"
+            f" {', '.join(known)}, found {element}"
+        )
+
+
+def _unread(left: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
+    """Yield the tensors that no parameter reads, those of all layers as one."""
+    assert survey.family
+    shapes = {tensor.name: tensor.shape for tensor in survey.tensors}
+    embedding, head = EMBEDDINGS[survey.names], HEADS[survey.names]
+    alike: dict[str, list[StoredTensor]] = {}
+    for tensor in left:
+        if tensor.name == head and tensor.shape == shapes.get(embedding):
+            continue  # a copy of the embedding: the bake compares the values
+        words = (LAYER if word.isdigit() else word for word in tensor.name.split("."))
+        alike.setdefault(".".join(words), []).append(tensor)
+    for those in alike.values():
+        more = f", and {len(those) - 1} more like it" if len(those) > 1 else ""
+        yield IngotError(
+            f"{those[0].file}: tensor '{those[0].name}' ({those[0]}){more}: not"
+            f" supported; architecture '{survey.family.architecture}' has no parameter"
+            " for it",
+            _HINTS.get(those[0].name, ""),
+        )
+
+
+def _ties(
+    survey: Survey, can_be_tied: bool, found: dict[str, StoredTensor]
+) -> tuple[tuple[IngotError, ...], tuple[str, ...]]:
+    """Return errors and notes where config.json says other than the tensors do."""
+    said = survey.said.get("tie_word_embeddings")
+    head = HEADS[survey.names]
+    if survey.names == "gguf" or said is None or said.value is None:
+        return (), ()
+    if not isinstance(said.value, bool):
+        found_text = f"expected true or false, found {spelled(said.value)}"
+        return (IngotError(f"{said.place}: {found_text}"),), ()
+    has = head in found
+    if not can_be_tied:
+        # The architecture has no head of its own: a tensor of it can only be a copy.
+        if has and said.value is False:
+            return (_own_head(said.place, head),), ()
+        return (), ()
+    if said.value is not has:
+        return (), ()
+    if has:
+        note = (
+            f"the checkpoint has '{head}': imported as not tied; if its values are the"
+            f" embedding's, 'tied: [{OUTPUT}]' in weights makes the archive smaller"
+        )
+    else:
+        note = f"there is no '{head}': imported as tied"
+    note = f"{said.place} is {spelled(said.value)}, but {note}"
+    return (), (note,)
+
+
+def _own_head(place: str, head: str) -> IngotError:
+    return IngotError(
+        f"{place}: not supported; expected true, found false",
+        f"it makes logits with the embedding, and the checkpoint has '{head}'",
+    )

@@ -1,0 +1,294 @@
+"""One node and its component's signature in, the instance and its values' types out.
+
+The component's dims are its own; binding finds what each stands for here, argument by
+argument, and says at the argument where that contradicts what was found before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.model.component import (
+    ComponentSignature,
+    IndexFormal,
+    ScalarFormal,
+    TensorFormal,
+)
+from ingot.model.graph import Argument, Instance
+from ingot.model.shapes import Product, SymbolicType, parse_dim
+from ingot.model.yaml_nodes import Node
+
+LAYER = "{layer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a model declares: the names that nodes may use."""
+
+    sizes: Mapping[str, int | None]  # dims; None for those that stay dynamic
+    numbers: Mapping[str, float | int]  # hyperparameters
+    # By name with {layer}; None: the declaration is wrong and was reported.
+    parameters: Mapping[str, SymbolicType | None]
+    # Parameters that another one serves for.
+    tied: Mapping[str, str] = field(default_factory=dict)
+    # Dims that are dynamic elsewhere and have one size in this entry point.
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    def fix(self, dims: Mapping[str, int]) -> Scope:
+        """Return the scope of an entry point in which these dims have a size."""
+        return replace(self, sizes={**self.sizes, **dims}, fixed=dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A tensor handed to a component: where, what it is called, and its type."""
+
+    node: Node
+    label: str
+    type: SymbolicType | None  # None: its own definition is wrong and was reported
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A node that fits its component."""
+
+    instance: Instance
+    scalars: tuple[float | int, ...]
+    layered: tuple[int, ...]  # which of the scalars are the layer's number
+    results: tuple[SymbolicType, ...]
+
+
+def bind(
+    node: Node,
+    signature: ComponentSignature,
+    tensors: Mapping[str, Given],
+    scope: Scope,
+    errors: list[ManifestError],
+) -> Bound | None:
+    """Return the node bound to its component; None, errors added, if it does not fit.
+
+    `tensors` has what the node gives, by the component's argument.
+    """
+    before = len(errors)
+    attributes = entries(node, "attributes")
+    _check_names(node, signature, tensors, attributes, errors)
+    binding = Binding(signature, scope, errors)
+    scalars: list[float | int] = []
+    layered: list[int] = []
+    for formal in signature.arguments:
+        attribute = attributes.get(formal.name)
+        if attribute is None:
+            continue
+        if isinstance(formal, IndexFormal):
+            binding.index(formal, attribute)
+        elif isinstance(formal, ScalarFormal):
+            if attribute.value == LAYER:
+                layered.append(len(scalars))
+            scalars.append(_number(attribute, formal, scope, errors))
+    unbound = any(
+        isinstance(formal, IndexFormal) and formal.dim not in binding.dims
+        for formal in signature.arguments
+    )
+    if unbound or any(given.type is None for given in tensors.values()):
+        return None
+    for formal in signature.arguments:
+        if isinstance(formal, TensorFormal) and formal.name in tensors:
+            binding.tensor(formal, tensors[formal.name])
+    if len(errors) > before:
+        return None
+    binding.check_sizes(node)
+    if len(errors) > before:
+        return None
+    instance = binding.instance()
+    results = tuple(item.type.substitute(binding.dims) for item in signature.results)
+    return Bound(instance, tuple(scalars), tuple(layered), results)
+
+
+def entries(node: Node, key: str) -> dict[str, Node]:
+    """Return the mapping under an optional key."""
+    found = node.get(key)
+    return found.entries if found else {}
+
+
+@dataclass(slots=True)
+class Binding:
+    """What each of the component's dims stands for, as far as it is known."""
+
+    signature: ComponentSignature
+    scope: Scope
+    errors: list[ManifestError]
+    dims: dict[str, Product] = field(default_factory=dict)
+
+    def index(self, formal: IndexFormal, node: Node) -> None:
+        """Bind the dim of an `index` argument to an attribute."""
+        value = node.value
+        if isinstance(value, int):
+            self.dims[formal.dim] = Product.of(value)
+            return
+        if isinstance(value, str):
+            dim = parse_dim(value)
+            unknown = [name for name in dim.names if name not in self.scope.sizes]
+            if not unknown:
+                self.fix(formal.dim, dim, node)
+                return
+            hint = did_you_mean(unknown[0], list(self.scope.sizes), "dims")
+            self.errors.append(node.error(f"no dim named '{unknown[0]}'", hint))
+        else:
+            self.errors.append(node.error(f"expected a dim or a size, found {value}"))
+        self.dims[formal.dim] = Product.of(1, formal.dim)
+
+    def tensor(self, formal: TensorFormal, given: Given) -> None:
+        """Bind the dims of a tensor argument, or say that it does not fit."""
+        assert given.type is not None
+        wanted, found = formal.type, given.type
+        fits = wanted.element == found.element and len(wanted.shape) == len(found.shape)
+        if fits:
+            for dim, actual in zip(wanted.shape, found.shape, strict=True):
+                fits = self.unify(dim, actual, given.node) and fits
+        if not fits:
+            expected = wanted.substitute(self.dims)
+            message = (
+                f"{given.label} does not fit '{self.signature.component}'; "
+                f"expected {expected}, found {found}"
+            )
+            hint = f"{formal.position}: %{formal.name} is {wanted}"
+            self.errors.append(given.node.error(message, hint + self.sizes(wanted)))
+
+    def unify(self, formal: Product, actual: Product, node: Node) -> bool:
+        """Bind what is unknown in a formal dim; False where both cannot be equal."""
+        known = formal.substitute(
+            {name: self.dims.get(name, Product.of(1)) for name in formal.names}
+        )
+        unknown = [name for name in formal.names if name not in self.dims]
+        if not unknown:
+            return known == actual
+        rest = actual.divided_by(known)
+        if rest is None or len(unknown) > 1:
+            return False
+        self.fix(unknown[0], rest, node)
+        return True
+
+    def fix(self, name: str, actual: Product, node: Node) -> None:
+        """Bind one of the component's dims."""
+        self.dims[name] = actual
+        dynamic = [item for item in actual.names if self.scope.sizes[item] is None]
+        if dynamic and name not in self.signature.dynamic:
+            message = (
+                f"'{name}' of '{self.signature.component}' is fixed by specialize, "
+                f"but '{dynamic[0]}' stays dynamic"
+            )
+            self.errors.append(node.error(message))
+
+    def check_sizes(self, node: Node) -> None:
+        """Add an error for each size that is not as the component asks for it."""
+        found = {name: dim.resolve(self.scope.sizes) for name, dim in self.dims.items()}
+        sizes = {name: size for name, size in found.items() if isinstance(size, int)}
+        for rule in self.signature.rules:
+            for wrong in rule.broken(sizes):
+                message = f"'{rule.dim}' of '{self.signature.component}' {wrong}"
+                hint = f"{rule.position}: {rule.text}"
+                self.errors.append(node["uses"].error(message, hint))
+
+    def sizes(self, wanted: SymbolicType) -> str:
+        """Return what a formal type's dims stand for here: `, with n_in = n_embd`."""
+        known = [
+            f"{name} = {self.dims[name]}"
+            for name in wanted.names
+            if name in self.dims and str(self.dims[name]) != name
+        ]
+        return f", with {', '.join(known)}" if known else ""
+
+    def instance(self) -> Instance:
+        """Return the instance that a complete binding makes."""
+        sizes = self.scope.sizes
+        bound: dict[str, int | None] = {}
+        for name, dim in self.dims.items():
+            size = dim.resolve(sizes)
+            bound[name] = size if isinstance(size, int) else None
+        tensors = [a for a in self.signature.arguments if isinstance(a, TensorFormal)]
+        shown = dict.fromkeys(name for item in tensors for name in item.type.names)
+        indices = [a for a in self.signature.arguments if isinstance(a, IndexFormal)]
+        named = dict.fromkeys((*shown, *(item.dim for item in indices)))
+        suffixes = [
+            f"{name}_{bound[name]}" for name in named if bound[name] is not None
+        ]
+        stem = self.signature.component.rpartition("/")[2]
+        return Instance(
+            name="__".join((stem, *suffixes)),
+            component=self.signature.component,
+            oracle=self.signature.oracle,
+            dims=tuple((name, bound[name]) for name in shown),
+            indices=tuple((item.name, bound[item.dim] or 0) for item in indices),
+            scalars=tuple(
+                (item.name, item.type)
+                for item in self.signature.arguments
+                if isinstance(item, ScalarFormal)
+            ),
+            arguments=tuple(Argument(a.name, a.type.resolve(bound)) for a in tensors),
+            results=tuple(
+                Argument(item.name, item.type.resolve(bound))
+                for item in self.signature.results
+            ),
+        )
+
+
+def _check_names(
+    node: Node,
+    signature: ComponentSignature,
+    tensors: Mapping[str, Given],
+    attributes: Mapping[str, Node],
+    errors: list[ManifestError],
+) -> None:
+    """Add an error for each argument that is missing, unknown or in the wrong place."""
+    formals = {formal.name: formal for formal in signature.arguments}
+    for section in ("operands", "parameters", "attributes"):
+        for name in entries(node, section):
+            holder = node[section]
+            formal = formals.get(name)
+            is_tensor = isinstance(formal, TensorFormal)
+            if formal is None:
+                hint = did_you_mean(name, list(formals), "arguments")
+                message = f"'{signature.component}' has no argument '{name}'"
+                errors.append(holder.key_error(name, message, hint))
+            elif is_tensor == (section == "attributes"):
+                place = "operands or parameters" if is_tensor else "attributes"
+                kind = "a tensor" if is_tensor else "a number"
+                message = f"'{name}' of '{signature.component}' is {kind}"
+                errors.append(holder.key_error(name, message, f"move it to {place}"))
+            elif section == "parameters" and name in entries(node, "operands"):
+                message = f"'{name}' is given twice; first under operands"
+                errors.append(holder.key_error(name, message))
+    for formal in signature.arguments:
+        is_tensor = isinstance(formal, TensorFormal)
+        if formal.name not in (tensors if is_tensor else attributes):
+            place = "operands or parameters" if is_tensor else "attributes"
+            message = f"'{formal.name}' of '{signature.component}' is missing"
+            hint = f"give it under {place}; see {formal.position}"
+            errors.append(node["uses"].error(message, hint))
+
+
+def _number(
+    node: Node, formal: ScalarFormal, scope: Scope, errors: list[ManifestError]
+) -> float | int:
+    """Return the number that an attribute gives to a scalar argument."""
+    value = node.value
+    if value == LAYER:
+        # The layers are numbered when the entry point is written out.
+        value = 0
+    if isinstance(value, str):
+        size = scope.sizes.get(value)
+        if value not in scope.numbers and size is None:
+            hint = did_you_mean(value, list(scope.numbers), "hyperparameters")
+            errors.append(node.error(f"no hyperparameter named '{value}'", hint))
+            return 0
+        value = scope.numbers[value] if size is None else size
+    assert isinstance(value, int | float)
+    if formal.type.startswith("f"):
+        return float(value)
+    if isinstance(value, float):
+        message = f"expected an integer for {formal.type} '{formal.name}'"
+        errors.append(node.error(f"{message}, found {value}"))
+        return 0
+    return value

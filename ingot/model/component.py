@@ -1,0 +1,287 @@
+"""A component's MLIR text in, its signature with places out.
+
+Only the header and the lines of `@forward`'s signature are read: names and types are
+MLIR's, dims are the comments'. Whether the body is right is for the compiler and the
+check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ingot.errors import ManifestError, Position
+from ingot.model.component_header import Header, Source, read_header
+from ingot.model.oracle_reference import check_oracle
+from ingot.model.shapes import (
+    DIM,
+    ELEMENTS,
+    SHAPE,
+    Product,
+    SymbolicType,
+    parse_dim,
+    parse_shape,
+)
+from ingot.model.size_rules import SizeRule
+from ingot.model.text_files import read_file, why
+from ingot.model.yaml_nodes import raise_all
+
+_MODULE = re.compile(r"module @(\w+) \{")
+_FORWARD = re.compile(r"  util\.func public @forward\(")
+_ARGUMENT = re.compile(r" *%(\w+): ([^ ,]+),? *(?:// *(.*))?")
+_END = re.compile(r" *\) -> (?:\(|([^ ,{]+) \{ *(?:// *(.*))?)")
+_RESULT = re.compile(r" *([^ ,{%)]+),? *(?:// *(.*))?")
+_TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+)>")
+_SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
+_INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
+_LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where the values of an integer tensor must be: they are used as addresses."""
+
+    text: str  # "[0, n_ctx - seq]"
+    most: Product  # n_ctx
+    less: Product | None  # seq
+    closed: bool  # whether the last is among them
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the dims that it speaks of."""
+        return (*self.most.names, *(self.less.names if self.less else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFormal:
+    """A tensor argument or result."""
+
+    name: str
+    type: SymbolicType  # over the component's own dims
+    position: Position
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFormal:
+    """A number that is passed at each call."""
+
+    name: str
+    type: str  # "f32"
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFormal:
+    """A dim that no shape gives, bound by specialize."""
+
+    name: str
+    dim: str
+    position: Position
+
+
+Formal = TensorFormal | ScalarFormal | IndexFormal
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSignature:
+    """What a graph has to know about a component."""
+
+    component: str  # "linear/linear_bias"
+    dynamic: frozenset[str]  # dims that may stay dynamic; specialize fixes the others
+    oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
+    arguments: tuple[Formal, ...]  # in order
+    results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
+    rules: tuple[SizeRule, ...] = ()  # what is asked of sizes
+
+
+def read_component(component: str, root: Path) -> ComponentSignature:
+    """Return the signature of `components/<component>.mlir`, which is there.
+
+    Raises:
+        ExceptionGroup: of ManifestError, at the component's lines; its oracle's
+            function is looked for.
+    """
+    name = f"components/{component}.mlir"
+    try:
+        text = str(read_file(root / name), "utf-8", errors="replace")
+    except OSError as error:
+        raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
+    signature = parse_component(text, component)
+    raise_all(check_oracle(component, text, signature.oracle, root))
+    return signature
+
+
+# By text: a changed file is another key, so nothing stale is ever returned.
+@cache
+def parse_component(text: str, component: str) -> ComponentSignature:
+    """Return the signature that a component's text has.
+
+    Raises:
+        ExceptionGroup: of ManifestError, as `read_component`.
+    """
+    source = Source(f"components/{component}.mlir", tuple(text.splitlines()))
+    stem = component.rpartition("/")[2]
+    header = read_header(source, stem)
+    arguments: tuple[Formal, ...] = ()
+    results: tuple[TensorFormal, ...] = ()
+    first = _forward(source, stem)
+    if first is not None:
+        end = next(
+            (
+                number
+                for number in range(first, len(source.lines))
+                if source.lines[number].lstrip().startswith(")")
+            ),
+            len(source.lines),
+        )
+        arguments = tuple(_arguments(source, first, end))
+        results = tuple(_results(source, end))
+    if not source.errors:
+        _check_dims(source, header, arguments, results)
+    raise_all(source.errors)
+    dynamic = (name for name, kind in header.dims.items() if kind == "dynamic")
+    return ComponentSignature(
+        component=component,
+        dynamic=frozenset(dynamic),
+        oracle=header.oracle,
+        arguments=arguments,
+        results=results,
+        rules=tuple(header.rules.values()),
+    )
+
+
+def dims_of(formal: Formal) -> tuple[str, ...]:
+    """Return the component's dims that an argument or result speaks of."""
+    match formal:
+        case TensorFormal():
+            return formal.type.names
+        case IndexFormal():
+            return (formal.dim,)
+        case _:
+            return ()
+
+
+def _forward(source: Source, stem: str) -> int | None:
+    """Return the line below `@forward(`, the first argument's."""
+    for number, line in enumerate(source.lines):
+        if (match := _MODULE.match(line)) and match.group(1) != stem:
+            message = f"expected 'module @{stem}', as the file is named"
+            source.error(number, f"{message}, found '@{match.group(1)}'")
+        elif match:
+            for below in range(number + 1, len(source.lines)):
+                if _FORWARD.match(source.lines[below]):
+                    return below + 1
+            source.error(number, "the module has no 'util.func public @forward('")
+        if match:
+            return None
+    source.error(0, f"expected 'module @{stem} {{' below the header, found none")
+    return None
+
+
+def _arguments(source: Source, first: int, end: int) -> Iterator[Formal]:
+    """Yield the arguments of the lines from `first` to before `end` that are right."""
+    for number in range(first, end):
+        match = _ARGUMENT.fullmatch(source.lines[number])
+        if not match:
+            hint = "%x: tensor<?x?xf32>,  // [rows, n_embd] words"
+            source.error(number, "expected one argument on this line", hint)
+            continue
+        name, kind, comment = match.groups(default="")
+        if kind == "index" and (found := _INDEX.fullmatch(comment)):
+            yield IndexFormal(name, found.group(1), source.position(number))
+        elif kind == "index":
+            message = f"%{name}: expected its dim in the comment, found '{comment}'"
+            source.error(number, message, f"%{name}: index  // {name}")
+        elif kind in ELEMENTS:
+            yield ScalarFormal(name, kind, source.position(number))
+        else:
+            yield from _tensor(source, number, name, kind, comment)
+
+
+def _results(source: Source, end: int) -> Iterator[TensorFormal]:
+    """Yield the results of the signature whose `)` is on the line `end`."""
+    line = source.lines[end] if end < len(source.lines) else ""
+    match = _END.fullmatch(line)
+    if not match:
+        hint = ") -> tensor<?x?xf32> {  // [rows, n_embd]"
+        source.error(end, "expected the results on this line", hint)
+    elif match.group(1):
+        comment = match.group(2) or ""
+        yield from _tensor(source, end, "result", match.group(1), comment)
+    else:
+        for index, number in enumerate(range(end + 1, len(source.lines))):
+            if source.lines[number].lstrip().startswith(")"):
+                break
+            found = _RESULT.fullmatch(source.lines[number])
+            if not found:
+                source.error(number, "expected one result on this line")
+                break
+            kind, comment = found.groups(default="")
+            yield from _tensor(source, number, f"result_{index}", kind, comment)
+
+
+def _tensor(
+    source: Source, number: int, name: str, kind: str, comment: str
+) -> Iterator[TensorFormal]:
+    """Yield a tensor, if its type and its comment are right and agree."""
+    match = _TENSOR.fullmatch(kind)
+    if not match or match.group(2) not in ELEMENTS:
+        message = f"{name}: expected a tensor or a number of {', '.join(ELEMENTS)}"
+        source.error(number, f"{message}, found '{kind}'")
+        return
+    shape = _SHAPE.fullmatch(comment)
+    if not shape:
+        message = f"{name}: expected its dims in the comment, found '{comment}'"
+        source.error(number, message, "// [batch, seq, n_embd]")
+        return
+    dims = parse_shape(shape.group(1))
+    written = "".join("?x" if dim.names else f"{dim.size}x" for dim in dims)
+    if written != match.group(1):
+        message = f"{name}: '{kind}' and '[{shape.group(1)}]' disagree"
+        source.error(number, message)
+        return
+    formal = SymbolicType(dims, match.group(2))
+    yield TensorFormal(name, formal, source.position(number), _limit(comment))
+
+
+def _limit(comment: str) -> Limit | None:
+    """Return what a comment says of values: `in [0, n_vocab)`."""
+    if not (match := _LIMIT.fullmatch(comment)):
+        return None
+    most, less, end = match.groups()
+    return Limit(
+        text=comment[comment.rindex("[0, ") :],
+        most=parse_dim(most),
+        less=parse_dim(less) if less else None,
+        closed=end == "]",
+    )
+
+
+def _check_dims(
+    source: Source,
+    header: Header,
+    arguments: tuple[Formal, ...],
+    results: tuple[TensorFormal, ...],
+) -> None:
+    """Add an error for each dim that header, arguments and results do not share."""
+    names = [formal.name for formal in arguments]
+    for index, formal in enumerate(arguments):
+        if formal.name in names[:index]:
+            line = formal.position.line - 1
+            source.error(line, f"two arguments are named %{formal.name}")
+    given = {name for formal in arguments for name in dims_of(formal)}
+    for formal in (*arguments, *results):
+        line = formal.position.line - 1
+        limit = formal.limit if isinstance(formal, TensorFormal) else None
+        for name in (*dims_of(formal), *(limit.names if limit else ())):
+            if name not in header.dims:
+                source.error(line, f"dim '{name}' is not in the header's Dims")
+            elif name not in given:
+                source.error(line, f"dim '{name}' is in no argument")
+    for name in header.dims:
+        if name not in given:
+            source.error(header.dims_line, f"Dims: '{name}' is in no argument")

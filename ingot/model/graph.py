@@ -1,0 +1,268 @@
+"""The resolved graph of one model: names bound, repeats unrolled, shapes known.
+
+Comes out of `ingot.model.manifest`; goes into the MLIR emitter, the oracle
+interpreter and the bake. Frozen, so that a plan can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache, lru_cache
+from itertools import repeat
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+Dim = int | str
+"""A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor's shape and element type (`f32`, `i32`, ...)."""
+
+    shape: tuple[Dim, ...]
+    element: str
+
+    def __str__(self) -> str:
+        """Return the type as manifests write it: `f32[batch, seq, 384]`."""
+        return f"{self.element}[{', '.join(str(dim) for dim in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicDim:
+    """A dim that stays dynamic, with its inclusive range."""
+
+    name: str
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One tensor argument or result of a component instance, under its formal name."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A component bound to dims: what `specialize` makes one static module of.
+
+    `name` is unique for (component, dims) and is the stem of the module's file and its
+    symbol: `linear_bias__n_in_384__n_out_1536`.
+    """
+
+    name: str
+    component: str  # path under components/ without suffix: "linear/linear_bias"
+    oracle: tuple[str, str]  # (file, function): ("oracles/linear.py", "linear_bias")
+    dims: tuple[tuple[str, int | None], ...]  # None: it stays dynamic
+    indices: tuple[tuple[str, int], ...]  # `index` arguments, bound by specialize
+    scalars: tuple[
+        tuple[str, str], ...
+    ]  # (formal name, MLIR type), passed at each call
+    arguments: tuple[Argument, ...]  # tensors, in the order of the signature
+    results: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an instance inside a block."""
+
+    name: str  # node name in the manifest: "attn_q"
+    instance: str  # Instance.name
+    operands: tuple[str, ...]  # per tensor: "hidden" or "param:blk.0.attn_q.weight"
+    scalars: tuple[float | int, ...]  # per Instance.scalars
+    results: tuple[str, ...]  # value names, unique in the block
+    # Which of the scalars are the layer's number: the compiler is not to know it, so
+    # that all layers share one executable.
+    layered: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One step of an entry point, expanded: a named, checkable piece of the model."""
+
+    name: str  # "layer.3": unique in the entry point
+    kind: str  # "layer": the block's name in the architecture
+    inputs: tuple[tuple[str, str], ...]  # (formal name, entry-point value)
+    calls: tuple[Call, ...]
+    outputs: tuple[tuple[str, str], ...]  # (entry-point value it defines, block value)
+    types: tuple[tuple[str, TensorType], ...]  # of every block value, inputs included
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of an entry point, in order."""
+
+    name: str
+    type: TensorType
+    role: str  # "tokens", "mask", "embedding", "logits", "cache", ...
+    value: str  # the entry-point value (for inputs: the name itself)
+    # Outputs: the input whose buffer it takes over, "" where it has its own.
+    updates: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """An exported function of the model."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    blocks: tuple[Block, ...]
+    outputs: tuple[Port, ...]
+
+    @property
+    def block_size(self) -> int:
+        """Return the positions of a block where caches are pools of blocks, or 0."""
+        for port in self.inputs:
+            match port.type.shape:
+                case (_, "n_block", int(size), *_) if port.role == "cache":
+                    return size
+        return 0
+
+    def traced(self) -> dict[str, tuple[str, ...]]:
+        """Return, by block, the values that say how far an error has grown.
+
+        All but those in the memory of an input: a cache is seen in what is read from
+        it.
+        """
+        held = {port.updates for port in self.outputs if port.updates}
+        found = {}
+        for block in self.blocks:
+            taken = {formal: value for formal, value in block.inputs if value in held}
+            owners, _ = held_values(block, taken)
+            made = {value: inner in owners for value, inner in block.outputs}
+            held -= made.keys()
+            held |= {value for value, is_held in made.items() if is_held}
+            found[block.name] = tuple(v for v, is_held in made.items() if not is_held)
+        return found
+
+
+def held_values(
+    block: Block, held: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return in whose memory each value of a block is; and which value each replaces.
+
+    `held` has the block's inputs that are held. A result is held where an operand of
+    the same type is: the component updates it.
+    """
+    types, owners, replaced = dict(block.types), dict(held), dict[str, str]()
+    for use in block.calls:
+        for result in use.results:
+            old = next(
+                (
+                    operand
+                    for operand in use.operands
+                    if operand in owners and types[operand] == types[result]
+                ),
+                None,
+            )
+            if old is not None:
+                owners[result], replaced[result] = owners[old], old
+    return owners, replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a matrix of the model is stored as one or several parameters.
+
+    Rows, those of all experts one after the other, are taken in groups of `lane`, and a
+    group is stored column by column: element (row, column) is at
+    [row / lane, column, row % lane].
+    """
+
+    matrix: str  # "blk.0.attn_q.weight"
+    shape: tuple[int, ...]  # (rows, columns), of experts (n_expert, rows, columns)
+    scheme: str  # element type and quantisation: "f32", "bf16", "i8", "i4_block32"
+    lane: int
+    part: str  # the kernel's argument: "weight", "weight_scale"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceForm:
+    """How a source has a parameter's values, where it has other dims than this."""
+
+    shape: tuple[int, ...]  # of the tensor
+    row: int = 0  # the first that is the parameter's
+    # The tensor's dims, split as the parameter has them, in the parameter's order; none
+    # where that is their own.
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A weight the model needs, under its GGUF name, and where it is in the source."""
+
+    name: str  # "blk.0.attn_q.weight"
+    type: TensorType  # as stored in the irpa, static
+    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    source_name: str
+    # Added, in f32, to the values of a Hugging Face checkpoint; GGUF has it added.
+    offset: float = 0.0
+    # GGUF keeps the rows of this many heads in the order of interleaved rope.
+    interleaved_heads: int | None = None
+    # Computed, and in no source: ("rope", base).
+    table: tuple[str, float] | None = None
+    # Of a tensor that differs by more than its name.
+    form: SourceForm | None = None
+    # Set where a target's layout packs it.
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model's graph, resolved."""
+
+    model: str
+    layout: str  # how its matrices are stored: "plain", or what a target asks for
+    dynamic: tuple[DynamicDim, ...]
+    instances: tuple[Instance, ...]  # sorted by name
+    parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
+    entry_points: tuple[EntryPoint, ...]
+
+    def instance(self, name: str) -> Instance:
+        """Return the instance of that name."""
+        return next(item for item in self.instances if item.name == name)
+
+
+def from_json(value: Any) -> Graph:
+    """Return the graph that `json.loads(to_json(graph))` holds."""
+    graph = _made(Graph, value)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+@lru_cache(maxsize=32)
+def to_json(graph: Graph) -> str:
+    """Return the graph as deterministic JSON text, one line."""
+    import json
+
+    def fields(item: Any) -> dict[str, Any]:
+        return {name: getattr(item, name) for name in item.__slots__}
+
+    return json.dumps(graph, default=fields, sort_keys=True, separators=(",", ":"))
+
+
+def _made(kind: Any, value: Any) -> Any:
+    """Return the value of a type that JSON stands for: tuples came out as lists."""
+    if value is None:
+        return None
+    if isinstance(kind, type) and is_dataclass(kind):
+        return kind(
+            **{name: _made(of, value[name]) for name, of in _hints(kind).items()}
+        )
+    of = get_args(kind)
+    if get_origin(kind) is tuple:
+        inner = repeat(of[0], len(value)) if of[-1] is Ellipsis else of
+        return tuple(_made(item, part) for item, part in zip(inner, value, strict=True))
+    if get_origin(kind) is UnionType:
+        # Either a value's own type and None, or numbers and texts.
+        return _made(of[0], value) if type(None) in of else value
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

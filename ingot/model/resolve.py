@@ -1,0 +1,214 @@
+"""An architecture and a model's sizes in, the model's resolved graph out.
+
+Defects of the architecture and of the components it names are collected, each once, at
+their own lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ingot.errors import ManifestError, did_you_mean
+from ingot.model.bind import Scope, entries
+from ingot.model.component import ComponentSignature, read_component
+from ingot.model.entry_points import block_nodes, expand
+from ingot.model.graph import DynamicDim, Graph, Instance
+from ingot.model.parameters import parameter_types, written_parameters
+from ingot.model.resolve_blocks import BlockPattern, resolve_block
+from ingot.model.variants import base, written_out
+from ingot.model.yaml_nodes import Node
+
+# No matrix is packed before a target asks for it.
+PLAIN = "plain"
+_WORD = re.compile("[a-z][a-z0-9_]*")
+
+
+def resolve(
+    model: str,
+    architecture: Node,
+    sizes: Mapping[str, int | None],
+    numbers: Mapping[str, float | int],
+    dynamic: tuple[DynamicDim, ...],
+    weights: Node,
+    tied: Mapping[str, str],
+    root: Path,
+    errors: list[ManifestError],
+) -> Graph:
+    """Return the graph of a checked architecture; it is of use only without errors.
+
+    `sizes` has every dim, None for the dynamic ones; `weights` is the manifest's
+    node of that name; `tied` has the parameters that others serve for.
+    """
+    parameters = parameter_types(architecture, sizes, numbers, errors)
+    scope = Scope(sizes, numbers, parameters, tied)
+    blocks = _Blocks(architecture["blocks"], Components(root, errors), errors)
+    expanded = []
+    instances: list[Instance] = []
+    for name, node in architecture["entry_points"].entries.items():
+        fixed = scope.fix(_fixed(node, sizes, errors))
+        patterns = blocks.resolved(fixed)
+        expanded.append(expand(name, node, patterns, fixed, errors))
+        used = {block.kind for block in expanded[-1].entry_point.blocks}
+        instances += [item for kind in used for item in patterns[kind].instances]
+    taken = [item for entry in expanded for item in entry.parameters]
+    path = architecture.position.path
+    # Behind another mistake most unused names are its consequences.
+    if not any(error.position.path == path for error in errors):
+        _refuse_unused(architecture, errors)
+    return Graph(
+        model=model,
+        layout=PLAIN,
+        dynamic=dynamic,
+        instances=_instances(instances, architecture, errors),
+        parameters=written_parameters(architecture, scope, taken, weights, errors),
+        entry_points=tuple(item.entry_point for item in expanded),
+    )
+
+
+def _fixed(
+    entry_point: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
+) -> dict[str, int]:
+    """Return the dynamic dims that have one size in an entry point."""
+    given = entries(entry_point, "dims")
+    dynamic = [name for name, size in sizes.items() if size is None]
+    for name in given:
+        if name not in dynamic:
+            hint = did_you_mean(name, dynamic, "dynamic dims")
+            message = f"no dynamic dim named '{name}'"
+            errors.append(entry_point["dims"].key_error(name, message, hint))
+    return {name: size.integer for name, size in given.items() if name in dynamic}
+
+
+class _Blocks:
+    """The blocks of an architecture, resolved for each entry point's dims."""
+
+    def __init__(
+        self, node: Node, components: Components, errors: list[ManifestError]
+    ) -> None:
+        self.nodes = written_out(node, errors)
+        self.components = components
+        self.errors = errors
+
+    def resolved(self, scope: Scope) -> dict[str, BlockPattern]:
+        """Return the blocks by name; what is wrong is told once, not once a scope."""
+        found: list[ManifestError] = []
+        patterns = {
+            kind: resolve_block(kind, node, scope, self.components.find, found)
+            for kind, node in self.nodes.items()
+        }
+        told = {error.position for error in self.errors}
+        # Variants of a block have their nodes, and so their mistakes, in common.
+        fresh = {str(error): error for error in found if error.position not in told}
+        self.errors.extend(fresh.values())
+        return patterns
+
+
+class Components:
+    """The components of a checkout, read when they are named; each is reported once."""
+
+    def __init__(self, root: Path, errors: list[ManifestError]) -> None:
+        """Look below `root / "components"`, and add what is wrong to the errors."""
+        self.root = root
+        self.errors = errors
+        self.found: dict[str, ComponentSignature | None] = {}
+
+    def find(self, node: Node) -> ComponentSignature | None:
+        """Return the signature of the component that a node names."""
+        name = node.text
+        if name not in self.found:
+            self.found[name] = None
+            if not os.path.lexists(self.root / "components" / f"{name}.mlir"):
+                hint = did_you_mean(name, self.names(), "components")
+                self.errors.append(node.error(f"no component named '{name}'", hint))
+                # Not kept: each node that names it is wrong.
+                del self.found[name]
+                return None
+            try:
+                self.found[name] = read_component(name, self.root)
+            except ExceptionGroup as group:
+                self.errors.extend(
+                    error
+                    for error in group.exceptions
+                    if isinstance(error, ManifestError)
+                )
+        return self.found[name]
+
+    def names(self) -> list[str]:
+        """Return the names of all components, sorted."""
+        folder = self.root / "components"
+        return sorted(
+            path.relative_to(folder).with_suffix("").as_posix()
+            for path in folder.glob("*/*.mlir")
+        )
+
+
+def _instances(
+    instances: Iterable[Instance], architecture: Node, errors: list[ManifestError]
+) -> tuple[Instance, ...]:
+    """Return the instances by name; two components may not share a file's stem."""
+    found: dict[str, Instance] = {}
+    for instance in instances:
+        other = found.setdefault(instance.name, instance)
+        if other.component != instance.component:
+            message = f"'{other.component}' and '{instance.component}'"
+            errors.append(architecture["blocks"].error(f"{message} share a file name"))
+    return tuple(found[name] for name in sorted(found))
+
+
+def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
+    """Add an error for each block and parameter that nothing takes."""
+    called = {
+        base(node.text)
+        for entry in architecture["entry_points"].entries.values()
+        for step in entry["steps"].items
+        for node in block_nodes(step)
+    }
+    blocks = architecture["blocks"]
+    for kind in blocks.entries:
+        if kind not in called:
+            errors.append(blocks.key_error(kind, f"no step calls block '{kind}'"))
+    # As written, so that a parameter of a node that does not fit is not reported too.
+    nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
+    written = {
+        entry.text for node in nodes for entry in entries(node, "parameters").values()
+    } | {
+        str(value.value)
+        for block in blocks.entries.values()
+        for variant in entries(block, "variants").values()
+        for value in variant.entries.values()
+    }
+    parameters = architecture["parameters"]
+    for name in parameters.entries:
+        if name not in written:
+            message = f"no node takes parameter '{name}'"
+            errors.append(parameters.key_error(name, message))
+    mentioned = _mentioned(architecture)
+    for key in ("dims", "hyperparameters"):
+        declared = architecture.get(key)
+        for item in declared.items if declared else ():
+            if item.text not in mentioned:
+                errors.append(item.error(f"nothing mentions '{item.text}'"))
+
+
+def _mentioned(architecture: Node) -> set[str]:
+    """Return the words of all shapes, types, attributes and repeats."""
+    # The longest sequence is bounded by it, in the manifest.
+    words = ["n_ctx"]
+    for parameter in architecture["parameters"].entries.values():
+        words += [str(item.value) for item in parameter["shape"].items]
+        for key in ("rope_base", "gguf_interleaved"):
+            words += [found.text] if (found := parameter.get(key)) else []
+    for block in architecture["blocks"].entries.values():
+        words += [entry.text for entry in block["inputs"].entries.values()]
+        for variant in entries(block, "variants").values():
+            words += [str(value.value) for value in variant.entries.values()]
+        for node in block["nodes"].items:
+            words += [str(e.value) for e in entries(node, "attributes").values()]
+    for point in architecture["entry_points"].entries.values():
+        words += [entry["type"].text for entry in point["inputs"].entries.values()]
+        for step in point["steps"].items:
+            words += [str(repeat.value)] if (repeat := step.get("repeat")) else []
+    return {name for word in words for name in _WORD.findall(word)}

@@ -1,0 +1,207 @@
+"""A checkout in, its models, targets and planned actions out: read once per change.
+
+Reading a manifest and planning its model costs 0.2 s. What comes out is kept in the
+build folder, model by model, under the identity of every file that it was read from: a
+build with nothing to do only compares identities, and others read the models that they
+are about.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingot.engine.actions import Action, Output, stage_of
+from ingot.project import plan_cache
+from ingot.project.catalogue_values import Model, Settings
+
+if TYPE_CHECKING:
+    from ingot.project.workspace import Workspace
+
+STAGES = {
+    "fetch": "files that manifests pin by sha256, downloaded",
+    "specialize": "one static module of each component and its dims",
+    "link": "entry points and specialised modules joined into one module",
+    "compile": "the linked module compiled for a target",
+    "debug": "entry points that check ids, blocks and positions; not for a bundle",
+    "phase": "what the compiler makes on the way; not needed for a bundle",
+    "bake": "the weights as an IREE parameter archive",
+    "check": "the target's artifact against oracles and golden outputs",
+    "bench": "every entry point timed on the target",
+    "bundle": "what is shipped, with its provenance",
+}
+"""Stage: what it makes. The order is the order of the build."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every action, each after those whose outputs it reads."""
+
+    actions: tuple[Action, ...]
+
+    @cached_property
+    def by_task(self) -> dict[str, Action]:
+        """Return the actions by task."""
+        return {action.task: action for action in self.actions}
+
+    def needed(self, tasks: Iterable[str]) -> set[str]:
+        """Return the tasks and everything that they need."""
+        pending, found = list(tasks), set[str]()
+        while pending:
+            task = pending.pop()
+            if task not in found:
+                found.add(task)
+                pending.extend(
+                    source.task
+                    for _, source in self.by_task[task].inputs
+                    if isinstance(source, Output)
+                )
+        return found
+
+    def ends(self, selection: Selection) -> list[str]:
+        """Return the selected tasks that nothing follows, model by model."""
+        return [
+            task
+            for model in selection.models
+            for target in selection.targets
+            for task in self._ends(model, target)
+        ]
+
+    def compiled_only(self, selection: Selection) -> list[str]:
+        """Return the selected models of which there is no bundle: splats."""
+        return [
+            model
+            for model in selection.models
+            if any(task.startswith(f"compile:{model}@") for task in self.by_task)
+            and not any(task.startswith(f"bundle:{model}@") for task in self.by_task)
+        ]
+
+    def _ends(self, model: str, target: str) -> list[str]:
+        """Return the bundle of a model, of which a splat has none."""
+        bundle, compiled = (f"{s}:{model}@{target}" for s in ("bundle", "compile"))
+        if bundle in self.by_task:
+            return [bundle]
+        if compiled not in self.by_task:
+            return []
+        return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
+
+    def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
+        """Return the tasks of a stage that are the selection's, or its bundles need."""
+        pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
+        needed = self.needed(self.ends(selection))
+        return tuple(
+            action.task
+            for action in self.actions
+            if stage_of(action.task) == stage
+            and (action.task in needed or action.task.partition(":")[2] in pairs)
+        )
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a checkout declares of the models that a command is about."""
+
+    settings: Settings
+    models: dict[str, Model]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The models and targets of one command; `skipped` says why a target cannot run."""
+
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
+    """Return the models that a command is about: `all`, or "" for the default one.
+
+    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's;
+    `build` and the stages are about the default one.
+    """
+    named = "model" in variables
+    words = variables["model"].split(",") if named else ()
+    models = {word.strip() for word in words}
+    for task in tasks or ("build",):
+        if task not in (*STAGES, "build"):
+            name = task.partition(":")[2].partition("@")
+            models.add(name[0] if name[1] and "*" not in task else "all")
+        elif not named:
+            models.add("")
+    return models
+
+
+def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
+    """Return the checkout's catalogue, from the build folder where it still stands.
+
+    Of the models asked for, that is: "" is the default one, "all" all of them, and a
+    name that no manifest has is left out.
+
+    What is wrong with a manifest or a target is in the catalogue, for who asks for it.
+    """
+    reader = _Reader(root)
+    settings = reader.settings()
+    wanted = {settings.default_model if name == "" else name for name in models}
+    found = {
+        name: reader.model(name)
+        for name in settings.models
+        if name in wanted or "all" in wanted
+    }
+    actions: dict[str, Action] = {}
+    for model in found.values():
+        for action in model.actions:
+            # Models share specialised modules: one task, one action.
+            actions.setdefault(action.task, action)
+    return Catalogue(settings, found, Plan(tuple(actions.values())))
+
+
+class _Reader:
+    """One look at a checkout: what still stands is kept, the rest is read."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._folder = root / "build/.ingot/plans"
+        self._asked_ns = time.time_ns()
+        self._sources = plan_cache.sources(root)
+        self._workspace: Workspace | None = None
+
+    def settings(self) -> Settings:
+        """Return what all models share."""
+        place = self._folder / "settings.pickle"
+        settings = plan_cache.load(place, Settings, self._sources)
+        if settings is None:
+            from ingot.project.read_models import shared_settings
+
+            settings = shared_settings(self._loaded())
+            # What mends a broken target may lie anywhere, as for a manifest.
+            if not settings.broken:
+                plan_cache.save(place, settings, self._sources, self._asked_ns)
+        return settings
+
+    def model(self, name: str) -> Model:
+        """Return what the manifest of this name declares."""
+        place = self._folder / f"{name}.model.pickle"
+        model = plan_cache.load(place, Model, self._sources)
+        if model is None:
+            from ingot.project.read_models import plan_named
+
+            model = plan_named(self._loaded(), name)
+            # What mends a broken one may lie anywhere: it is read until it is right.
+            # While a target is broken, every plan lacks its actions.
+            if not model.broken and not self._loaded().broken:
+                beside = plan_cache.beside(self._root, model.actions)
+                plan_cache.save(place, model, self._sources, self._asked_ns, beside)
+        return model
+
+    def _loaded(self) -> Workspace:
+        if self._workspace is None:
+            from ingot.project.workspace import load
+
+            self._workspace = load(self._root)
+        return self._workspace

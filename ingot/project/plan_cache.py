@@ -1,0 +1,142 @@
+"""A value read from a checkout, kept until a file that it was read from changes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from ingot.engine.actions import Action, SourceFile
+from ingot.engine.atomic_files import remedy
+from ingot.engine.cpu_info import features
+from ingot.engine.digests import Identity, identify, is_settled
+from ingot.engine.machine import machine
+from ingot.errors import IngotError
+
+SEAL_BYTES = 4
+
+# Folders and files of a checkout that its plans are read from.
+SOURCES = ("models", "targets", "components", "oracles", "ingot", "pyproject.toml")
+
+Identities = tuple[object, ...]
+T = TypeVar("T")
+
+
+def sources(root: Path) -> Identities:
+    """Return what changes when anything read from the checkout might be another.
+
+    Benchmarks are planned for this machine's processor, `host` and what cannot run here
+    by its features: a machine of the same name may be given others.
+    """
+    here = (sys.prefix, sys.version, os.uname().machine, features(), *machine())
+    return (here, tuple(_walk(root)))
+
+
+def load(place: Path, kind: type[T], read_from: Identities) -> T | None:
+    """Return the value kept at a place; None where what it was read from differs."""
+    try:
+        sealed = place.read_bytes()
+        content = sealed[SEAL_BYTES:]
+        if sealed[:SEAL_BYTES] != seal(content):
+            return None
+        identities, paths, value = pickle.loads(content)
+        if identities == (read_from, _identities(paths)):
+            assert isinstance(value, kind)
+            return value
+    except Exception:
+        # A damaged file, or one of another version, is as good as none.
+        return None
+    return None
+
+
+def save(
+    place: Path,
+    value: object,
+    read_from: Identities,
+    asked_ns: int,
+    beside: Iterable[Path] = (),
+) -> None:
+    """Keep the value until its sources differ, or a file or folder beside them does.
+
+    Not where one of those was changed after `asked_ns`, when reading began: whether the
+    value is of before or after cannot be told.
+
+    Raises: IngotError where the place cannot be written.
+    """
+    named = sorted(str(path) for path in set(beside))
+    identities = _identities(named)
+    if not all(is_settled(item, asked_ns) for item in identities if item):
+        return
+    content = pickle.dumps(((read_from, identities), named, value))
+    temporary = place.with_name(f"{place.name}.{os.getpid()}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(seal(content) + content)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise IngotError(
+            f"{place}: cannot be written: {error.strerror}",
+            remedy(error, "in the build folder"),
+        ) from error
+
+
+def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
+    """Return the other folders of files that actions read: a file may come or go.
+
+    And the index in one, which planning itself reads: it may be edited in place.
+    """
+    from ingot.weights.shards import INDEX
+
+    folders = {
+        source.path.parent
+        for action in actions
+        for _, source in action.inputs
+        if isinstance(source, SourceFile)
+    }
+    own = [root / name for name in SOURCES]
+    others = {
+        folder
+        for folder in folders
+        if ".." in folder.parts or not any(map(folder.is_relative_to, own))
+    }
+    return others | {folder / INDEX for folder in others}
+
+
+def seal(content: bytes) -> bytes:
+    """Return a checksum: a flipped bit must not pass for another flag."""
+    return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
+
+
+def _identities(paths: Iterable[str]) -> tuple[Identity | None, ...]:
+    return tuple(_identity(path) for path in paths)
+
+
+def _identity(path: str) -> Identity | None:
+    """Return what tells a file from another; None for none, or a link to nowhere."""
+    try:
+        return identify(os.stat(path))
+    except OSError:
+        return None
+
+
+def _walk(root: Path) -> Iterator[tuple[str, Identity | None]]:
+    """Yield every file below the sources, in a fixed order, with its identity.
+
+    Not hidden ones: editors keep locks and half-written files beside what is edited.
+    """
+    pending = [str(root / name) for name in reversed(SOURCES)]
+    while pending:
+        path = pending.pop()
+        if os.path.isdir(path):
+            names = sorted(
+                name
+                for name in os.listdir(path)
+                if name != "__pycache__" and not name.startswith(".")
+            )
+            pending.extend(os.path.join(path, name) for name in reversed(names))
+        else:
+            yield path, _identity(path)

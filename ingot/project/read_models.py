@@ -1,0 +1,77 @@
+"""What a checkout's manifests declare: each model's actions, or its defects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingot.errors import IngotError
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.select_kernels import lower
+from ingot.model.yaml_nodes import format_errors
+from ingot.project.catalogue_values import Model, Settings
+from ingot.project.workspace import Workspace
+from ingot.stages.plan import plan_model
+
+
+def shared_settings(workspace: Workspace) -> Settings:
+    """Return what all models of the checkout share."""
+    unrunnable = {
+        name: target.unrunnable_reason() for name, target in workspace.targets.items()
+    }
+    return Settings(
+        models=workspace.models,
+        targets={name: item.summary for name, item in workspace.targets.items()},
+        unrunnable={name: text for name, text in unrunnable.items() if text},
+        aliases={name: item.resolved for name, item in workspace.aliases.items()},
+        broken=workspace.broken,
+        default_model=workspace.default_model,
+        default_target=workspace.default_target,
+        project=workspace.project,
+        shared_cache=workspace.shared_cache,
+    )
+
+
+def plan_named(workspace: Workspace, name: str) -> Model:
+    """Return what the manifest of this name declares, or what is wrong with it."""
+    if name in workspace.misnamed:
+        return Model(broken=workspace.misnamed[name])
+    try:
+        manifest = read_manifest(workspace.root / f"models/{name}.yaml", workspace.root)
+    except IngotError as error:
+        return Model(broken=str(error))
+    except ExceptionGroup as group:
+        return Model(broken=format_errors(group))
+    lowered, refused = _lowered(workspace, manifest)
+    entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
+    return Model(
+        summary=f"{manifest.architecture}: {entries}",
+        unbuildable={
+            target.name: refused[target.layout.name]
+            for target in workspace.targets.values()
+            if target.layout.name in refused
+        },
+        actions=tuple(
+            plan_model(manifest, lowered, workspace.targets.values(), workspace.root)
+        ),
+    )
+
+
+def _lowered(
+    workspace: Workspace, manifest: Manifest
+) -> tuple[dict[str, Manifest], dict[str, str]]:
+    """Return the manifest by layout, and by layout why it cannot be had."""
+    lowered: dict[str, Manifest] = {}
+    refused: dict[str, str] = {}
+    layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
+    for name, layout in layouts.items():
+        try:
+            graph = lower(
+                manifest.graph, manifest.weights.stored, layout, workspace.root
+            )
+        except IngotError as error:
+            refused[name] = str(error)
+        except ExceptionGroup as group:  # of a kernel's own defects
+            refused[name] = format_errors(group)
+        else:
+            lowered[name] = replace(manifest, graph=graph)
+    return lowered, refused

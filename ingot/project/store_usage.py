@@ -1,0 +1,102 @@
+"""A survey of a store in, who uses how much of it out.
+
+A result says for which task it ran; a blob that several results name is shared out
+among them, so that the shares add up to the size of the store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingot.engine.actions import stage_of
+from ingot.engine.byte_sizes import say_size
+
+if TYPE_CHECKING:
+    from ingot.engine.store_survey import Survey
+
+KINDS = ("model", "target", "stage")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one model, target or stage has in the store."""
+
+    name: str
+    results: int
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Builds:
+    """What builds asked of a store, counted over the builds that it remembers."""
+
+    builds: int = 0
+    ran: int = 0
+    restored: int = 0
+    current: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Return the share of actions that did not have to run; 1 where none did."""
+        asked = self.ran + self.restored
+        return self.restored / asked if asked else 1.0
+
+
+def shares(found: Survey, kind: str) -> list[Share]:
+    """Return the shares by model, target or stage, the largest first.
+
+    What no task of ingot made, and what no result names, is the share of "other".
+    """
+    holders = Counter(name for entry in found.entries.values() for name in entry.blobs)
+    sizes: defaultdict[str, float] = defaultdict(float)
+    counts: Counter[str] = Counter()
+    for entry in found.entries.values():
+        name = _part(entry.result.task, kind)
+        counts[name] += 1
+        sizes[name] += entry.file.size_bytes
+        for blob in entry.blobs & found.blobs.keys():
+            sizes[name] += found.blobs[blob].size_bytes / holders[blob]
+    loose = sum(b.size_bytes for name, b in found.blobs.items() if not holders[name])
+    if loose:
+        sizes["other"] += loose
+    found_shares = [Share(name, counts[name], size) for name, size in sizes.items()]
+    return sorted(found_shares, key=lambda share: (-share.size_bytes, share.name))
+
+
+def usage_text(found: Survey, builds: Builds, limit_bytes: int | None) -> str:
+    """Return what people read: the size, the hit rate, who uses it."""
+    limit = "no limit" if limit_bytes is None else f"limit {say_size(limit_bytes)}"
+    lines = [
+        f"{say_size(found.size_bytes)} in {len(found.entries)} results and"
+        f" {len(found.blobs)} blobs; {limit}",
+        "no builds so far"
+        if not builds.builds
+        else f"{builds.hit_rate:.0%} of actions were found rather than run:"
+        f" {builds.restored} restored, {builds.ran} ran in {builds.builds} builds"
+        f" ({builds.current} more were up to date)",
+    ]
+    for kind in KINDS:
+        lines.append(f"{kind:<24} {'results':>8} {'size':>10}")
+        lines += [
+            f"  {share.name:<22} {share.results:>8} {say_size(share.size_bytes):>10}"
+            for share in shares(found, kind)
+        ]
+    return "\n".join(lines)
+
+
+def _part(task: str, kind: str) -> str:
+    """Return the model, target or stage of a task: "check:toy@x86_64" has all three."""
+    if not task:
+        return "other"
+    stage = stage_of(task)
+    if kind == "stage":
+        return stage
+    if stage in ("specialize", "fetch"):
+        return "shared"
+    model, _, target = task.partition(":")[2].partition("@")
+    if kind == "model":
+        return model
+    # What is made for a layout serves several targets.
+    return target if stage in ("compile", "check", "bench", "bundle") else "shared"

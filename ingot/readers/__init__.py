@@ -1,1 +1,0 @@
-"""Readers: text with positions in, frozen values out, every name resolved."""

@@ -1,0 +1,195 @@
+"""A module that stays loaded between calls, so that what it overwrites stays in memory.
+
+Goes in: a module and how it runs here; comes out: one of two sessions with the same
+methods. What this process can run itself, Vulkan among it, is loaded once, with the
+parameters mapped from their file. An emulated processor is started anew for each call:
+slow, and right.
+
+It is no part of `ingot.weights.irpa`, whose text is an input of every bake.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from typing import Any, Protocol, TypeAlias
+
+from ingot.engine.actions import Runner
+from ingot.errors import IngotError
+from ingot.runtime import invoke
+from ingot.runtime.invoke import Module
+
+Array: TypeAlias = Any
+
+# A driver reads the environment, which all threads have in common, when it is opened.
+_opening = Lock()
+
+
+class Session(Protocol):
+    """A module that can be called many times."""
+
+    def zeros(self, shape: tuple[int, ...]) -> Any:
+        """Return a tensor of f32 that calls may overwrite."""
+
+    def call(
+        self, function: str, tensors: tuple[Any, ...], results: int
+    ) -> tuple[Any, ...]:
+        """Return the results, which may be passed to the next call as they are.
+
+        Raises: IngotError where the call fails.
+        """
+
+    def array(self, tensor: Any) -> Array:
+        """Return the numbers of a result."""
+
+
+def open_session(runner: Runner, module: Module) -> Session:
+    """Return a session of the module, loaded where this process can run it.
+
+    Raises: IngotError where the module or its parameters cannot be read.
+    """
+    if is_native(runner):
+        return Loaded(runner, module)
+    return Restarted(runner, module)
+
+
+def is_native(runner: Runner) -> bool:
+    """Return whether this process can run the target's code itself."""
+    return not runner.prefix and runner.device.startswith(("local-", "vulkan"))
+
+
+class Loaded:
+    """A module in this process."""
+
+    def __init__(self, runner: Runner, module: Module) -> None:
+        """Read the module, map its parameters; run its initialiser."""
+        from iree import runtime
+
+        try:
+            self._device = _open_device(runner)
+            config = runtime.Config(device=self._device)
+            instance = config.vm_instance
+            # Its own `mmap` opens the file for writing, which an input may refuse.
+            content = module.vmfb.read_bytes()
+            modules = [runtime.VmModule.copy_buffer(instance, content)]
+            if module.irpa is not None:
+                index = runtime.ParameterIndex()
+                index.load(str(module.irpa), mmap=True)
+                provider = index.create_provider(scope=module.scope)
+                parameters = runtime.create_io_parameters_module(instance, provider)
+                modules.insert(0, parameters)
+            context = runtime.SystemContext(vm_modules=tuple(modules), config=config)
+            self._module = context.modules[modules[-1].name]
+        except (OSError, ValueError, RuntimeError) as error:
+            raise IngotError(
+                f"{module.vmfb.name}: cannot be loaded here; {first_line(error)}"
+            ) from error
+        self._name = module.vmfb.name
+        self._staged = runner.device.startswith("vulkan")
+
+    def zeros(self, shape: tuple[int, ...]) -> Any:
+        """Return a tensor on the device."""
+        import numpy as np
+        from iree import runtime
+
+        return runtime.asdevicearray(self._device, np.zeros(shape, np.float32))
+
+    def call(
+        self, function: str, tensors: tuple[Any, ...], results: int
+    ) -> tuple[Any, ...]:
+        """Return the results, left on the device."""
+        try:
+            made = self._module[function](*tensors)
+        except KeyError:
+            raise IngotError(
+                f"@{function} of {self._name} does not run\n"
+                "the module has no function of that name"
+            ) from None
+        except (ValueError, RuntimeError) as error:
+            raise IngotError(
+                f"@{function} of {self._name} does not run\n{error}"
+            ) from error
+        found = made if isinstance(made, tuple) else (made,)
+        if len(found) != results:
+            raise IngotError(
+                f"@{function} of {self._name}: expected {results} results, "
+                f"found {len(found)}"
+            )
+        return found
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy: the device's memory goes with the tensor."""
+        if self._staged:
+            return _staged(self._device, tensor)
+        return tensor.to_host().copy()
+
+
+def _open_device(runner: Runner) -> Any:
+    """Return a device of its own, of a driver that got the runner's environment."""
+    # The public `get_device` keeps the first driver of a name for the whole process.
+    from iree.runtime._binding import create_hal_driver
+
+    given = invoke.variables(runner)
+    with _opening:
+        before = {name: os.environ.get(name) for name in given}
+        os.environ.update(given)
+        try:
+            driver = create_hal_driver(runner.device.partition(":")[0])
+            return driver.create_device_by_uri(runner.device)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _staged(device: Any, tensor: Any) -> Array:
+    """Return a copy of a tensor in a device's memory.
+
+    Its own `to_host` gives Vulkan memory that is not aligned as it wants (IREE 3.13).
+    """
+    from iree.runtime import BufferUsage, HalFence, MemoryType
+
+    source = tensor._buffer_view.get_buffer()
+    target = device.allocator.allocate_buffer(
+        memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
+        allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
+        allocation_size=source.byte_length(),
+    )
+    semaphore = device.create_semaphore(0)
+    before, after = (HalFence.create_at(semaphore, value) for value in (0, 1))
+    device.queue_copy(source, target, wait_semaphores=before, signal_semaphores=after)
+    after.wait()
+    return target.map().asarray(tensor.shape, tensor.dtype).copy()
+
+
+class Restarted:
+    """A module that a new process loads at each call; tensors are NumPy arrays."""
+
+    def __init__(self, runner: Runner, module: Module) -> None:
+        """Keep what each call starts."""
+        self._runner = runner
+        self._module = module
+
+    def zeros(self, shape: tuple[int, ...]) -> Any:
+        """Return an array."""
+        import numpy as np
+
+        return np.zeros(shape, np.float32)
+
+    def call(
+        self, function: str, tensors: tuple[Any, ...], results: int
+    ) -> tuple[Any, ...]:
+        """Return the results."""
+        what = invoke.Call(function, tensors, (), results)
+        return invoke.call(self._runner, self._module, what)
+
+    def array(self, tensor: Any) -> Array:
+        """Return the tensor, an array already."""
+        return tensor
+
+
+def first_line(error: Exception) -> str:
+    """Return the line that says what happened; IREE's others are its own sources."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

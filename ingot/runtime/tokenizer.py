@@ -1,0 +1,60 @@
+"""A checkpoint's `tokenizer.json` is loaded with iree.runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ingot.errors import IngotError
+
+
+def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
+    """Return the `iree.runtime.Tokenizer` of a `tokenizer.json`.
+
+    It neither truncates nor pads, whatever the file says of that. A special token that
+    the model has no row for is none that a text has, unless it is written out: Gemma 3
+    has one for images.
+
+    Raises: IngotError where the file is not a tokenizer, or makes other ids that a
+    model of `n_vocab` tokens has no row for.
+    """
+    from iree.runtime import Tokenizer
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        tokenizer = Tokenizer.from_huggingface_json(text)
+    except OSError as error:
+        raise IngotError(f"{path}: cannot be read; {error.strerror}") from error
+    except (ValueError, RuntimeError, NotImplementedError) as error:
+        raise IngotError(
+            f"{path}: not a tokenizer that IREE reads; {_first_line(error)}",
+            "expected the tokenizer.json of Hugging Face tokenizers",
+        ) from error
+    around = tuple(tokenizer.encode("", add_special_tokens=True))
+    highest = max((_highest_id(json.loads(text)), *around))
+    if n_vocab is not None and highest >= n_vocab:
+        raise IngotError(
+            f"{path}: token ids that the model has no row for; expected ids below"
+            f" n_vocab = {n_vocab}, found {highest}",
+            "take tokenizer and weights from one revision of the model",
+        )
+    return tokenizer
+
+
+def _highest_id(tokenizer: Any) -> int:
+    """Return the highest id of a token that is not special; -1 where there is none."""
+    # `vocab_size` counts the tokens: ids may have gaps, and then reach beyond it.
+    vocabulary = tokenizer["model"]["vocab"]
+    if isinstance(vocabulary, list):  # Unigram: the place in the list is the id
+        ids = set(range(len(vocabulary)))
+    else:
+        ids = set(vocabulary.values())
+    added = tokenizer.get("added_tokens") or ()
+    ids |= {token["id"] for token in added}
+    ids -= {token["id"] for token in added if token.get("special")}
+    return max(ids, default=-1)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

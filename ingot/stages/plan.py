@@ -1,0 +1,86 @@
+"""A manifest and the targets in, every action of the model out, stage by stage.
+
+The plan is a value: it starts nothing and reads nothing beyond what was read already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from ingot.emit.bounds_checks import Limits
+from ingot.engine.actions import Action
+from ingot.model.component import TensorFormal, read_component
+from ingot.model.graph import Graph
+from ingot.model.manifest import Manifest
+from ingot.model.target import Target
+from ingot.model.weight_files import is_fetched
+from ingot.model.weight_sources import Splat, Url
+from ingot.stages.bake import plan_bake
+from ingot.stages.bench import plan_bench
+from ingot.stages.bundle import plan_bundle
+from ingot.stages.check import plan_check
+from ingot.stages.compile import (
+    plan_compile,
+    plan_compile_debug,
+    plan_compile_probe,
+    plan_phases,
+)
+from ingot.stages.fetch import plan_fetch
+from ingot.stages.link import plan_link, plan_link_debug, plan_link_probe
+from ingot.stages.specialize import plan_specialize
+
+
+def limits_of(graph: Graph, root: Path) -> Limits:
+    """Return where the values must be that the graph's components do not look at."""
+    signatures = {
+        item.component: read_component(item.component, root) for item in graph.instances
+    }
+    return {
+        component: {
+            formal.name: formal.limit
+            for formal in signature.arguments
+            if isinstance(formal, TensorFormal) and formal.limit
+        }
+        for component, signature in signatures.items()
+    }
+
+
+def plan_model(
+    manifest: Manifest,
+    lowered: dict[str, Manifest],
+    targets: Collection[Target],
+    root: Path,
+) -> Iterator[Action]:
+    """Yield the model's actions, stage by stage; `lowered` has it by layout."""
+    # What it computes means nothing, and may not fit any memory.
+    is_splat = isinstance(manifest.weights.source, Splat)
+    for source in (manifest.weights.source, manifest.tokenizer):
+        if isinstance(source, Url) and is_fetched(source):
+            yield plan_fetch(source, root)
+    for item in lowered.values():
+        for instance in item.graph.instances:
+            yield plan_specialize(
+                instance, root / f"components/{instance.component}.mlir"
+            )
+        yield plan_link(item.graph)
+        if not is_splat:
+            yield plan_link_probe(item.graph)
+            yield plan_link_debug(item.graph, limits_of(item.graph, root))
+        yield plan_bake(item, root)
+    # `ablate` reads the weights as they are, whatever is stored for targets.
+    yield plan_bake(manifest, root)
+    for target in targets:
+        if target.layout.name not in lowered:
+            continue
+        manifest = lowered[target.layout.name]
+        compiled = tuple(plan_compile(manifest.graph, target))
+        yield from compiled
+        if is_splat:
+            continue
+        yield from plan_compile_probe(manifest.graph, target)
+        yield from plan_compile_debug(manifest.graph, target)
+        yield from plan_phases(manifest.graph, target)
+        yield plan_check(manifest, target, root)
+        yield plan_bench(manifest, target, root)
+        yield plan_bundle(manifest, target, compiled, root)

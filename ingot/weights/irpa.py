@@ -1,0 +1,122 @@
+"""Parameter archives are written and read with iree.runtime.
+
+The import takes 0.2 s, so it waits until something is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingot.errors import IngotError
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSource:
+    """The content of one parameter: a range of a file."""
+
+    key: str
+    path: Path
+    offset: int  # bytes
+    size_bytes: int
+    metadata: str  # what iree.runtime reads shape and type from
+
+
+@dataclass(frozen=True, slots=True)
+class SplatSource:
+    """The content of one parameter: the bytes of a value, over and over."""
+
+    key: str
+    pattern: bytes
+    size_bytes: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveEntry:
+    """One parameter in an archive: where its bytes are."""
+
+    key: str
+    offset: int  # bytes from the start of the file
+    size_bytes: int
+    metadata: str
+
+
+def write_archive(
+    path: Path, sources: Iterable[ArchiveSource]
+) -> tuple[ArchiveEntry, ...]:
+    """Write an irpa with the parameters in the given order; return where they are.
+
+    IREE copies file to file in blocks of its own, so memory does not grow with them.
+
+    Raises: IngotError where a source cannot be read to its end, or the disk is full.
+    """
+    from iree.runtime import FileHandle, ParameterIndex
+
+    index = ParameterIndex()
+    handles: dict[Path, Any] = {}
+    with ExitStack() as stack:
+        try:
+            for item in sources:
+                if item.path not in handles:
+                    file = stack.enter_context(item.path.open("rb"))
+                    handles[item.path] = FileHandle.wrap_fd(file.fileno())
+                index.add_from_file_handle(
+                    item.key,
+                    handles[item.path],
+                    item.size_bytes,
+                    item.offset,
+                    metadata=item.metadata,
+                )
+            written = index.create_archive_file(str(path))
+        except (OSError, ValueError, IndexError, RuntimeError) as error:
+            raise IngotError(f"{path}: cannot be written; {error}") from error
+    return tuple(_entry(key, entry) for key, entry in written.items())
+
+
+def write_splats(path: Path, splats: Iterable[SplatSource]) -> None:
+    """Write an irpa of parameters that are one value over and over: no content.
+
+    Raises: IngotError where the disk is full.
+    """
+    from iree.runtime import ParameterIndex
+
+    index = ParameterIndex()
+    try:
+        for item in splats:
+            index.add_splat(
+                item.key, item.pattern, item.size_bytes, metadata=item.metadata
+            )
+        index.create_archive_file(str(path))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise IngotError(f"{path}: cannot be written; {error}") from error
+
+
+def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:
+    """Return the parameters of an irpa, in its order.
+
+    Raises: IngotError for a file that is no archive, or not a whole one.
+    """
+    from iree.runtime import ParameterIndex
+
+    index = ParameterIndex()
+    try:
+        index.load(str(path))
+    except (OSError, ValueError, IndexError, RuntimeError) as error:
+        raise IngotError(
+            f"{path}: not a parameter archive; {error}", "bake it again"
+        ) from error
+    return tuple(_entry(key, entry) for key, entry in index.items())
+
+
+def _entry(key: str, entry: Any) -> ArchiveEntry:
+    if not entry.is_file:
+        raise IngotError(
+            f"parameter '{key}': expected stored bytes, found a splat",
+            "the archive was not written by the bake",
+        )
+    _, offset = entry.file_storage
+    return ArchiveEntry(key, offset, entry.length, entry.metadata.decode())

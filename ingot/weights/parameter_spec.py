@@ -1,0 +1,111 @@
+"""What the archive is to hold in, what a source's numbers lack to be that out.
+
+Checkpoints of one model differ by convention: Gemma's norms are stored less one by
+Hugging Face, and the rows of Llama's queries and keys are stored in pairs by GGUF. The
+archive has one convention, so that both make the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ingot.weights.element_types import SAFETENSORS
+
+# In a tensor's name: the number of the expert whose matrix it is.
+EXPERT = "{expert}"
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """What is to be done to a tensor's values, in the order of the fields."""
+
+    offset: float = 0.0  # added, in float32
+    heads: int | None = None  # whose rows are stored in pairs, to be put in halves
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether the values are as the archive has them."""
+        return self == Convention()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How tensors hold a parameter's values, where they have other dims than it."""
+
+    shape: tuple[int, ...]  # of a tensor
+    row: int  # of it, the first that is the parameter's
+    # The tensor's dims, split as the parameter has them, in the parameter's order; none
+    # where that is their own.
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the tensors that a packed matrix is stored as."""
+
+    name: str  # "blk.0.attn_q.weight.scale"
+    argument: str  # the kernel's: "weight_scale"
+    element: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A parameter of the model: what it must be, and the tensor it is made of."""
+
+    name: str  # "blk.0.attn_q.weight"
+    shape: tuple[int, ...]
+    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    tensor: str
+    source: str | None  # element type in the source: "f32"; None: any that is read
+    stored: str  # element type in the archive, or how a packed matrix is quantised
+    offset: float = 0.0  # that Hugging Face leaves out
+    interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
+    table: tuple[str, float] | None = None  # computed: ("rope", base)
+    form: Form | None = None  # of a tensor that differs by more than its name
+    lane: int = 1  # rows that are stored together
+    parts: tuple[Part, ...] = ()  # none where it is stored as it is
+
+    def __str__(self) -> str:
+        """Return the parameter as messages name it, with the type its tensor has."""
+        element = SAFETENSORS[self.source] if self.source else ""
+        return f"{element}[{', '.join(map(str, self.tensor_shape))}]"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Return the names of the tensors whose values, in this order, it has."""
+        if EXPERT not in self.tensor:
+            return (self.tensor,)
+        return tuple(self.tensor.replace(EXPERT, str(n)) for n in range(self.shape[0]))
+
+    @property
+    def piece(self) -> tuple[int, ...]:
+        """Return the shape of what is made of one tensor."""
+        return self.shape[1:] if EXPERT in self.tensor else self.shape
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Return the shape that a tensor must have."""
+        return self.form.shape if self.form else self.piece
+
+    def part(self, part: Part) -> Wanted:
+        """Return what is stored as one part of this."""
+        return replace(
+            self, name=part.name, shape=part.shape, stored=part.element, parts=()
+        )
+
+    def convention(self, path: Path) -> Convention:
+        """Return what the values of a tensor of that file lack."""
+        match container(path):
+            case "gguf":
+                return Convention(heads=self.interleaved_heads)
+            case "irpa":
+                return Convention()
+        return Convention(offset=self.offset)
+
+
+def container(path: Path) -> str:
+    """Return the format of a file of weights: "safetensors", "gguf" or "irpa"."""
+    suffix = path.suffix.removeprefix(".")
+    return suffix if suffix in ("gguf", "irpa") else "safetensors"

@@ -1,0 +1,69 @@
+"""The index of a sharded model in, which file has which tensor out.
+
+The files themselves say what they hold; the index is what tells a missing one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ingot.errors import IngotError
+from ingot.weights.safetensors import REWRITE, StoredTensor
+from ingot.weights.strict_json import parse_object, short
+
+INDEX = "model.safetensors.index.json"
+
+_ONE_REVISION = "fetch the index and all files of one revision of the model"
+
+
+def read_index(path: Path, shown: str) -> dict[str, str]:
+    """Return which file holds each tensor, of a `model.safetensors.index.json`.
+
+    Raises: IngotError where the index is not a map of tensors to file names beside it.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise IngotError(f"{shown}: cannot be read; {error.strerror}") from error
+    # `metadata.total_size` is not checked: published models have it wrong.
+    files = parse_object(content, shown).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise IngotError(
+            f"{shown}: weight_map: expected an object of tensor names to file names,"
+            f" found {short(files)}",
+            "an index is written by `save_pretrained` beside the files it names",
+        )
+    for tensor, name in files.items():
+        # A name with a folder could reach any file of the machine.
+        if not isinstance(name, str) or not name or name != os.path.basename(name):
+            raise IngotError(
+                f"{shown}: weight_map[{tensor!r}]: expected the name of a file in the"
+                f" same folder, found {short(name)}",
+                REWRITE,
+            )
+    return files
+
+
+def check_index(
+    index: dict[str, str], tensors: tuple[StoredTensor, ...], shown: str
+) -> None:
+    """Compare an index with the tensors of the files beside it.
+
+    Raises: IngotError where a tensor is missing, or in another file than it says.
+    """
+    for tensor in tensors:
+        expected = index.get(tensor.name, "none")
+        if os.path.basename(tensor.file) != expected:
+            raise IngotError(
+                f"{tensor.file}: tensor {tensor.name!r}: not where {shown} says;"
+                f" expected it in {short(expected)}, found it here",
+                _ONE_REVISION,
+            )
+    missing = index.keys() - {tensor.name for tensor in tensors}
+    for name in sorted(missing):
+        raise IngotError(
+            f"{shown}: tensor {name!r}: not where the index says; expected it in"
+            f" {short(index[name])}, found none",
+            _ONE_REVISION,
+        )
