@@ -7,11 +7,10 @@ interpreter and the bake. Frozen, so that a plan can be compared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
-from functools import cache, lru_cache
-from itertools import repeat
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ingot import codec
 
 Dim = int | str
 """A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
@@ -227,42 +226,7 @@ class Graph:
         return next(item for item in self.instances if item.name == name)
 
 
-def from_json(value: Any) -> Graph:
-    """Return the graph that `json.loads(to_json(graph))` holds."""
-    graph = _made(Graph, value)
-    assert isinstance(graph, Graph)
-    return graph
-
-
 @lru_cache(maxsize=32)
 def to_json(graph: Graph) -> str:
-    """Return the graph as deterministic JSON text, one line."""
-    import json
-
-    def fields(item: Any) -> dict[str, Any]:
-        return {name: getattr(item, name) for name in item.__slots__}
-
-    return json.dumps(graph, default=fields, sort_keys=True, separators=(",", ":"))
-
-
-def _made(kind: Any, value: Any) -> Any:
-    """Return the value of a type that JSON stands for: tuples came out as lists."""
-    if value is None:
-        return None
-    if isinstance(kind, type) and is_dataclass(kind):
-        return kind(
-            **{name: _made(of, value[name]) for name, of in _hints(kind).items()}
-        )
-    of = get_args(kind)
-    if get_origin(kind) is tuple:
-        inner = repeat(of[0], len(value)) if of[-1] is Ellipsis else of
-        return tuple(_made(item, part) for item, part in zip(inner, value, strict=True))
-    if get_origin(kind) is UnionType:
-        # Either a value's own type and None, or numbers and texts.
-        return _made(of[0], value) if type(None) in of else value
-    return value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+    """Return the graph as JSON text, made once for all actions that read it."""
+    return codec.to_json(graph)

@@ -31,6 +31,7 @@ SCHEMA = "ingot.bench.v1"
 PROGRAM = (
     "ingot/__init__.py",
     "ingot/checks/__init__.py",
+    "ingot/codec.py",
     "ingot/checks/cases.py",
     "ingot/engine/__init__.py",
     "ingot/engine/actions.py",
@@ -111,10 +112,11 @@ def bench(specification: dict[str, Any]) -> dict[str, Any]:
 
     Raises: IngotError where an entry point does not run.
     """
-    from ingot.model.graph import from_json
+    from ingot.codec import from_json
+    from ingot.model.graph import Graph
     from ingot.runtime.invoke import Module, runner_from_json
 
-    graph = from_json(json.loads(Path("graph.json").read_text(encoding="utf-8")))
+    graph = from_json(Graph, Path("graph.json").read_text(encoding="utf-8"))
     runner = runner_from_json(specification["runner"])
     module = Module(Path("model.vmfb"), Path("model.irpa"), specification["scope"])
     runs, skipped = [], []

@@ -33,6 +33,7 @@ SCHEMA = "ingot.check.v1"
 PROGRAM = (
     "ingot/__init__.py",
     "ingot/checks/__init__.py",
+    "ingot/codec.py",
     "ingot/checks/archive_parameters.py",
     "ingot/checks/bundle_cases.py",
     "ingot/checks/cases.py",
@@ -267,9 +268,10 @@ def _subject(specification: dict[str, Any]) -> Subject:
 
 
 def _graph() -> Graph:
-    from ingot.model.graph import from_json
+    from ingot.codec import from_json
+    from ingot.model.graph import Graph
 
-    return from_json(json.loads(Path("graph.json").read_text(encoding="utf-8")))
+    return from_json(Graph, Path("graph.json").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
