@@ -40,7 +40,8 @@ def from_plain(kind: type[T], value: Any) -> T:
 
     Raises: ValueError where it stands for none.
     """
-    made: T = _decoder(kind)(value)
+    of: Any = kind
+    made: T = _decoder(of)(value)
     return made
 
 
@@ -73,7 +74,6 @@ def _decoder(kind: Any) -> Decoder:
 def _record(kind: type) -> Decoder:
     hints = get_type_hints(kind)
     declared = [field for field in fields(kind) if field.init]
-    # In the order of the constructor, which takes them by place: that is faster.
     parts = [(field.name, _decoder(hints[field.name])) for field in declared]
     names = {name for name, _ in parts}
     optional = {
@@ -92,9 +92,8 @@ def _record(kind: type) -> Decoder:
                     f"expected the fields of {kind.__name__};"
                     f" missing {sorted(missing)}, unknown {sorted(unknown)}"
                 )
-        return kind(
-            **{name: read(value[name]) for name, read in parts if name in value}
-        )
+        given = ((name, read) for name, read in parts if name in value)
+        return kind(**{name: read(value[name]) for name, read in given})
 
     return make
 

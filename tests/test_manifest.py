@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.model.graph import from_json, to_json
+from ingot.codec import from_json
+from ingot.model.graph import Graph, to_json
 from ingot.model.manifest import (
     BenchCase,
     Synthetic,
