@@ -28,10 +28,10 @@ NEEDS = {
 
 
 def nginx_finding() -> Finding:
-    """Whether nginx is here: only tests need it, so ./bootstrap brings none."""
+    """Look for nginx: only tests need it, so ./bootstrap does not install it."""
     if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
-        return Finding(Level.OK, "nginx", "it is here")
-    return Finding(Level.ERROR, "nginx", "not here", "apt-get install nginx-light")
+        return Finding("nginx", Level.OK, "installed")
+    return Finding("nginx", Level.ERROR, "not installed", "apt-get install nginx-light")
 
 
 @pytest.fixture
@@ -42,13 +42,18 @@ def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def private_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The store of this run of the tests: none reads or writes the user's own."""
+    """Return the store of this test run: no test reads or writes the user's own.
+
+    INGOT_TEST_STORE names one that is kept between runs. Keys hold everything that a
+    result depends on, so a changed tree finds only the results that it would compute.
+    """
     base = tmp_path_factory.getbasetemp()
-    # Workers of one run share it, as builds share a store.
+    # The workers of one run share the store, as builds do.
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    store = Path(os.environ.get("INGOT_TEST_STORE") or folder / "store").resolve()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INGOT_CACHE", str(folder / "store"))
-        yield folder / "store"
+        patch.setenv("INGOT_CACHE", str(store))
+        yield store
 
 
 @cache

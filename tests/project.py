@@ -59,8 +59,13 @@ class Project:
     env: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def create(cls, root: Path, cache: Path, toy: bool = True) -> Project:
-        """Copy the checkout's sources; with the toy model as the only one, if asked."""
+    def create(cls, root: Path, cache: Path | None = None, toy: bool = True) -> Project:
+        """Copy the checkout's sources; with the toy model as the only one, if asked.
+
+        Without a `cache` it uses the store of the test run, which may hold results of
+        earlier tests and runs: a test that counts what runs needs a store of its own.
+        """
+        cache = cache or Path(os.environ["INGOT_CACHE"])
         root.mkdir(parents=True)
         for part in (*PARTS, "targets"):
             source = ROOT / part

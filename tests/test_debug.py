@@ -127,7 +127,7 @@ def test_a_limit_speaks_of_dims_that_the_component_has() -> None:
 
 
 def test_no_bundle_needs_a_debug_build(tmp_path: Path) -> None:
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    project = Project.create(tmp_path / "checkout")
     place(project.root)
     plan = read(project.root, [MODEL]).plan
     needed = plan.needed([f"bundle:{MODEL}@x86_64"])

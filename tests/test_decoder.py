@@ -162,7 +162,7 @@ def test_a_trace_tells_of_hidden_states_and_of_no_cache(graph: Graph) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a build for x86_64; it is not timed, nothing is to be benched."""
     base = tmp_path_factory.mktemp("decoder")
-    project = Project.create(base / "checkout", base / "cache")
+    project = Project.create(base / "checkout")
     place(project.root)
     project.build(f"model={MODEL}", "target=x86_64")
     return project.root / "build" / MODEL

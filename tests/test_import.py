@@ -239,7 +239,7 @@ def test_texts_that_yaml_takes_for_another_are_in_quotes(text: str) -> None:
 
 def test_an_imported_checkpoint_is_baked_number_for_number(tmp_path: Path) -> None:
     config = TINY["llama"]
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    project = Project.create(tmp_path / "checkout")
     source = write_hf(tmp_path / "tiny", config)
     for words in (f"source={source}", f"source={write_gguf_beside(source)}"):
         run = project.doit("import", words)
@@ -268,7 +268,7 @@ def write_gguf_beside(source: Path) -> Path:
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    project = Project.create(tmp_path / "checkout")
     for words, message in (
         (("import",), "import needs source=PATH"),
         (("import", "task", "source=x"), "import takes no task, found 'task'"),

@@ -19,7 +19,7 @@ NAMED = f"{MODEL}@{TARGET}"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder = tmp_path_factory.mktemp("inspect")
-    made = Project.create(folder / "checkout", folder / "store")
+    made = Project.create(folder / "checkout")
     place(made.root)
     return made
 

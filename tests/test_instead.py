@@ -12,7 +12,7 @@ from tests.project import ROOT, Project
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout in which nothing is built, of the toy model and another."""
     folder = tmp_path_factory.mktemp("instead")
-    made = Project.create(folder / "checkout", folder / "cache")
+    made = Project.create(folder / "checkout")
     text = (made.root / "models/toy.yaml").read_text("utf-8")
     other = text.replace("model: toy\n", "model: other\n")
     (made.root / "models/other.yaml").write_text(other, "utf-8")

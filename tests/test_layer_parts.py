@@ -173,6 +173,6 @@ def test_the_parts_are_checked_alone_on_every_target(
     model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     base = tmp_path_factory.mktemp("parts")
-    project = Project.create(base / "checkout", base / "cache", toy=False)
+    project = Project.create(base / "checkout", toy=False)
     run = project.doit("check", f"model={model}", "target=all")
     assert run.code == 0, run.err

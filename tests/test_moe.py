@@ -45,7 +45,7 @@ def graph() -> Graph:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the model, checked on x86_64."""
     base = tmp_path_factory.mktemp("moe")
-    project = Project.create(base / "checkout", base / "cache", toy=False)
+    project = Project.create(base / "checkout", toy=False)
     run = project.doit("check", f"model={MODEL}", "target=x86_64")
     assert run.code == 0, run.err
     return project.root / "build" / MODEL

@@ -49,7 +49,7 @@ def test_a_planted_mistake_fails_the_build_and_names_the_first_wrong_block(
     name: str, tmp_path: Path
 ) -> None:
     plant = PLANTS[name]
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    project = Project.create(tmp_path / "checkout")
     # Square, so that a transposed weight still fits.
     edit(project.root / "models/toy.yaml", "n_ff: 64", "n_ff: 32")
     component = project.root / f"components/{plant.component}.mlir"

@@ -156,7 +156,7 @@ def test_where_lets_nothing_of_the_other_tensor_through(tmp_path: Path) -> None:
 
 
 def test_a_model_with_calls_of_several_results_passes_its_check(tmp_path: Path) -> None:
-    project = Project.create(tmp_path / "checkout", tmp_path / "store")
+    project = Project.create(tmp_path / "checkout")
     data = ROOT / "tests/data/toy-shapes"
     shutil.copy(data / "model.yaml", project.root / "models/toy-shapes.yaml")
     shutil.copy(

@@ -199,7 +199,7 @@ def test_words_refuse_an_id_outside_the_table() -> None:
 def test_a_decoder_of_all_stored_types_is_right(
     target: str, table: str, tmp_path: Path
 ) -> None:
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache")
+    project = Project.create(tmp_path / "checkout")
     manifest = place(project.root)
     edit(manifest, "n_embd: 16", "n_embd: 64")
     edit(manifest, "head_dim: 4", "head_dim: 16")
