@@ -11,7 +11,7 @@ from doit.doit_cmd import DoitMain
 
 from ingot.cli import doit_patches
 from ingot.cli.findings import start
-from ingot.cli.tasks import store_root
+from ingot.cli.user_store import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.selection import select

@@ -62,8 +62,7 @@ def logged(args: list[str]) -> Iterator[End]:
 
 
 def _remember(journal: Journal, code: int, wall_s: float) -> None:
-    from ingot.cli.store_commands import BUILDS, keep_to_limit
-    from ingot.cli.tasks import store_root
+    from ingot.cli.user_store import BUILDS, keep_to_limit, store_root
     from ingot.engine import store_builds
 
     line = {"at": round(journal.started_s, 3), **journal.counts}

@@ -56,7 +56,7 @@ class Generate(Building):
 def _write(name: str, request: Any) -> int:
     """Run the bundle; return the exit code."""
     from ingot.cli.generation import INTERRUPTED, run
-    from ingot.cli.tasks import store
+    from ingot.cli.user_store import store
     from ingot.engine import process
 
     digests = store().digests

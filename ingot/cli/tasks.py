@@ -19,16 +19,14 @@ from doit.exceptions import InvalidDodoFile, TaskFailed
 from ingot.cli import build_log, cache_options
 from ingot.cli.doit_task import ActionTask, Current, Step
 from ingot.cli.reporter import Reporter
-from ingot.cli.store_commands import refuse_limit
+from ingot.cli.user_store import refuse_limit, store
 from ingot.engine import process
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.engine.event_log import Journal
 from ingot.engine.executor import Executor
-from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.catalogue import STAGES, asked, read
 from ingot.project.options import refuse_unknown
-from ingot.project.plan_cache import SOURCES
 from ingot.project.selection import select
 
 # Stages whose output people read: it is shown when they end.
@@ -140,28 +138,6 @@ def n_parallel() -> int:
     return IN_FLIGHT if farmed else len(os.sched_getaffinity(0))
 
 
-def store() -> Store:
-    """Return the store that INGOT_CACHE names, or the user's own."""
-    return Store(store_root(), warn=_warn)
-
-
-def store_root() -> Path:
-    """Return the folder of the store.
-
-    Raises: IngotError where it is in a home folder that nobody has, or among sources.
-    """
-    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    try:
-        root = Path(name).expanduser().absolute()
-    except RuntimeError:
-        text = f"store {name}: there is no such home folder"
-        raise IngotError(text, "set INGOT_CACHE to a folder") from None
-    if any(root.is_relative_to(Path.cwd() / folder) for folder in SOURCES):
-        text = f"store {root}: the checkout is read from there"
-        raise IngotError(text, "set INGOT_CACHE to another folder")
-    return root
-
-
 def stop_on_signals() -> None:
     """Make SIGTERM end the build as Ctrl-C does: children die, the rest is kept."""
     signal.signal(signal.SIGTERM, _terminate)
@@ -170,7 +146,3 @@ def stop_on_signals() -> None:
 def _terminate(number: int, frame: object) -> None:
     process.stop_all()
     raise SystemExit(128 + number)
-
-
-def _warn(message: str) -> None:
-    print(f"store: {message}", file=sys.stderr)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ingot.cli import cache_options
 from ingot.cli.action_changes import differences
-from ingot.cli.tasks import store
+from ingot.cli.user_store import store
 from ingot.engine.actions import Action, BoundAction, Output, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
