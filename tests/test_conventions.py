@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingot.project.options import VARIABLES
+from ingot.stages import program
 from tests import source_tree as tree
 from tests.source_tree import ROOT
 
@@ -56,10 +57,17 @@ HEAVY = (
 HEADER = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 COMPONENTS = [name for name in tree.files() if re.match(r"components/.*\.mlir$", name)]
+PROGRAMS = sorted(
+    name.split("/")[2]
+    for name in tree.python_files("ingot")
+    if re.fullmatch(r"ingot/programs/\w+/main\.py", name)
+)
+# All stages share it, and `plan` puts them in order.
+SHARED = "ingot.stages.program"
 STAGES = [
     name
     for name in tree.python_files("ingot")
-    if re.match(r"ingot/stages/\w+\.py", name)
+    if re.match(r"ingot/stages/(?!plan\.)\w+\.py", name)
 ]
 
 
@@ -116,7 +124,7 @@ def test_no_stage_imports_a_stage() -> None:
         str(item)
         for name in STAGES
         for item in tree.imports(name)
-        if item.module.startswith("ingot.stages.") and name != "ingot/stages/plan.py"
+        if item.module.startswith("ingot.stages.") and item.module != SHARED
     ]
     none(wrong)
 
@@ -160,15 +168,31 @@ def test_oracles_import_numpy_and_nothing_of_the_project() -> None:
     none(wrong)
 
 
-@pytest.mark.parametrize("name", STAGES)
-def test_a_stage_program_is_given_just_what_it_imports(name: str) -> None:
-    module = importlib.import_module(name.removesuffix(".py").replace("/", "."))
-    program = getattr(module, "PROGRAM", None)
-    if program is None:
-        return
-    given = set(program)
-    assert tree.closure(name, nested=False) - given == set(), "imported, not given"
-    assert given - tree.closure(name, nested=True) == set(), "given, never imported"
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_given_what_it_imports_and_no_more(name: str) -> None:
+    given = set(program.sources(name))
+    assert given == tree.closure(f"ingot/programs/{name}/main.py", nested=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_starts_with_the_sources_that_it_is_given(
+    name: str, tmp_path: Path
+) -> None:
+    for path in program.sources(name):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / path, tmp_path / path)
+    for module in program.sources(name):
+        # Each of them, whoever imports it and when.
+        words = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        importlib.import_module(words)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"import ingot.programs.{name}.main"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

@@ -17,7 +17,8 @@ import pytest
 from ingot.engine.actions import SourceFile, Text
 from ingot.errors import IngotError
 from ingot.model.weight_sources import Url
-from ingot.stages.fetch import fetch, plan_fetch
+from ingot.programs.fetch.main import fetch
+from ingot.stages.fetch import plan_fetch
 
 ROOT = Path(__file__).parents[1]
 
@@ -114,7 +115,7 @@ def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_fetch_runs_as_a_program(server: str, tmp_path: Path) -> None:
-    action = plan_fetch(Url(url=f"{server}/good", sha256=SHA256), ROOT)
+    action = plan_fetch(Url(url=f"{server}/good", sha256=SHA256))
     for name, source in action.inputs:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

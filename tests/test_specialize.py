@@ -10,7 +10,10 @@ import pytest
 from ingot.engine.actions import SourceFile, Text
 from ingot.model.graph import Argument, Instance, TensorType
 from ingot.model.manifest import read_manifest
-from ingot.stages.specialize import PROGRAM, plan_specialize, wrapper
+from ingot.programs.specialize.main import wrapper
+from ingot.programs.specialize.spec import SpecializeSpec
+from ingot.stages.program import sources
+from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.source_tree import tracked
 
@@ -21,13 +24,15 @@ INSTANCES = {
     for instance in read_manifest(ROOT / name, ROOT).graph.instances
 }
 ROWS = TensorType(("batch", 4), "f32")
-SPECIFICATION = {
-    "name": "toy__n_4",
-    "tensors": ["tensor<?x4xf32>", "tensor<4xi32>"],
-    "scalars": ["f32"],
-    "indices": [3],
-    "results": ["tensor<?x4xf32>"],
-}
+SPECIFICATION = SpecializeSpec(
+    component="toy.mlir",
+    name="toy__n_4",
+    output="toy__n_4.mlir",
+    tensors=("tensor<?x4xf32>", "tensor<4xi32>"),
+    scalars=("f32",),
+    indices=(3,),
+    results=("tensor<?x4xf32>",),
+)
 
 
 def specialized(instance: Instance, component: Path, folder: Path) -> str:
@@ -134,7 +139,12 @@ def test_the_plan_is_a_value() -> None:
     name = "layer_norm__n_embd_384"
     action = plan_specialize(INSTANCES[name], Path("there/layer_norm.mlir"))
     assert action.task == f"specialize:{name}"
-    assert action.argv == ("python", "-m", "ingot.stages.specialize", "spec.json")
+    assert action.argv == (
+        "python",
+        "-m",
+        "ingot.programs.specialize.main",
+        "spec.json",
+    )
     assert action.outputs == (f"{name}.mlir",)
     assert action.shown == (f"build/instances/{name}.mlir",)
     assert action.tools == ("python", "iree-base-compiler")
@@ -142,7 +152,7 @@ def test_the_plan_is_a_value() -> None:
     assert set(inputs) == {
         "spec.json",
         "components/normalization/layer_norm.mlir",
-        *PROGRAM,
+        *sources("specialize"),
     }
     component = inputs["components/normalization/layer_norm.mlir"]
     assert component == SourceFile(Path("there/layer_norm.mlir"))

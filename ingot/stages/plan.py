@@ -57,7 +57,7 @@ def plan_model(
     is_splat = isinstance(manifest.weights.source, Splat)
     for source in (manifest.weights.source, manifest.tokenizer):
         if isinstance(source, Url) and is_fetched(source):
-            yield plan_fetch(source, root)
+            yield plan_fetch(source)
     for item in lowered.values():
         for instance in item.graph.instances:
             yield plan_specialize(

@@ -1,44 +1,13 @@
-"""An instance and its dynamic component in, one static MLIR module out.
-
-Partial evaluation by the compiler's own passes, not by text templates: a wrapper with
-static types is put around the component, inlined, and folded. What is left computes no
-dim but `batch` and `seq`, and has no trace of the component's comments: editing one
-rebuilds nothing below.
-"""
+"""Plan the action that makes one static module of a component and its dims."""
 
 from __future__ import annotations
 
-import json
-import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ingot.engine.actions import Action, SourceFile, Text
-
-if TYPE_CHECKING:
-    from ingot.model.graph import Instance, TensorType
-
-# Casts move into the body, dims become constants, the component's function disappears;
-# canonicalize runs twice: cse joins dims that the first round found equal.
-PIPELINE = "builtin.module(inline,canonicalize,cse,canonicalize,symbol-dce)"
-
-# The passes above move casts through every operation of the components but these.
-BARRIERS = (
-    "iree_tensor_ext.compute_barrier.start",
-    "iree_tensor_ext.compute_barrier.end",
-)
-
-# What `main` imports, below the root of the checkout.
-PROGRAM = (
-    "ingot/__init__.py",
-    "ingot/engine/__init__.py",
-    "ingot/engine/actions.py",
-    "ingot/stages/__init__.py",
-    "ingot/stages/specialize.py",
-)
-
-ROOT = Path(__file__).parents[2]
+from ingot.engine.actions import Action, SourceFile
+from ingot.model.graph import Instance, TensorType
+from ingot.programs.specialize.spec import SpecializeSpec
+from ingot.stages.program import program_argv, program_inputs
 
 
 def plan_specialize(instance: Instance, component_path: Path) -> Action:
@@ -49,22 +18,21 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
     """
     component = f"components/{instance.component}.mlir"
     output = f"{instance.name}.mlir"
-    specification = {
-        "component": component,
-        "name": instance.name,
-        "output": output,
-        "tensors": [_mlir_type(item.type) for item in instance.arguments],
-        "results": [_mlir_type(item.type) for item in instance.results],
-        "scalars": [kind for _, kind in instance.scalars],
-        "indices": [size for _, size in instance.indices],
-    }
+    specification = SpecializeSpec(
+        component=component,
+        name=instance.name,
+        output=output,
+        tensors=tuple(_mlir_type(item.type) for item in instance.arguments),
+        results=tuple(_mlir_type(item.type) for item in instance.results),
+        scalars=tuple(kind for _, kind in instance.scalars),
+        indices=tuple(size for _, size in instance.indices),
+    )
     return Action(
         task=f"specialize:{instance.name}",
-        argv=("python", "-m", "ingot.stages.specialize", "spec.json"),
+        argv=program_argv("specialize"),
         inputs=(
-            ("spec.json", Text(json.dumps(specification, indent=1, sort_keys=True))),
             (component, SourceFile(component_path)),
-            *((name, SourceFile(ROOT / name)) for name in PROGRAM),
+            *program_inputs("specialize", specification),
         ),
         outputs=(output,),
         tools=("python", "iree-base-compiler"),
@@ -72,225 +40,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
     )
 
 
-def wrapper(
-    specification: dict[str, Any], arguments: list[str], results: list[str]
-) -> str:
-    """Return a module whose `@forward` calls `@component` with static types.
-
-    `arguments` and `results` are the types of the component's function: a tensor
-    argument takes the next tensor, an `index` the next bound size, anything else the
-    next scalar.
-
-    Raises: ValueError where they are not as many as the specification binds.
-    """
-    tensors, scalars = specification["tensors"], specification["scalars"]
-    named = [
-        *((f"%tensor_{number}", kind) for number, kind in enumerate(tensors)),
-        *((f"%scalar_{number}", kind) for number, kind in enumerate(scalars)),
-    ]
-    sources = {
-        "tensor": iter(named[: len(tensors)]),
-        "scalar": iter(named[len(tensors) :]),
-        "index": iter(specification["indices"]),
-    }
-    lines, operands = [], []
-    for number, kind in enumerate(arguments):
-        role = _role(kind)
-        value = next(sources[role], None)
-        if value is None:
-            raise ValueError(f"argument {number} ('{kind}') is bound to nothing")
-        operand = f"%operand_{number}" if role != "scalar" else value[0]
-        if role == "index":
-            lines.append(f"{operand} = arith.constant {value} : index")
-        elif role == "tensor":
-            lines.append(f"{operand} = tensor.cast {value[0]} : {value[1]} to {kind}")
-        operands.append(operand)
-    for role, rest in sources.items():
-        if next(rest, None) is not None:
-            raise ValueError(f"more {role} values are bound than there are arguments")
-    if len(results) != len(specification["results"]):
-        raise ValueError(f"{len(results)} results where the header names others")
-    return _module_text(specification, named, lines, operands, arguments, results)
-
-
-def main() -> None:
-    """Run the specification that `argv[1]` names."""
-    from iree.compiler import ir, passmanager
-
-    specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    with ir.Context():
-        try:
-            component = ir.Module.parseFile(specification["component"])
-        except ir.MLIRError as error:
-            raise SystemExit(_told(str(error))) from None
-        function = next(
-            item
-            for item in component.body.operations
-            if item.attributes["sym_name"].value == "forward"
-        )
-        signature = ir.TypeAttr(function.attributes["function_type"]).value
-        text = wrapper(
-            specification,
-            [str(kind) for kind in signature.inputs],
-            [str(kind) for kind in signature.results],
-        )
-        function.attributes["sym_name"] = ir.StringAttr.get("component")
-        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        module = ir.Module.parse(text)
-        declaration, _ = module.body.operations
-        declaration.erase()
-        for item in component.body.operations:
-            item.detach_from_parent()
-            module.body.append(item)
-        passmanager.PassManager.parse(PIPELINE).run(module.operation)
-        while _move_casts(module) or _expand_to_known(module):
-            passmanager.PassManager.parse(PIPELINE).run(module.operation)
-        header = (
-            f"// Generated by ingot from {specification['component']}; do not edit.\n"
-        )
-        Path(specification["output"]).write_text(
-            f"{header}{module}\n", encoding="utf-8"
-        )
-
-
-def _told(words: str) -> str:
-    """Return what the parser says, each place as `path:line:column`."""
-    text = re.sub(r'^error: "(.+?)":(\d+:\d+): ', r"\1:\2: error: ", words, flags=re.M)
-    return text.removeprefix("Unable to parse module assembly:\n")
-
-
-def _move_casts(module: Any) -> bool:
-    """Put the casts before barriers behind them; return whether there was one."""
-    from iree.compiler import ir
-
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        owner: Any = operation.operands[0].owner if operation.name in BARRIERS else 0
-        if _is(owner, "tensor.cast"):
-            known, loose = owner.operands[0].type, operation.operands[0].type
-            if _dynamic_axes(known) < _dynamic_axes(loose):
-                found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for barrier in found:
-        value = barrier.operands[0].owner.operands[0]
-        loose = barrier.operands[0].type
-        # The operands after the tensor: sizes of its dynamic dims, in order.
-        sizes = list(barrier.operands)[1:]
-        given = dict(zip(sorted(_dynamic_axes(loose)), sizes, strict=True))
-        kept = [given[axis] for axis in sorted(_dynamic_axes(value.type))]
-        with ir.InsertionPoint(barrier), barrier.location:
-            static = ir.Operation.create(
-                barrier.name, results=[value.type], operands=[value, *kept]
-            )
-            cast = ir.Operation.create(
-                "tensor.cast", results=[loose], operands=[static.result]
-            )
-        barrier.results[0].replace_all_uses_with(cast.result)
-        barrier.erase()
-    return bool(found)
-
-
-def _is(owner: Any, name: str) -> bool:
-    from iree.compiler import ir
-
-    # A block owns the arguments of a function.
-    return isinstance(owner, ir.OpView | ir.Operation) and owner.operation.name == name
-
-
-def _expand_to_known(module: Any) -> bool:
-    """Let `expand_shape` make what a cast says of it; return whether there was one."""
-    from iree.compiler import ir
-
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        owner: Any = operation.operands[0].owner if _is(operation, "tensor.cast") else 0
-        if _is(owner, "tensor.expand_shape"):
-            known, loose = operation.results[0].type, operation.operands[0].type
-            if _dynamic_axes(known) < _dynamic_axes(loose):
-                found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for cast in found:
-        expansion, known = cast.operands[0].owner, cast.results[0].type
-        given = zip(
-            sorted(_dynamic_axes(expansion.results[0].type)),
-            list(expansion.operands)[1:],
-            strict=True,
-        )
-        kept = [size for axis, size in given if axis in _dynamic_axes(known)]
-        shape = ir.RankedTensorType(known).shape
-        with ir.InsertionPoint(cast), cast.location:
-            static = ir.Operation.create(
-                "tensor.expand_shape",
-                results=[known],
-                operands=[expansion.operands[0], *kept],
-                attributes={
-                    "reassociation": expansion.attributes["reassociation"],
-                    "static_output_shape": ir.DenseI64ArrayAttr.get(shape),
-                },
-            )
-        cast.results[0].replace_all_uses_with(static.result)
-        cast.erase()
-    return bool(found)
-
-
-def _dynamic_axes(kind: Any) -> set[int]:
-    from iree.compiler import ir
-
-    shape = ir.RankedTensorType(kind)
-    return {axis for axis in range(shape.rank) if shape.is_dynamic_dim(axis)}
-
-
-def _module_text(
-    specification: dict[str, Any],
-    named: list[tuple[str, str]],
-    lines: list[str],
-    operands: list[str],
-    arguments: list[str],
-    results: list[str],
-) -> str:
-    static = specification["results"]
-    numbers = range(len(results))
-    called = ", ".join(f"%result_{number}" for number in numbers)
-    returned = ", ".join(f"%static_{number}" for number in numbers)
-    signature = f"({', '.join(arguments)}) -> ({', '.join(results)})"
-    lines = [
-        *lines,
-        f"{called} = util.call @component({', '.join(operands)}) : {signature}",
-        *(
-            f"%static_{n} = tensor.cast %result_{n} : {results[n]} to {static[n]}"
-            for n in numbers
-        ),
-        f"util.return {returned} : {', '.join(static)}",
-    ]
-    formal = ", ".join(f"{name}: {kind}" for name, kind in named)
-    body = "\n    ".join(lines)
-    return (
-        f"module @{specification['name']} {{\n"
-        f"  util.func private @component{signature}\n"
-        f"  util.func public @forward({formal}) -> ({', '.join(static)}) {{\n"
-        f"    {body}\n  }}\n}}\n"
-    )
-
-
-def _role(kind: str) -> str:
-    if kind == "index":
-        return "index"
-    return "tensor" if kind.startswith("tensor<") else "scalar"
-
-
 def _mlir_type(kind: TensorType) -> str:
     """Return the MLIR spelling, `tensor<?x?x384xf32>`: a named dim is dynamic."""
     shape = "".join("?x" if isinstance(dim, str) else f"{dim}x" for dim in kind.shape)
     return f"tensor<{shape}{kind.element}>"
-
-
-if __name__ == "__main__":
-    # The compiler's bindings do without NumPy, and start twice as fast.
-    sys.modules["numpy"] = None  # type: ignore[assignment]
-    main()

@@ -1,0 +1,1 @@
+"""Download a file that a manifest pins by its sha256."""

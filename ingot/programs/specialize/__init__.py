@@ -1,0 +1,1 @@
+"""Write one static module of a component and the dims of an instance."""

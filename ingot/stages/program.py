@@ -1,0 +1,82 @@
+"""Actions that run one of ingot's own programs: its command line and its sources.
+
+The sources are found by reading imports, so that an edit of the bake runs bakes again
+and nothing else, and nobody keeps a list.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ingot.codec import to_json
+from ingot.engine.actions import Source, SourceFile, Text
+
+# What holds the package `ingot`.
+ROOT = Path(__file__).parents[2]
+
+
+def program_argv(name: str) -> tuple[str, ...]:
+    """Return the command line of a program of `ingot.programs`."""
+    return ("python", "-m", f"ingot.programs.{name}.main", "spec.json")
+
+
+def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], ...]:
+    """Return what the program is told, as `spec.json`, and its own sources."""
+    return (
+        ("spec.json", Text(to_json(specification, indent=1) + "\n")),
+        *((path, SourceFile(ROOT / path)) for path in sources(name)),
+    )
+
+
+@cache
+def sources(name: str) -> tuple[str, ...]:
+    """Return the files of the package that a program may import, as `ingot/...py`."""
+    pending, found = [f"ingot.programs.{name}.main"], dict[str, str]()
+    while pending:
+        module = pending.pop()
+        path = _path(module)
+        if module in found or path is None:
+            continue
+        found[module] = path
+        pending += _imports(path)
+        # Importing a module runs the packages that it is in.
+        pending.append(module.rpartition(".")[0])
+    return tuple(sorted(found.values()))
+
+
+@cache
+def _imports(path: str) -> tuple[str, ...]:
+    """Return the modules of the package that a file imports when it runs."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return tuple(_imported(ast.parse(text).body))
+
+
+def _imported(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            # A name may be a module: `from ingot.engine import process`.
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _imported(node.orelse)
+        else:
+            for part in ("body", "orelse", "finalbody"):
+                yield from _imported(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _imported(handler.body)
+
+
+@cache
+def _path(module: str) -> str | None:
+    """Return a module's file; None for one that is none of the package's."""
+    if module.partition(".")[0] != "ingot":
+        return None
+    stem = module.replace(".", "/")
+    names = (f"{stem}.py", f"{stem}/__init__.py")
+    return next((name for name in names if (ROOT / name).is_file()), None)
