@@ -53,7 +53,8 @@ def action(layer, place):
     name = f"{{layer}}_{{place}}"
     words = f"cat ./{{names[0]}} ./{{names[1]}} | sha256sum > {{name}}"
     argv = ("sh", "-c", words)
-    return Action(f"cat:{{name}}", argv, inputs, (name,), shown=(f"build/{{name}}",))
+    place = f"build/{{name}}"
+    return Action(f"cat:{{name}}", argv, inputs, (name,), exported_to=(place,))
 
 
 def plan_named(workspace, name):

@@ -25,18 +25,18 @@ from pathlib import Path
 from ingot.engine.digests import hash_file
 from ingot.engine.cache.address import connect
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.engine.store import Store
 
 root, address, blob, how = sys.argv[1:]
 store = Store(Path(root), print)
-remote = connect(address, os.environ, Patience())
-cache = SharedCache(remote, store, print, True, Patience())
+remote = connect(address, os.environ, Timeouts())
+cache = SharedCache(remote, store, print, True, Timeouts())
 digest = hash_file(blob)
 if how == "send":
     cache.send({digest: Path(blob)})
 else:
-    assert cache.bring(digest)
+    assert cache.ensure_local(digest)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from sharing import ROOT, workers
 
 from ingot.cli.tasks import IN_FLIGHT
-from ingot.engine.actions import Action, ActionResult, Digest, bind
+from ingot.engine.actions import Action, ActionResult, Digest, resolve_action
 from ingot.engine.remote import dask_scheduler
-from ingot.engine.remote.request import Answer, encode, order
+from ingot.engine.remote.request import WorkResponse, encode, order
 
 # What the stub takes; a real action of a model takes seconds.
 WAIT_S = 0.25
@@ -65,10 +65,12 @@ class Row:
 
 
 def stub(text: str) -> str:
-    """Answer an order as a worker does; this is what the scheduler calls."""
+    """WorkResponse an order as a worker does; this is what the scheduler calls."""
     time.sleep(WAIT_S)
     digest = Digest("0" * 64, 1)
-    return encode(Answer("stub", result=ActionResult((("out", digest),), log=digest)))
+    return encode(
+        WorkResponse("stub", result=ActionResult((("out", digest),), log=digest))
+    )
 
 
 def main() -> int:
@@ -90,12 +92,14 @@ def measure(slots: int, n: int, root: Path) -> Row:
     """Return what two workers with so many slots together do."""
     dask_scheduler.perform = stub
     with serving(slots // 2, root) as (pid, address):
-        farm = dask_scheduler.DaskFarm(address, print)
+        farm = dask_scheduler.DaskWorkers(address, print)
 
         def run(place: int) -> None:
             # As long as an order of a build.
             action = Action(f"step:{place}", ("sh", "-c", ":"), (), ("out",))
-            bound = bind(action, (("in", Digest("1" * 64, 7)),), (("sandbox", "none"),))
+            bound = resolve_action(
+                action, (("in", Digest("1" * 64, 7)),), (("sandbox", "none"),)
+            )
             told = order(action, bound, "another store")
             answer = farm.run(told, f"{slots}-{place}", (), 0)
             assert answer.result is not None, answer.refusal

@@ -53,15 +53,15 @@ from pathlib import Path
 from ingot.project.catalogue_values import Settings
 from ingot.project.catalogue import Catalogue, Plan, Selection
 from ingot.cli import tasks
-from ingot.engine.actions import Action, Text
+from ingot.engine.actions import Action, InlineText
 
 ACTIONS = tuple(
     Action(
         task=f"step:{{i}}",
         argv=("sh", "-c", f"cat in > out; echo {{i}} {salt} >> out"),
-        inputs=(("in", Text("content")),),
+        inputs=(("in", InlineText("content")),),
         outputs=("out",),
-        shown=(f"build/out{{i}}",),
+        exported_to=(f"build/out{{i}}",),
     )
     for i in range({n})
 )
@@ -174,7 +174,7 @@ def alone(root: Path, n: int, confined: bool) -> Cost:
         folder.mkdir(parents=True)
         (folder / "in").write_text("content")
         argv = ("/bin/sh", "-c", f"cat in > out; echo {place} >> out")
-        done = process.run(argv, folder, {}, {}, confined=confined, network=False)
+        done = process.run(argv, folder, {}, {}, sandboxed=confined, network=False)
         assert done.exit_code == 0, done.output
 
     costs: list[Cost] = []

@@ -12,14 +12,14 @@ from threading import Event, Thread
 
 from ingot.engine.actions import Action, Digest
 from ingot.engine.cache.address import connect
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.executor import Executor
-from ingot.engine.keys import encode
+from ingot.engine.keys import encode_action
 from ingot.engine.store import Store
 
 # What is hung is waited for no longer than this, by tests of just that.
-IMPATIENT = Patience(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
+IMPATIENT = Timeouts(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
 
 
 class CacheServer(ThreadingHTTPServer):
@@ -153,7 +153,7 @@ class Machine:
         address: str = "",
         writes: bool = True,
         environment: dict[str, str] | None = None,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self.root = root
         self.said: list[str] = []
@@ -162,7 +162,7 @@ class Machine:
         self.store = Store(root / "store", self.said.append)
         self.shared = None
         if address:
-            waits = patience or Patience()
+            waits = timeouts or Timeouts()
             known = {"NETRC": str(root / "no-netrc"), **(environment or {})}
             self.shared = SharedCache(
                 connect(address, known, waits),
@@ -178,15 +178,15 @@ class Machine:
 
     def key(self, action: Action) -> Digest:
         """Return the key of an action whose inputs are there."""
-        return encode(self.executor.bound(action)).key
+        return encode_action(self.executor.resolve(action)).key
 
     def build(self, *actions: Action) -> list[str]:
         """Run what is not current and send it; return how each got its outputs."""
         self.events.clear()
         for action in actions:
-            if self.executor.is_current(action) or self.executor.restore(action):
+            if self.executor.is_up_to_date(action) or self.executor.restore(action):
                 continue
-            self.executor.perform(action)
+            self.executor.execute(action)
         if self.shared is not None:
             self.shared.finish(silent_s=600)
         return [source for _, source in self.events]

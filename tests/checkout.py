@@ -26,6 +26,6 @@ class Checkout:
         """Run the actions that are not current, in order; return what was done."""
         self.events.clear()
         for action in actions:
-            if not self.executor.is_current(action):
-                self.executor.perform(action)
+            if not self.executor.is_up_to_date(action):
+                self.executor.execute(action)
         return list(self.events)

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from ingot.emit.modules import component_probe, probe_module
-from ingot.engine.actions import Text
+from ingot.engine.actions import InlineText
 from ingot.engine.toolchain import executable
 from ingot.model.component import ComponentSignature, IndexFormal, TensorFormal
 from ingot.model.graph import DynamicDim, Graph, Instance
@@ -176,7 +176,7 @@ def specialized(instance: Instance, folder: Path) -> Path:
     source = ROOT / "components" / f"{instance.component}.mlir"
     action = specialize.plan_specialize(instance, source)
     text = dict(action.inputs)["spec.json"]
-    assert isinstance(text, Text)
+    assert isinstance(text, InlineText)
     output = folder / f"{instance.name}.mlir"
     given = {"component": str(source), "output": str(output)}
     specification = folder / f"{instance.name}.json"

@@ -25,7 +25,7 @@ import pytest
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Action
 from ingot.engine.cache import services_pb2 as api
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.engine.remote.reapi_server import open_server
 from ingot.errors import IngotError
 from tests.cache_server import Machine
@@ -256,11 +256,11 @@ def machine(
     root: Path, server: ExecutionServer, query: str = "", return_s: float = 60.0
 ) -> Machine:
     """A machine that has its actions run by the server."""
-    patience = Patience(return_s=return_s)
-    made = Machine(root, server.address, patience=patience)
+    timeouts = Timeouts(return_s=return_s)
+    made = Machine(root, server.address, timeouts=timeouts)
     assert made.shared is not None
     place, told = f"{server.address}{query}", made.said.append
-    farm = open_server(place, made.shared, made.store, {}, told, patience)[1]
+    farm = open_server(place, made.shared, made.store, {}, told, timeouts)[1]
     made.executor._farm = farm
     return made
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.engine.actions import Action
-from ingot.engine.remote.cache_transfer import SharedFarm
-from ingot.engine.remote.dask_scheduler import DaskFarm
+from ingot.engine.remote.cache_transfer import RemoteExecutor
+from ingot.engine.remote.dask_scheduler import DaskWorkers
 from tests.cache_server import Machine
 from tests.project import ROOT
 
@@ -38,8 +38,8 @@ class Farm:
         """Return a machine that has its actions run by the cluster."""
         machine = Machine(root, address or self.shared_cache)
         assert machine.shared is not None
-        dask = DaskFarm(self.address, machine.said.append)
-        machine.executor._farm = SharedFarm(dask, machine.shared, machine.store)
+        dask = DaskWorkers(self.address, machine.said.append)
+        machine.executor._farm = RemoteExecutor(dask, machine.shared, machine.store)
         return machine
 
 
@@ -80,7 +80,7 @@ def shell(task: str, script: str, exclusive: bool = False) -> Action:
         argv=("sh", "-c", script),
         inputs=(),
         outputs=("out",),
-        shown=(f"build/{task.replace(':', '-')}",),
+        exported_to=(f"build/{task.replace(':', '-')}",),
         exclusive=exclusive,
     )
 

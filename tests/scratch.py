@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from ingot.engine import toolchain
-from ingot.engine.actions import Action, Output, SourceFile, Text
+from ingot.engine.actions import Action, InlineText, Output, SourceFile
 from ingot.model.target import Target
 from ingot.stages.compile import SERIAL, command
 
@@ -27,7 +27,7 @@ def compiled(
         inputs=((source.name, Output("", source.name)), *inputs.items()),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        shown=(),
+        exported_to=(),
     )
     return run(action, folder, {source.name: source})
 
@@ -38,7 +38,7 @@ def run(action: Action, folder: Path, made: dict[str, Path] | None = None) -> Pa
     for name, source in action.inputs:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Text):
+        if isinstance(source, InlineText):
             path.write_text(source.text, encoding="utf-8")
         elif isinstance(source, SourceFile):
             shutil.copy(source.path, path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.engine.actions import Action, SourceFile, Text
+from ingot.engine.actions import Action, InlineText, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.weight_sources import HfDirectory, LocalFile
 from ingot.stages import bake
@@ -33,7 +33,7 @@ def lay_out(action: Action, folder: Path) -> None:
     for name, source in action.inputs:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Text):
+        if isinstance(source, InlineText):
             path.write_text(source.text)
         else:
             assert isinstance(source, SourceFile)

@@ -52,17 +52,17 @@ def planned(
     root: Path, models: Collection[str], monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """Return the models whose manifests a read of these models reads again."""
-    import ingot.stages.plan
+    import ingot.project.read_models
 
     read_again = []
-    original = ingot.stages.plan.plan_named
+    original = ingot.project.read_models.plan_named
 
     def note(workspace: Workspace, name: str) -> Model:
         read_again.append(name)
         return original(workspace, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingot.stages.plan, "plan_named", note)
+        patch.setattr(ingot.project.read_models, "plan_named", note)
         read(root, models)
     return read_again
 
@@ -134,7 +134,7 @@ def test_a_new_file_makes_it_read_again(
 
 
 @pytest.mark.parametrize(
-    ("fact", "other"), [("machine", (("cores", "1"),)), ("features", "sse2")]
+    ("fact", "other"), [("machine", (("cores", "1"),)), ("cpu_features", "sse2")]
 )
 def test_another_processor_makes_it_read_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, fact: str, other: object
@@ -176,9 +176,9 @@ def test_an_index_corrected_in_place_makes_its_model_read_again(
 def test_what_changes_while_it_is_read_is_read_again(
     root: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ingot.stages.plan
+    import ingot.project.read_models
 
-    original = ingot.stages.plan.plan_named
+    original = ingot.project.read_models.plan_named
 
     def correct_meanwhile(workspace: Workspace, name: str) -> Model:
         model = original(workspace, name)
@@ -186,7 +186,7 @@ def test_what_changes_while_it_is_read_is_read_again(
         return model
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingot.stages.plan, "plan_named", correct_meanwhile)
+        patch.setattr(ingot.project.read_models, "plan_named", correct_meanwhile)
         read(root, {"toy"})
     assert planned(root, {"toy"}, monkeypatch) == ["toy"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import Action, Text, bind
-from ingot.engine.keys import encode
-from ingot.engine.results import PACKED_BYTES, UNPACKED_BYTES, texts
+from ingot.engine.actions import Action, InlineText, resolve_action
+from ingot.engine.keys import encode_action
+from ingot.engine.results import PACKED_BYTES, UNPACKED_BYTES, unpack_texts
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 from tests.test_why import told
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 def spec(value: object) -> Action:
     """An action of a specification."""
-    inputs = (("spec.json", Text(json.dumps(value))),)
+    inputs = (("spec.json", InlineText(json.dumps(value))),)
     return Action("bake:x", ("cp", "spec.json", "out"), inputs, ("out",))
 
 
@@ -93,14 +93,14 @@ def test_a_specification_that_is_not_kept_is_told_by_its_digest(
 
     def digests(old: Action, new: Action) -> list[str]:
         a, b = (
-            dict(checkout.executor.bound(x).inputs)["spec.json"] for x in (old, new)
+            dict(checkout.executor.resolve(x).inputs)["spec.json"] for x in (old, new)
         )
         return ["bake:x would run:", f"  input spec.json: {a} -> {b}"]
 
     checkout.build(large)
     assert told(checkout, capsys, small) == digests(large, small)
     checkout.build(small)
-    key = encode(checkout.executor.bound(small)).key.hash
+    key = encode_action(checkout.executor.resolve(small)).key.hash
     (checkout.store.root / "ac" / key[:2] / key).unlink()
     other = spec({"seed": 2})
     assert told(checkout, capsys, other) == digests(small, other)
@@ -109,7 +109,13 @@ def test_a_specification_that_is_not_kept_is_told_by_its_digest(
 def test_a_packed_text_that_lies_of_its_size_is_left_out() -> None:
     bomb = zlib.compress(bytes(UNPACKED_BYTES + 1))
     whole = zlib.compress(b"{}")
-    told = texts(
-        (encode(bind(COUNT, (), ())).messages[0], b"", whole[:-1], bomb, whole)
+    told = unpack_texts(
+        (
+            encode_action(resolve_action(COUNT, (), ())).messages[0],
+            b"",
+            whole[:-1],
+            bomb,
+            whole,
+        )
     )
     assert told == {hashlib.sha256(b"{}").hexdigest(): "{}"}

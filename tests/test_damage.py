@@ -24,9 +24,9 @@ import pytest
 from ingot.engine import digests, leases
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Action, Output, SourceFile
-from ingot.engine.keys import encode
+from ingot.engine.keys import encode_action
 from ingot.engine.process import Completed
-from ingot.engine.run_action import failure
+from ingot.engine.run_action import describe_failure
 from ingot.engine.verify_store import verify_store
 from ingot.project import plan_cache
 from tests.checkout import Checkout
@@ -59,7 +59,7 @@ def chain(root: Path, change: str = "") -> list[Action]:
                 ("sh", "-c", script),
                 (("in.txt", before),),
                 ("out.txt", "pad.txt"),
-                shown=(f"build/{number}.txt",),
+                exported_to=(f"build/{number}.txt",),
             )
         )
     return actions
@@ -84,8 +84,8 @@ root = Path(sys.argv[1])
 store = Store(Path(sys.argv[2]), print)
 executor = Executor(root, store, lambda *end: print(*end[:2], flush=True))
 for action in chain(root):
-    if not executor.is_current(action):
-        executor.perform(action)
+    if not executor.is_up_to_date(action):
+        executor.execute(action)
 """
 
 
@@ -217,7 +217,7 @@ def test_a_result_of_an_older_and_of_a_later_version_is_restored(
     checkout = Checkout(tmp_path / "a", tmp_path / "cache")
     action = chain(checkout.root)[0]
     checkout.build(action)
-    key = encode(checkout.executor.bound(action)).key.hash
+    key = encode_action(checkout.executor.resolve(action)).key.hash
     place = tmp_path / "cache/ac" / key[:2] / key
     message = reapi.ActionResult.FromString(place.read_bytes())
     message.ClearField("execution_metadata")
@@ -265,7 +265,7 @@ def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -
     folder = tmp_path / "store/tmp/1"
     done = Completed(1, b"cannot open 'targets/x86_64.yaml': No such file or directory")
     plan_cache = FileNotFoundError()
-    failed = failure(UPPER, done, [], folder, ROOT, plan_cache)
+    failed = describe_failure(UPPER, done, [], folder, ROOT, plan_cache)
     assert str(failed) == (
         f"upper:x: the folder that it ran in was removed meanwhile: {folder}\n"
         "  is the store, or a part of it, being removed? then run doit again"

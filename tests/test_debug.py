@@ -133,4 +133,4 @@ def test_no_bundle_needs_a_debug_build(tmp_path: Path) -> None:
     needed = plan.needed([f"bundle:{MODEL}@x86_64"])
     assert not [task for task in needed if stage_of(task) == "debug"]
     action = plan.by_task[f"debug:{MODEL}@x86_64"]
-    assert action.shown == (f"build/{MODEL}/x86_64/debug.vmfb",)
+    assert action.exported_to == (f"build/{MODEL}/x86_64/debug.vmfb",)

@@ -221,9 +221,9 @@ def test_link_plans_are_values() -> None:
         *("--link-module", "layer_norm__n_embd_4.mlir"),
         *("-o", "linked.mlir"),
     )
-    assert action.shown == ("build/two-norms/linked/plain/linked.mlir",)
+    assert action.exported_to == ("build/two-norms/linked/plain/linked.mlir",)
     assert action.tools == ("iree-base-compiler",)
     probe = plan_link_probe(GRAPH)
     assert probe.task == "link-probe:two-norms@plain"
     assert probe.outputs == ("probe.linked.mlir",)
-    assert probe.shown == ("build/two-norms/linked/plain/probe.linked.mlir",)
+    assert probe.exported_to == ("build/two-norms/linked/plain/probe.linked.mlir",)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import digests, executor, process, run_action
-from ingot.engine.actions import Action, Output, SourceFile, Text
+from ingot.engine.actions import Action, InlineText, Output, SourceFile
 from ingot.engine.atomic_files import SMALL_BYTES
-from ingot.engine.keys import encode
+from ingot.engine.keys import encode_action
 from ingot.engine.run_action import ActionFailed
 from ingot.engine.store import Store
 from ingot.errors import IngotError
@@ -32,7 +32,7 @@ def upper(root: Path) -> Action:
         argv=("sh", "-c", "tr a-z A-Z < in.txt > out.txt"),
         inputs=(("in.txt", SourceFile(root / "in.txt")),),
         outputs=("out.txt",),
-        shown=("build/out.txt",),
+        exported_to=("build/out.txt",),
     )
 
 
@@ -75,8 +75,8 @@ def test_what_is_at_hand_and_small_is_restored_without_a_thread(
     assert not checkout.executor.restore(action)
     checkout.build(action)
     shown.unlink()
-    key = encode(checkout.executor.bound(action)).key
-    with checkout.store.locked(key):
+    key = encode_action(checkout.executor.resolve(action)).key
+    with checkout.store.lock(key):
         # Another build may be making it: that is waited for elsewhere.
         assert not checkout.executor.restore(action)
     # One byte less than its input, and than its output.
@@ -87,7 +87,7 @@ def test_what_is_at_hand_and_small_is_restored_without_a_thread(
     assert not shown.exists()
     assert checkout.executor.restore(action)
     assert shown.read_text() == "abcabc"
-    assert checkout.executor.is_current(action)
+    assert checkout.executor.is_up_to_date(action)
     assert checkout.events[-1] == ("upper:x", "restored")
     (checkout.root / "in.txt").unlink()
     assert not checkout.executor.restore(action)
@@ -183,11 +183,11 @@ def test_a_failed_command_shows_its_output_and_how_to_run_it_again(
     action = Action(
         task="fail:x",
         argv=("sh", "-c", "echo the reason; exit 7"),
-        inputs=(("note.txt", Text("hello")),),
+        inputs=(("note.txt", InlineText("hello")),),
         outputs=("out.txt",),
     )
     with pytest.raises(ActionFailed) as caught:
-        checkout.executor.perform(action)
+        checkout.executor.execute(action)
     text = str(caught.value)
     assert "fail:x: sh failed with exit code 7\nthe reason\n" in text
     run_action = text.rpartition("run again: ")[2]
@@ -197,13 +197,13 @@ def test_a_failed_command_shows_its_output_and_how_to_run_it_again(
 def test_a_command_that_forgets_an_output_fails(checkout: Checkout) -> None:
     action = Action(task="fail:x", argv=("true",), inputs=(), outputs=("out.txt",))
     with pytest.raises(ActionFailed, match=r"did not write out\.txt"):
-        checkout.executor.perform(action)
-    assert not checkout.executor.is_current(action)
+        checkout.executor.execute(action)
+    assert not checkout.executor.is_up_to_date(action)
 
 
 def test_a_missing_input_names_the_file(checkout: Checkout) -> None:
     with pytest.raises(IngotError, match=r"upper:x: .*in\.txt: No such file"):
-        checkout.executor.perform(upper(checkout.root))
+        checkout.executor.execute(upper(checkout.root))
 
 
 def test_actions_see_no_user_path_or_network(checkout: Checkout) -> None:
@@ -212,7 +212,7 @@ def test_actions_see_no_user_path_or_network(checkout: Checkout) -> None:
         argv=("sh", "-c", "env | cut -d= -f1 | sort > out.txt; pwd >> out.txt"),
         inputs=(),
         outputs=("out.txt",),
-        shown=("build/out.txt",),
+        exported_to=("build/out.txt",),
     )
     checkout.build(action)
     seen = (checkout.root / "build/out.txt").read_text().split()
@@ -251,7 +251,7 @@ def test_a_changed_input_during_the_run_is_refused(checkout: Checkout) -> None:
     timer = threading.Timer(0.4, lambda: source.write_text("other"))
     timer.start()
     with pytest.raises(IngotError, match="changed while it was read"):
-        checkout.executor.perform(action)
+        checkout.executor.execute(action)
     timer.join()
     assert checkout.build(action) == [("upper:x", "ran")]
 

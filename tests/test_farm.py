@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from distributed import Client, Future
 
-from ingot.engine.actions import Action, BoundAction, SourceFile
-from ingot.engine.keys import encode
+from ingot.engine.actions import Action, ResolvedAction, SourceFile
+from ingot.engine.keys import encode_action
 from ingot.engine.remote import dask_scheduler
 from ingot.engine.run_action import ActionFailed
 from ingot.errors import IngotError
@@ -33,7 +33,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
         yield cluster
 
 
-UPPER_BOUND = BoundAction(UPPER.argv, (), (), UPPER.outputs, ())
+UPPER_BOUND = ResolvedAction(UPPER.argv, (), (), UPPER.outputs, ())
 
 
 def started(machine: Machine, *actions: Action) -> threading.Thread:
@@ -176,7 +176,7 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     machine = running.machine(tmp_path / "a")
     farmed = machine.executor._farm
     assert farmed is not None
-    offered = dask_scheduler.DaskFarm._resources
+    offered = dask_scheduler.DaskWorkers._resources
     farmed._workers._known = (-dask_scheduler.KNOWN_S, [])  # type: ignore[attr-defined]
     order = dask_scheduler.Order("check:x@gpu", UPPER_BOUND, (), False, False)
     wanted = offered(farmed._workers, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
@@ -208,7 +208,7 @@ def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None
     thread.join(3)
     assert [str(error) for error in ends] == ["stopped"]
     # What was under way ends there, and is a hit for whoever asks next.
-    name = encode(machine.executor.bound(action)).key.hash
+    name = encode_action(machine.executor.resolve(action)).key.hash
     place = Path(running.shared_cache.removeprefix("file://")) / "ac"
     until(lambda: (place / name[:2] / name).exists())
     assert running.machine(tmp_path / "b").build(action) == ["fetched"]
@@ -274,13 +274,13 @@ def test_a_scheduler_that_stays_away_is_waited_for_once(
         for thread in threads:
             thread.start()
         until(lambda: any(processes(mark) for mark in marks))
-        connect = dask_scheduler.DaskFarm._connect
+        connect = dask_scheduler.DaskWorkers._connect
 
-        def counting(self: dask_scheduler.DaskFarm, timeout_s: float) -> Any:
+        def counting(self: dask_scheduler.DaskWorkers, timeout_s: float) -> Any:
             tried.append(timeout_s)
             return connect(self, timeout_s)
 
-        monkeypatch.setattr(dask_scheduler.DaskFarm, "_connect", counting)
+        monkeypatch.setattr(dask_scheduler.DaskWorkers, "_connect", counting)
         monkeypatch.setattr(dask_scheduler, "RETURN_S", 0.0)
         os.killpg(first.process.pid, signal.SIGKILL)
         for thread in threads:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import reapi_pb2 as reapi
-from ingot.engine.actions import Text
+from ingot.engine.actions import InlineText
 from ingot.engine.remote import reapi_action, reapi_execution
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
@@ -127,7 +127,7 @@ def test_what_the_server_lost_before_it_ran_is_sent_again(
 ) -> None:
     server.fault = fault
     content = b"only this test has it"
-    action = replace(UPPER, inputs=(("in.txt", Text(content.decode())),))
+    action = replace(UPPER, inputs=(("in.txt", InlineText(content.decode())),))
     made = machine(tmp_path / "a", server)
     if lost == "input":
         server.loses = [hashlib.sha256(content).hexdigest()]

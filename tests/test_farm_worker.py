@@ -11,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import Action, BoundAction, Digest
+from ingot.engine.actions import Action, Digest, ResolvedAction
 from ingot.engine.cache import health
-from ingot.engine.gc import collect
+from ingot.engine.gc import collect_garbage
 from ingot.engine.remote import dask_scheduler, worker
-from ingot.engine.remote.cache_transfer import SharedFarm
-from ingot.engine.remote.request import Answer, Order, decode_answer, encode
+from ingot.engine.remote.cache_transfer import RemoteExecutor
+from ingot.engine.remote.request import (
+    WorkRequest,
+    WorkResponse,
+    decode_response,
+    encode,
+)
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from tests.cache_server import CacheServer, Machine, serving
@@ -34,9 +39,9 @@ class Here:
     """A scheduler whose only worker is this process."""
 
     def run(
-        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
-    ) -> Answer:
-        return decode_answer(worker.perform(encode(order)))
+        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> WorkResponse:
+        return decode_response(worker.perform(encode(order)))
 
 
 @dataclass
@@ -50,7 +55,7 @@ class Site:
         """Return a machine that has its actions run by the worker."""
         machine = Machine(self.root / name, self.server.url)
         assert machine.shared is not None
-        machine.executor._farm = SharedFarm(
+        machine.executor._farm = RemoteExecutor(
             Here(),  # type: ignore[arg-type]
             machine.shared,
             machine.store,
@@ -136,12 +141,12 @@ def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
 def test_a_worker_that_has_seen_much_damage_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "N_DAMAGED", 0)
+    monkeypatch.setattr(health, "N_CORRUPT", 0)
     machine = site.machine("a")
     machine.build(BIG)
     _, shared = worker._places()
     site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
-    assert not shared.bring(Digest(OUT, 3))
+    assert not shared.ensure_local(Digest(OUT, 3))
     assert machine.build(UPPER) == ["ran"]
 
 
@@ -149,7 +154,7 @@ def test_a_worker_that_has_seen_much_damage_goes_on(
 def test_what_was_said_is_no_damage(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "N_DAMAGED", 1)
+    monkeypatch.setattr(health, "N_CORRUPT", 1)
     machine = site.machine("a")
     machine.build(UPPER)
     shared = Machine(site.root / "b", site.server.url).shared
@@ -183,10 +188,10 @@ def test_what_an_order_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
     lasting.append(store.put_bytes(b"lasting"))
 
     def left() -> list[bool]:
-        collect(tmp_path, 0, grace_s=0.0)
+        collect_garbage(tmp_path, 0, grace_s=0.0)
         return [store.holds(digest) for digest in lasting]
 
-    with store.using_meanwhile():
+    with store.lease_scope():
         lasting.append(store.put_bytes(b"meanwhile"))
         assert left() == [True, True]
         thread = threading.Thread(target=use_a_moment, args=(store, lasting[1]))
@@ -198,14 +203,14 @@ def test_what_an_order_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
 
 
 def use_a_moment(store: Store, digest: Digest) -> None:
-    with store.using_meanwhile():
-        store.pin(digest)
+    with store.lease_scope():
+        store.lease(digest)
 
 
 def test_a_full_disk_of_a_worker_is_said_with_what_helps(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> Answer:
+    def full(*_: object) -> WorkResponse:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(worker, "_perform", full)
@@ -223,7 +228,7 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
 )
 def test_a_wrong_address_is_refused(address: str) -> None:
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskFarm(address, print)
+        dask_scheduler.DaskWorkers(address, print)
     assert str(caught.value) == (
         f"executor={address}: no address of a scheduler\n"
         "  expected dask://HOST:PORT, such as dask://127.0.0.1:8786"
@@ -232,7 +237,7 @@ def test_a_wrong_address_is_refused(address: str) -> None:
 
 def test_tls_without_certificates_says_where_they_are_set() -> None:
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskFarm("dask+tls://127.0.0.1:9", print)
+        dask_scheduler.DaskWorkers("dask+tls://127.0.0.1:9", print)
     assert str(caught.value).startswith(
         "executor=dask+tls://127.0.0.1:9: cannot connect: TLS expects"
     )
@@ -261,10 +266,10 @@ class Future:
 def test_whatever_a_worker_ends_with_is_no_traceback(
     monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
-    monkeypatch.setattr(dask_scheduler.DaskFarm, "_connect", lambda *_: Client(ends))
-    order = Order("x:y", BoundAction((), (), (), (), ()), (), False, False)
+    monkeypatch.setattr(dask_scheduler.DaskWorkers, "_connect", lambda *_: Client(ends))
+    order = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False, False)
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskFarm("dask://h:1", print).run(order, "key", (), 0)
+        dask_scheduler.DaskWorkers("dask://h:1", print).run(order, "key", (), 0)
     assert caught.value.message == told
 
 

@@ -28,11 +28,11 @@ action = Action(
     argv=("sh", "-c", "head -c 8000000 /dev/zero > out.bin"),
     inputs=(),
     outputs=("out.bin",),
-    shown=("build/out.bin",),
+    exported_to=("build/out.bin",),
 )
 try:
     store = Store(Path(sys.argv[2]), lambda text: print("warning:", text))
-    Executor(Path(sys.argv[1]), store, lambda *e: print(e[0], e[1])).perform(action)
+    Executor(Path(sys.argv[1]), store, lambda *e: print(e[0], e[1])).execute(action)
 except IngotError as error:
     print(error)
     sys.exit(1)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ingot.engine.actions import SourceFile, Text
+from ingot.engine.actions import InlineText, SourceFile
 from ingot.errors import IngotError
 from ingot.model.weight_sources import Url
 from ingot.programs.fetch.main import fetch
@@ -119,7 +119,7 @@ def test_a_fetch_runs_as_a_program(server: str, tmp_path: Path) -> None:
     for name, source in action.inputs:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Text):
+        if isinstance(source, InlineText):
             path.write_text(source.text)
         else:
             assert isinstance(source, SourceFile)

@@ -12,10 +12,16 @@ import pytest
 
 from ingot.cli.why import Elsewhere, print_reasons
 from ingot.engine import results
-from ingot.engine.actions import Action, ActionResult, Digest, Text, bind
+from ingot.engine.actions import (
+    Action,
+    ActionResult,
+    Digest,
+    InlineText,
+    resolve_action,
+)
 from ingot.engine.cache import hints
 from ingot.engine.cache.hints import Last
-from ingot.engine.keys import encode
+from ingot.engine.keys import encode_action
 from ingot.project.catalogue import Plan
 from tests.bucket_server import serving_bucket
 from tests.cache_server import CacheServer, Machine, serving
@@ -23,7 +29,7 @@ from tests.reapi_server import serving_reapi
 from tests.small_actions import COUNT, UPPER
 
 CHANGED = replace(
-    UPPER, argv=("sh", "-e", *UPPER.argv[1:]), inputs=(("in.txt", Text("abcd")),)
+    UPPER, argv=("sh", "-e", *UPPER.argv[1:]), inputs=(("in.txt", InlineText("abcd")),)
 )
 HINT = f"/cache/ac/{hints.place('', 'upper:x').hash}"
 
@@ -82,7 +88,7 @@ def test_a_machine_that_never_built_it_says_what_differs_from_the_last_build_els
             rf"  against its last build elsewhere, {key}, of 20..-..-.. ..:..:",
             lines[2],
         )
-        old, new = (dict(asking.executor.bound(a).inputs) for a in (UPPER, CHANGED))
+        old, new = (dict(asking.executor.resolve(a).inputs) for a in (UPPER, CHANGED))
         assert lines[3:] == [
             "  flag added: -e",
             f"  input in.txt: {old['in.txt']} -> {new['in.txt']}",
@@ -129,7 +135,7 @@ def test_another_project_with_a_task_of_that_name_is_none_of_its_business() -> N
     assert len(places) == 4
 
 
-ENCODED = encode(bind(UPPER, (("in.txt", Digest("a" * 64, 3)),), ()))
+ENCODED = encode_action(resolve_action(UPPER, (("in.txt", Digest("a" * 64, 3)),), ()))
 LAST = Last((b"no action",), 1e9)
 LIES = {
     "no message": b"<html>log in first</html>",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ingot.engine import event_log, history, store_builds
-from ingot.engine.event_log import Journal, trace
+from ingot.engine.event_log import EventLog, trace
 from ingot.engine.trace import Span
 from tests.project import Project, Run, edit
 from tests.trace_format import defects
@@ -235,7 +235,7 @@ def test_logs_of_old_builds_are_dropped(tmp_path: Path) -> None:
         (tmp_path / event_log.FOLDER / f"20200101T0000{number:02}Z-1").mkdir(
             parents=True
         )
-    Journal(tmp_path, ["build"]).finish(0)
+    EventLog(tmp_path, ["build"]).finish(0)
     left = sorted((tmp_path / event_log.FOLDER).iterdir())
     assert len(left) == event_log.N_KEPT
     assert left[0].name == "20200101T000006Z-1"
@@ -244,7 +244,7 @@ def test_logs_of_old_builds_are_dropped(tmp_path: Path) -> None:
 
 def test_a_build_goes_on_where_no_log_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("in the way")
-    log = Journal(tmp_path, ["build"])
+    log = EventLog(tmp_path, ["build"])
     log.ended("a:b", "ran")
     log.finish(0)
     assert log.counts == {"ran": 1}

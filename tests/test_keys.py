@@ -10,14 +10,14 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 
 from ingot.engine import reapi_pb2 as reapi
-from ingot.engine.actions import ActionResult, BoundAction, Digest
-from ingot.engine.keys import encode
-from ingot.engine.protobuf_wire import Damaged
-from ingot.engine.results import from_bytes, spelt_out, to_bytes
+from ingot.engine.actions import ActionResult, Digest, ResolvedAction
+from ingot.engine.keys import encode_action
+from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.engine.results import decode_action, from_bytes, to_bytes
 
 A = Digest("a" * 64, 3)
 B = Digest("b" * 64, 4)
-ACTION = BoundAction(
+ACTION = ResolvedAction(
     argv=("iree-compile", "linked.mlir", "-o", "model.vmfb"),
     env=(("LANG", "C"),),
     inputs=(("ingot/bake.py", A), ("linked.mlir", B)),
@@ -27,7 +27,7 @@ ACTION = BoundAction(
 
 
 def test_equal_actions_have_equal_keys() -> None:
-    assert encode(ACTION) == encode(replace(ACTION))
+    assert encode_action(ACTION) == encode_action(replace(ACTION))
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_equal_actions_have_equal_keys() -> None:
     ids=["argv", "env", "content", "name", "missing input", "outputs", "tool"],
 )
 def test_every_field_changes_the_key(change: dict[str, object]) -> None:
-    assert encode(replace(ACTION, **change)).key != encode(ACTION).key  # type: ignore[arg-type]
+    assert encode_action(replace(ACTION, **change)).key != encode_action(ACTION).key  # type: ignore[arg-type]
 
 
 def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> None:
-    encoded = encode(ACTION)
+    encoded = encode_action(ACTION)
     blobs = dict(encoded.blobs)
     for digest, content in encoded.blobs:
         assert digest.hash == hashlib.sha256(content).hexdigest()
@@ -67,10 +67,10 @@ def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> N
 
 
 def test_a_kept_result_spells_its_action_out() -> None:
-    encoded = encode(ACTION)
+    encoded = encode_action(ACTION)
     result = ActionResult((("model.vmfb", A),), messages=encoded.messages)
     kept = from_bytes(to_bytes(result))
-    assert spelt_out(encoded.key.hash, kept.messages) == ACTION
+    assert decode_action(encoded.key.hash, kept.messages) == ACTION
 
 
 def test_the_bytes_are_those_of_the_published_protocol() -> None:
@@ -88,8 +88,8 @@ def test_the_bytes_are_those_of_the_published_protocol() -> None:
     "bound",
     [
         ACTION,
-        BoundAction((), (), (), (), ()),
-        BoundAction(
+        ResolvedAction((), (), (), (), ()),
+        ResolvedAction(
             ("sh", "", "-c", "größer" * 100),
             (("EMPTY", ""), ("A", "b")),
             (
@@ -103,8 +103,8 @@ def test_the_bytes_are_those_of_the_published_protocol() -> None:
     ],
     ids=["usual", "empty", "odd"],
 )
-def test_messages_are_byte_for_byte_those_of_protobuf(bound: BoundAction) -> None:
-    encoded = encode(bound)
+def test_messages_are_byte_for_byte_those_of_protobuf(bound: ResolvedAction) -> None:
+    encoded = encode_action(bound)
     blobs = dict(encoded.blobs)
     action = reapi.Action.FromString(blobs[encoded.key])
     command = reapi.Command(
@@ -171,7 +171,7 @@ def test_what_can_be_read_of_a_damaged_result_is_what_protobuf_reads() -> None:
         try:
             result = from_bytes(bytes(content))
             message = reapi.ActionResult.FromString(bytes(content))
-        except (Damaged, DecodeError):
+        except (CorruptMessage, DecodeError):
             # Damage of a field that nobody asks for is seen by protobuf alone.
             continue
         files = [(file.path, _digest(file.digest)) for file in message.output_files]
@@ -197,7 +197,7 @@ def test_what_can_be_read_of_a_damaged_result_is_what_protobuf_reads() -> None:
     ids=["no length", "short", "long", "place", "kind", "four", "text", "digest"],
 )
 def test_what_is_no_result_is_refused(content: bytes) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptMessage):
         from_bytes(content)
 
 

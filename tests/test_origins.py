@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.cli.source_lookup import place, sources
-from ingot.engine.actions import Action, Text
+from ingot.engine.actions import Action, InlineText
 from tests.checkout import Checkout
 from tests.test_why import told
 
@@ -104,7 +104,7 @@ def test_why_tells_the_line_or_at_least_the_files(
     checkout = Checkout(root, tmp_path / "cache")
 
     def spec(value: object) -> Action:
-        inputs = (("spec.json", Text(json.dumps(value))),)
+        inputs = (("spec.json", InlineText(json.dumps(value))),)
         return Action("bake:toy@rows", ("cp", "spec.json", "out"), inputs, ("out",))
 
     checkout.build(spec({"seed": 5, "cases": [1]}))

@@ -16,12 +16,12 @@ import pytest
 from ingot.cli import store_commands as command
 from ingot.engine import records, store_builds, verify_store
 from ingot.engine.actions import ActionResult, Digest
-from ingot.engine.cache.backend import BlobRefused, Kind, Patience, Unreachable
-from ingot.engine.cache.folder import FolderRemote
+from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
+from ingot.engine.cache.folder import FolderBackend
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.cache.uploads import N_THREADS, Uploads
+from ingot.engine.cache.uploads import N_THREADS, UploadQueue
 from ingot.engine.keys import digest_of
-from ingot.engine.records import Record, Records
+from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -84,7 +84,7 @@ def test_a_disk_that_copies_nothing_gets_a_whole_copy(
 
 
 def test_work_that_raises_ends_no_thread(capsys: pytest.CaptureFixture[str]) -> None:
-    uploads, done = Uploads(), []
+    uploads, done = UploadQueue(), []
     for _ in range(N_THREADS):
         uploads.add(lambda: done.append(1 // 0))
     uploads.add(lambda: done.append(1))
@@ -103,7 +103,7 @@ class Garbled:
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
         if not self.contents[digest.hash]:
-            raise BlobRefused("it sends no zstd")
+            raise BlobRejected("it sends no zstd")
         return iter((self.contents[digest.hash],))
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_blob_that_cannot_be_unpacked_is_one_damaged_blob(tmp_path: Path) -> N
         Store(tmp_path, said.append),
         said.append,
         writes=False,
-        patience=Patience(),
+        timeouts=Timeouts(),
     )
-    assert not shared.bring(bad)
-    assert shared.bring(good)
+    assert not shared.ensure_local(bad)
+    assert shared.ensure_local(good)
     assert said == [
         f"shared cache garbled: blob {bad} is damaged there; dropped, it is made again"
     ]
@@ -164,14 +164,14 @@ class Held:
 
 def held(tmp_path: Path) -> tuple[Held, SharedCache, Digest]:
     remote, store = Held(b"content"), Store(tmp_path / "store", print)
-    cache = SharedCache(remote, store, print, writes=True, patience=Patience())
+    cache = SharedCache(remote, store, print, writes=True, timeouts=Timeouts())
     return remote, cache, digest_of(b"content")
 
 
 def test_a_blob_is_fetched_once_for_all_that_want_it(tmp_path: Path) -> None:
     remote, cache, digest = held(tmp_path)
     with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(cache.bring, [digest] * 4))
+        assert all(threads.map(cache.ensure_local, [digest] * 4))
     assert remote.moved == ["got"]
 
 
@@ -187,7 +187,7 @@ def test_a_server_that_goes_away_in_a_blob_is_asked_again(tmp_path: Path) -> Non
     remote.fails = 1
     lost: list[str] = []
     patient = cache.patient(lambda: lost.append("lost"), lambda _: None)
-    assert patient.bring(digest)
+    assert patient.ensure_local(digest)
     assert (lost, remote.moved) == (["lost"], ["got", "got"])
 
 
@@ -198,7 +198,7 @@ def test_a_folder_that_is_shared_stays_so_whatever_the_umask(tmp_path: Path) -> 
     content.write_bytes(b"content")
     digest, before = digest_of(b"content"), os.umask(0o077)
     try:
-        FolderRemote(root).put("cas", digest, content)
+        FolderBackend(root).put("cas", digest, content)
     finally:
         os.umask(before)
     kept = root / "cas" / digest.hash[:2]
@@ -214,7 +214,7 @@ def test_copies_that_were_cut_off_are_swept_when_they_are_old(tmp_path: Path) ->
     for path in (old, young, content):
         path.write_bytes(b"content")
     os.utime(old, (1, 1))
-    FolderRemote(root).put("cas", digest_of(b"content"), content)
+    FolderBackend(root).put("cas", digest_of(b"content"), content)
     assert list((root / "incoming").iterdir()) == [young]
 
 
@@ -227,7 +227,7 @@ def test_records_that_another_build_holds_are_not_removed(
     held = sqlite3.OperationalError("locking protocol")
     held.sqlite_errorcode = 15  # SQLITE_PROTOCOL
 
-    def refuse(_: object) -> dict[str, Record]:
+    def refuse(_: object) -> dict[str, TaskRecord]:
         raise held
 
     monkeypatch.setattr(records, "_load", refuse)

@@ -26,7 +26,7 @@ from ingot.cli.tasks import stop_on_signals
 
 stop_on_signals()
 subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
-process.run(("true",), Path("."), {}, {}, confined=False, network=False)
+process.run(("true",), Path("."), {}, {}, sandboxed=False, network=False)
 """
 
 # Runs a shell with a child, unconfined; the second word is what stops it, or nothing.
@@ -40,7 +40,7 @@ if how:
     threading.Timer(float(how), process.stop_all).start()
 words = ("sh", "-c", f"sh -c ': {mark}; sleep 60' & touch started; wait; : {mark}")
 env = {"PATH": "/usr/bin:/bin"}
-process.run(words, Path(folder), env, {}, confined=False, network=False)
+process.run(words, Path(folder), env, {}, sandboxed=False, network=False)
 """
 
 
@@ -49,11 +49,13 @@ def starts(mark: str, folder: Path, how: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
-def confined(
-    folder: Path, *argv: str, shown: tuple[str, ...] = ()
+def sandboxed(
+    folder: Path, *argv: str, bind_mounts: tuple[str, ...] = ()
 ) -> process.Completed:
     env = {"PATH": "/usr/bin:/bin"}
-    return process.run(argv, folder, env, {}, confined=True, network=False, shown=shown)
+    return process.run(
+        argv, folder, env, {}, sandboxed=True, network=False, bind_mounts=bind_mounts
+    )
 
 
 @pytest.fixture
@@ -70,10 +72,12 @@ def test_what_is_shown_below_tmp_is_seen_and_cannot_be_changed(below_tmp: Path) 
     folder.mkdir()
     (prefix / "tool").write_text("#!/bin/sh\necho runs\n")
     (prefix / "tool").chmod(0o755)
-    shown = ("--ro-bind", str(prefix), str(prefix))
+    mounts = ("--ro-bind", str(prefix), str(prefix))
     tool = str(prefix / "tool")
-    assert confined(folder, tool, shown=shown) == process.Completed(0, b"runs\n")
-    done = confined(folder, "touch", str(prefix / "new"), shown=shown)
+    assert sandboxed(folder, tool, bind_mounts=mounts) == process.Completed(
+        0, b"runs\n"
+    )
+    done = sandboxed(folder, "touch", str(prefix / "new"), bind_mounts=mounts)
     assert done.exit_code == 1
 
 
@@ -82,7 +86,7 @@ def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
     (below_tmp / "secret").touch()
     folder = below_tmp / "scratch"
     folder.mkdir()
-    assert confined(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
+    assert sandboxed(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
 
 
 def test_an_unconfined_command_sees_inputs_in_folders_of_their_own(
@@ -94,7 +98,7 @@ def test_an_unconfined_command_sees_inputs_in_folders_of_their_own(
     env = {"PATH": "/usr/bin:/bin"}
     argv = ("cat", "a/b/input")
     folder = tmp_path / "scratch"
-    done = process.run(argv, folder, env, mounts, confined=False, network=False)
+    done = process.run(argv, folder, env, mounts, sandboxed=False, network=False)
     assert done == process.Completed(0, b"told")
 
 
@@ -126,7 +130,7 @@ def test_a_keeper_that_was_killed_is_replaced(tmp_path: Path) -> None:
     groups = []
     for _ in range(2):
         words = ("sh", "-c", "read -r _ _ _ _ group _ < /proc/$$/stat; echo $group")
-        done = process.run(words, tmp_path, env, {}, confined=False, network=False)
+        done = process.run(words, tmp_path, env, {}, sandboxed=False, network=False)
         groups.append(int(done.output))
         os.killpg(groups[-1], signal.SIGKILL)
         until(lambda: Path(f"/proc/{groups[-1]}/stat").read_text().split()[2] == "Z")

@@ -12,7 +12,7 @@ import pytest
 
 from ingot.engine import history
 from ingot.engine.actions import Action, Output
-from ingot.engine.event_log import Journal
+from ingot.engine.event_log import EventLog
 from ingot.report import action_graph, build_runs, page, plots
 from ingot.report.action_graph import Ended
 from ingot.report.build_runs import Build, Cell
@@ -119,7 +119,7 @@ def test_an_artifact_that_was_not_checked_has_not_passed(tmp_path: Path) -> None
     folder.mkdir(parents=True)
     (folder / "check.json").write_text('{"passed": true}')
     (folder / "model.vmfb").write_bytes(b"x" * 10)
-    journal = Journal(tmp_path, ["compile"])
+    journal = EventLog(tmp_path, ["compile"])
     seen = []
     for ends in ({}, {"check": "failed"}, {"check": "up to date"}):
         journal.ends = {f"{stage}:toy@here": how for stage, how in ends.items()}

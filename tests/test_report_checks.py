@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import history
-from ingot.engine.event_log import Journal
+from ingot.engine.event_log import EventLog
 from ingot.report import build_runs, error_growth, page
 from ingot.report.build_runs import Cell
 from tests.test_report import COMPARED, build, cell, root, row, written
@@ -52,7 +52,7 @@ def test_a_plot_of_a_failure_shows_the_worst_and_counts_the_rest() -> None:
 def test_what_a_failed_check_compared_is_remembered(tmp_path: Path) -> None:
     folder = tmp_path / history.FAILED / "check-toy@here"
     folder.mkdir(parents=True)
-    journal = Journal(tmp_path, ["build"])
+    journal = EventLog(tmp_path, ["build"])
     journal.ends = {"check:toy@here": "failed"}
     seen = []
     report = {key: x for key, x in row("block", "b", "nan").items() if key != "error"}

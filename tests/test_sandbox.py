@@ -44,7 +44,7 @@ def large(checkout: Checkout) -> Action:
 
 def refusal(checkout: Checkout, action: Action) -> str:
     with pytest.raises(ActionFailed) as caught:
-        checkout.executor.perform(action)
+        checkout.executor.execute(action)
     return str(caught.value)
 
 
@@ -143,10 +143,12 @@ def test_running_a_failed_action_again_fails_for_the_same_reason(
 
 
 def test_a_tool_is_shown_by_its_own_files_alone() -> None:
-    seen = sandbox.seen(("numpy",), network=False)
+    seen = sandbox.visible_paths(("numpy",), network=False)
     names = {path.name.partition("-")[0] for path in seen}
     assert names == {"numpy", "numpy.libs"}
-    compiler = {path.name for path in sandbox.seen(("iree-base-compiler",), False)}
+    compiler = {
+        path.name for path in sandbox.visible_paths(("iree-base-compiler",), False)
+    }
     assert "compiler" in compiler
     assert not compiler & {"runtime", "_runtime_libs"}
 
@@ -166,11 +168,11 @@ def test_without_user_namespaces_actions_run_unconfined_under_another_key(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     action = shell("echo made > out.txt")
-    confined = checkout.executor.bound(action)
+    confined = checkout.executor.resolve(action)
     checkout.build(action)
     monkeypatch.setattr(process, "sandbox", lambda: "none")
-    assert dict(checkout.executor.bound(action).platform)["sandbox"] == "none"
-    assert checkout.executor.bound(action) != confined
+    assert dict(checkout.executor.resolve(action).platform)["sandbox"] == "none"
+    assert checkout.executor.resolve(action) != confined
     assert checkout.build(action) == [("probe:x", "ran")]
 
 
@@ -200,10 +202,10 @@ def test_a_link_of_the_network_leads_somewhere(
     link = tmp_path / "resolv.conf"
     link.symlink_to("run/stub.conf")
     monkeypatch.setattr(sandbox, "NETWORK_PLACES", (str(link),))
-    sandbox.shown.cache_clear()
+    sandbox.bind_mounts.cache_clear()
     action = replace(shell(f"cat {link} > out.txt"), platform=(("network", "yes"),))
     assert checkout.build(action) == [("probe:x", "ran")]
-    sandbox.shown.cache_clear()
+    sandbox.bind_mounts.cache_clear()
 
 
 def test_a_download_alone_is_told_of_the_proxy(

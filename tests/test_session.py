@@ -160,9 +160,9 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
         tmp_path,
         {},
         mounts={name: bundle / name for name in ("model.vmfb", "model.irpa")},
-        confined=process.sandbox() == "bubblewrap",
+        sandboxed=process.sandbox() == "bubblewrap",
         network=False,
-        shown=(*sandbox.shown(tools, False), "--ro-bind", ingot, ingot),
+        bind_mounts=(*sandbox.bind_mounts(tools, False), "--ro-bind", ingot, ingot),
     )
     assert done.exit_code == 0, done.output.decode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingot.engine.cache.address import connect
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.errors import IngotError
 
 
@@ -31,7 +31,7 @@ from ingot.errors import IngotError
 )
 def test_an_address_of_no_place_is_refused(address: str) -> None:
     with pytest.raises(IngotError) as caught:
-        connect(address, {}, Patience())
+        connect(address, {}, Timeouts())
     scheme = address.partition(":")[0]
     assert str(caught.value).startswith(f"shared cache: no place; expected {scheme}://")
 
@@ -46,4 +46,4 @@ def test_an_address_of_no_place_is_refused(address: str) -> None:
     ],
 )
 def test_an_address_is_not_looked_up(address: str) -> None:
-    connect(address, {}, Patience())
+    connect(address, {}, Timeouts())

@@ -11,14 +11,14 @@ import pytest
 
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine import results
-from ingot.engine.actions import ActionResult, BoundAction, Digest
+from ingot.engine.actions import ActionResult, Digest, ResolvedAction
 from ingot.engine.cache import address
 from ingot.engine.cache.address import connect
-from ingot.engine.cache.backend import Patience
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.cache.backend import Timeouts
+from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote import local_cluster, worker
 from ingot.engine.remote.reapi_action import wired
-from ingot.engine.remote.request import Order, decode_answer, encode
+from ingot.engine.remote.request import WorkRequest, decode_response, encode
 from ingot.errors import IngotError
 from tests.cache_server import CacheServer, Machine, serving
 from tests.execution_server import running_actions
@@ -65,19 +65,19 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
 )
 def test_what_is_no_digest_is_damage(hash: str) -> None:
-    with pytest.raises(Damaged, match="no digest"):
-        results.told(hash, 1)
+    with pytest.raises(CorruptMessage, match="no digest"):
+        results.checked_digest(hash, 1)
 
 
 def test_an_action_is_read_from_its_own_messages_and_from_nowhere_else() -> None:
     evil = reapi.Action(command_digest=reapi.Digest(hash="/dev/zero"))
     message = evil.SerializeToString()
     key = hashlib.sha256(message).hexdigest()
-    with pytest.raises(Damaged, match="no message /dev/zero"):
-        results.spelt_out(key, [message])
+    with pytest.raises(CorruptMessage, match="no message /dev/zero"):
+        results.decode_action(key, [message])
     # Another action than the key's.
-    with pytest.raises(Damaged, match=f"no message {'0' * 12}"):
-        results.spelt_out("0" * 64, [message])
+    with pytest.raises(CorruptMessage, match=f"no message {'0' * 12}"):
+        results.decode_action("0" * 64, [message])
 
 
 def test_a_server_that_runs_actions_names_no_other_file(
@@ -99,8 +99,8 @@ def test_a_server_that_runs_actions_names_no_other_file(
 
 
 def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
-    bound = BoundAction(("true",), (), (), ("out",), ())
-    orders = [Order("t:x", bound, (), False, False, store=name) for name in "ab"]
+    bound = ResolvedAction(("true",), (), (), ("out",), ())
+    orders = [WorkRequest("t:x", bound, (), False, False, store=name) for name in "ab"]
     again = replace(orders[0], again=True)
     assert len({wired(order, (), ()) for order in (*orders, again)}) == 1
 
@@ -119,9 +119,9 @@ def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> Non
 
 
 def test_a_worker_refuses_an_order_of_what_is_no_digest() -> None:
-    bound = BoundAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
-    order = Order("evil:x", bound, (), network=False, exclusive=False)
-    answer = decode_answer(worker.perform(encode(order)))
+    bound = ResolvedAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
+    order = WorkRequest("evil:x", bound, (), network=False, exclusive=False)
+    answer = decode_response(worker.perform(encode(order)))
     assert answer.refusal == "no digest: '/etc/passwd', 1 bytes"
 
 
@@ -143,7 +143,7 @@ def test_a_token_that_is_none_is_refused_and_not_quoted(
 ) -> None:
     known = {"INGOT_SHARED_CACHE_TOKEN": token}
     with pytest.raises(IngotError) as caught:
-        connect(f"{scheme}://127.0.0.1:9", known, Patience())
+        connect(f"{scheme}://127.0.0.1:9", known, Timeouts())
     assert str(caught.value) == (
         "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
         " characters without spaces"

@@ -166,8 +166,8 @@ def test_a_cache_that_answers_at_once_needs_no_thread(
     monkeypatch: pytest.MonkeyPatch,
     limit_bytes: int,
 ) -> None:
-    other = replace(UPPER, task="other:x", argv=(*UPPER.argv, "other"), shown=())
-    unknown = replace(UPPER, task="new:x", argv=(*UPPER.argv, "new"), shown=())
+    other = replace(UPPER, task="other:x", argv=(*UPPER.argv, "other"), exported_to=())
+    unknown = replace(UPPER, task="new:x", argv=(*UPPER.argv, "new"), exported_to=())
     Machine(tmp_path / "a", server.url).build(UPPER, other)
     second = Machine(tmp_path / "b", server.url, writes=False)
     monkeypatch.setattr(executor, "AT_ONCE_BYTES", limit_bytes)
@@ -181,7 +181,7 @@ def test_a_cache_that_answers_at_once_needs_no_thread(
     monkeypatch.setattr(shared_cache, "NEAR_S", math.inf)
     assert second.executor.restore(other) == (limit_bytes == 3)
     if limit_bytes == 2:
-        second.executor.perform(other)
+        second.executor.execute(other)
     assert second.events[-1] == ("other:x", "fetched")
     # Its blob is here already.
     assert server.asked["GET"] == asked + 1

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import Action, Text
+from ingot.engine.actions import Action, InlineText
 from ingot.engine.cache import shared_cache
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from tests.cache_server import IMPATIENT, CacheServer, Machine, serving
 from tests.small_actions import COUNT, OUT, UPPER
 
@@ -45,7 +45,7 @@ def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
     server.fault = fault
-    second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)
+    second = Machine(tmp_path / "b", server.url, timeouts=IMPATIENT)
     assert second.build(UPPER, COUNT) == ["ran", "ran"]
     assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
     assert (second.root / "build/count.txt").read_text().strip() == "3"
@@ -57,9 +57,11 @@ def test_a_cache_that_answered_at_once_may_fail_too(
     server: CacheServer, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "NEAR_S", math.inf)
-    upper = replace(UPPER, inputs=(("in.txt", Text("xyz")),), task="xyz:x", shown=())
+    upper = replace(
+        UPPER, inputs=(("in.txt", InlineText("xyz")),), task="xyz:x", exported_to=()
+    )
     Machine(tmp_path / "a", server.url).build(upper, UPPER)
-    second = Machine(tmp_path / "b", server.url, patience=IMPATIENT)
+    second = Machine(tmp_path / "b", server.url, timeouts=IMPATIENT)
     assert second.build(upper) == ["fetched"]
     server.fault, asked = fault, server.asked["GET"]
     assert second.build(UPPER) == ["ran"]
@@ -95,8 +97,8 @@ def test_a_server_that_takes_its_time_is_waited_for(
 ) -> None:
     server.fault = "takes its time"
     # Longer than a connection may take: the body has been sent by then.
-    patience = Patience(connect_s=0.3, silent_s=30)
-    machine = Machine(tmp_path / "a", server.url, patience=patience)
+    timeouts = Timeouts(connect_s=0.3, silent_s=30)
+    machine = Machine(tmp_path / "a", server.url, timeouts=timeouts)
     assert machine.build(UPPER) == ["ran"]
     assert machine.said == []
     assert any("/ac/" in path for path in server.files)

@@ -24,13 +24,13 @@ from ingot.engine.digests import hash_file
 from ingot.engine.actions import Digest
 
 machine = Machine(Path(sys.argv[1]), sys.argv[2])
-machine.shared.bring(Digest("0" * 64, 1))
+machine.shared.ensure_local(Digest("0" * 64, 1))
 digest = hash_file(sys.argv[3])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 if sys.argv[4] == "send":
     machine.shared.send({digest: Path(sys.argv[3])})
 else:
-    assert machine.shared.bring(digest)
+    assert machine.shared.ensure_local(digest)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

@@ -12,7 +12,7 @@ import pytest
 from ingot.engine.actions import Action
 from ingot.engine.cache import buckets
 from ingot.engine.cache.address import connect
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.errors import IngotError
 from tests.bucket_server import BucketServer, serving_bucket
 from tests.cache_server import IMPATIENT, Machine
@@ -22,7 +22,7 @@ ZEROS = Action(
     argv=("sh", "-c", "head -c 300000 /dev/zero > out.bin; : > empty"),
     inputs=(),
     outputs=("empty", "out.bin"),
-    shown=("build/empty", "build/out.bin"),
+    exported_to=("build/empty", "build/out.bin"),
 )
 BLOB = f"/bucket/ingot/cas/{hashlib.sha256(bytes(300_000)).hexdigest()}"
 
@@ -127,7 +127,7 @@ def test_a_server_that_hangs_is_given_up(
 ) -> None:
     monkeypatch.setattr(buckets, "PIECE_BYTES", 1)
     server.hangs = True
-    machine = Machine(tmp_path / "a", address, patience=IMPATIENT)
+    machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
         f"shared cache {address}: it does not answer; the build goes on without it"
@@ -179,7 +179,7 @@ def test_variables_that_are_wrong_are_refused_and_not_quoted(
     if name:
         monkeypatch.setenv(name, value)
     with pytest.raises(IngotError) as caught:
-        connect(place, {}, Patience())
+        connect(place, {}, Timeouts())
     assert str(caught.value) == (
         f"shared cache {place}: {reason}\n"
         "  expected BUCKET/PREFIX; docs/sharing.md names the variables that say who"

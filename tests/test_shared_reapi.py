@@ -18,7 +18,7 @@ ZEROS = Action(
     argv=("sh", "-c", "head -c 3000000 /dev/zero > out.bin; : > empty"),
     inputs=(),
     outputs=("empty", "out.bin"),
-    shown=("build/empty", "build/out.bin"),
+    exported_to=("build/empty", "build/out.bin"),
 )
 
 
@@ -71,7 +71,7 @@ def test_a_refusal_is_said_once_and_the_build_goes_on(
 def test_a_server_that_does_not_answer_is_said_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
-        machine = Machine(tmp_path / "a", address, patience=IMPATIENT)
+        machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
         assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
         f"shared cache {address}: it does not answer; the build goes on without it"

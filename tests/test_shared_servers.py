@@ -14,7 +14,7 @@ import pytest
 
 from ingot.engine.actions import Action
 from ingot.engine.cache.address import connect, without_password
-from ingot.engine.cache.backend import Patience
+from ingot.engine.cache.backend import Timeouts
 from ingot.engine.remote.reapi_server import open_server
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
@@ -32,7 +32,7 @@ def large(command: str) -> Action:
         argv=("sh", "-c", f"salt={os.urandom(8).hex()}; {command} | head -c 20M > a"),
         inputs=(),
         outputs=("a",),
-        shown=("build/a",),
+        exported_to=("build/a",),
     )
 
 
@@ -68,7 +68,7 @@ def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
     blob = dict(made.outputs)["a"]
     other = tmp_path / "other"
     other.write_bytes(bytes(blob.size_bytes))
-    connect(ADDRESS, known, Patience()).put("cas", blob, other)
+    connect(ADDRESS, known, Timeouts()).put("cas", blob, other)
     second = Machine(tmp_path / "b", ADDRESS, environment=known)
     assert second.build(action) == ["ran"]
     assert len(second.said) == 1
@@ -84,7 +84,7 @@ def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
     far = Machine(tmp_path / "far", EXECUTOR, environment=dict(os.environ))
     assert far.shared is not None
     far.executor._farm = open_server(
-        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Patience()
+        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Timeouts()
     )[1]
     # Words that no earlier run has used: nothing of it is there.
     salt = f": {os.urandom(8).hex()};"

@@ -23,7 +23,7 @@ PAIR = Action(
     argv=("sh", "-c", "echo a > a; echo b > b"),
     inputs=(),
     outputs=("a", "b"),
-    shown=("build/x/bundle/a", "build/x/bundle/b"),
+    exported_to=("build/x/bundle/a", "build/x/bundle/b"),
 )
 # Copies the first file that is shown, but for its name, and dies.
 KILLED = """
@@ -66,7 +66,10 @@ def test_a_build_killed_while_it_shows_leaves_nothing_there(tmp_path: Path) -> N
 def test_what_is_no_longer_shown_is_removed(checkout: Checkout) -> None:
     checkout.build(PAIR)
     one = replace(
-        PAIR, argv=("sh", "-c", "echo a > a"), outputs=("a",), shown=PAIR.shown[:1]
+        PAIR,
+        argv=("sh", "-c", "echo a > a"),
+        outputs=("a",),
+        exported_to=PAIR.exported_to[:1],
     )
     (checkout.root / "build/x/bundle/own.txt").write_text("the user's")
     checkout.build(one)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import SourceFile, Text
+from ingot.engine.actions import InlineText, SourceFile
 from ingot.model.graph import Argument, Instance, TensorType
 from ingot.model.manifest import read_manifest
 from ingot.programs.specialize.main import wrapper
@@ -146,7 +146,7 @@ def test_the_plan_is_a_value() -> None:
         "spec.json",
     )
     assert action.outputs == (f"{name}.mlir",)
-    assert action.shown == (f"build/instances/{name}.mlir",)
+    assert action.exported_to == (f"build/instances/{name}.mlir",)
     assert action.tools == ("python", "iree-base-compiler")
     inputs = dict(action.inputs)
     assert set(inputs) == {
@@ -156,7 +156,7 @@ def test_the_plan_is_a_value() -> None:
     }
     component = inputs["components/normalization/layer_norm.mlir"]
     assert component == SourceFile(Path("there/layer_norm.mlir"))
-    assert isinstance(inputs["spec.json"], Text)
+    assert isinstance(inputs["spec.json"], InlineText)
 
 
 def test_the_wrapper_binds_arguments_by_their_types() -> None:

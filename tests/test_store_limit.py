@@ -13,9 +13,9 @@ import pytest
 
 from ingot.engine import byte_sizes, leases, store_builds
 from ingot.engine.actions import Action, ActionResult, Digest
-from ingot.engine.gc import Collected, choose, collect
+from ingot.engine.gc import Collection, choose_removals, collect_garbage
 from ingot.engine.store import Store
-from ingot.engine.store_survey import Entry, File, Survey, survey
+from ingot.engine.store_survey import StoredFile, StoredResult, StoreSurvey, survey
 from ingot.engine.verify_store import verify_store
 from ingot.errors import IngotError
 from ingot.project import store_usage
@@ -58,9 +58,9 @@ def test_what_was_not_used_for_longest_goes_first(checkout: Checkout) -> None:
     later = released(checkout)
     assert later.build(old) == []  # Used once more: now the newest.
     later = released(later)
-    done = collect(later.store.root, 110_000)
+    done = collect_garbage(later.store.root, 110_000)
     assert (done.results, done.left_bytes < 110_000) == (1, True)
-    ends = {action.task: later.executor.is_current(action) for action in (old, new)}
+    ends = {action.task: later.executor.is_up_to_date(action) for action in (old, new)}
     assert ends == {"make:old@t": True, "make:new@t": True}
     assert later.build(middle) == [("make:middle@t", "ran")]
 
@@ -68,14 +68,14 @@ def test_what_was_not_used_for_longest_goes_first(checkout: Checkout) -> None:
 def test_nothing_goes_from_a_store_within_its_limit(checkout: Checkout) -> None:
     checkout.build(make("a", 1000))
     age(checkout.store.root, 100)
-    assert collect(released(checkout).store.root, 10_000).results == 0
+    assert collect_garbage(released(checkout).store.root, 10_000).results == 0
 
 
 def test_what_was_just_used_stays_whatever_the_limit(checkout: Checkout) -> None:
     checkout.build(make("a", 5000))
-    done = collect(released(checkout).store.root, 0)
+    done = collect_garbage(released(checkout).store.root, 0)
     assert (done.results, done.blobs) == (0, 0)
-    assert done.kept_bytes == done.left_bytes > 5000
+    assert done.excess_bytes == done.left_bytes > 5000
 
 
 def test_what_a_running_build_uses_stays_whatever_the_clock_says(
@@ -83,33 +83,36 @@ def test_what_a_running_build_uses_stays_whatever_the_clock_says(
 ) -> None:
     checkout.build(make("a", 5000))
     age(checkout.store.root, 1000)
-    assert collect(checkout.store.root, 0, grace_s=0).results == 0
+    assert collect_garbage(checkout.store.root, 0, grace_s=0).results == 0
     assert Checkout(checkout.root, checkout.store.root).build(make("a", 5000)) == []
-    assert collect(released(checkout).store.root, 0, grace_s=0).results == 1
+    assert collect_garbage(released(checkout).store.root, 0, grace_s=0).results == 1
 
 
 def test_a_blob_of_two_results_stays_with_the_second() -> None:
-    def entry(used_s: float, *names: str) -> Entry:
-        return Entry(File(10, used_s), ActionResult(()), frozenset(names))
+    def entry(used_s: float, *names: str) -> StoredResult:
+        return StoredResult(StoredFile(10, used_s), ActionResult(()), frozenset(names))
 
-    found = Survey(
+    found = StoreSurvey(
         {"k1": entry(1.0, "a", "both"), "k2": entry(2.0, "both", "b")},
-        {name: File(100, 0.0) for name in ("a", "b", "both", "loose")},
+        {name: StoredFile(100, 0.0) for name in ("a", "b", "both", "loose")},
     )
     # The loose blob first: nobody has used it since it was made.
-    assert choose(found, set(), 419, 9.0) == ([], ["loose"])
-    assert choose(found, set(), 300, 9.0) == (["k1"], ["loose", "a"])
-    assert choose(found, set(), 0, 9.0) == (["k1", "k2"], ["loose", "a", "b", "both"])
-    assert choose(found, {"k2"}, 0, 9.0) == (["k1"], ["loose", "a"])
-    assert choose(found, {"both"}, 0, 9.0)[1] == ["loose", "a", "b"]
-    assert choose(found, set(), 0, 1.5) == (["k1"], ["loose", "a"])
+    assert choose_removals(found, set(), 419, 9.0) == ([], ["loose"])
+    assert choose_removals(found, set(), 300, 9.0) == (["k1"], ["loose", "a"])
+    assert choose_removals(found, set(), 0, 9.0) == (
+        ["k1", "k2"],
+        ["loose", "a", "b", "both"],
+    )
+    assert choose_removals(found, {"k2"}, 0, 9.0) == (["k1"], ["loose", "a"])
+    assert choose_removals(found, {"both"}, 0, 9.0)[1] == ["loose", "a", "b"]
+    assert choose_removals(found, set(), 0, 1.5) == (["k1"], ["loose", "a"])
 
 
 def test_a_clock_that_jumped_costs_no_result_in_use(checkout: Checkout) -> None:
     for days in (-4000.0, 4000.0):  # Written in the far future, then in the far past.
         checkout.build(make("a", 5000))
         age(checkout.store.root, days)
-        assert collect(checkout.store.root, 0).results == 0
+        assert collect_garbage(checkout.store.root, 0).results == 0
         assert checkout.build(make("a", 5000)) == []
         stamps = [path.stat().st_mtime for path in checkout.store.root.glob("ac/??/*")]
         assert all(abs(stamp - time.time()) < DAY_S for stamp in stamps)
@@ -157,7 +160,7 @@ def test_builds_and_removals_at_once_lose_nothing(tmp_path: Path) -> None:
     ]
     removed = 0
     while any(builder.poll() is None for builder in builders):
-        removed += collect(cache, 0, grace_s=0).blobs
+        removed += collect_garbage(cache, 0, grace_s=0).blobs
         time.sleep(0.01)
     for builder in builders:
         words = builder.communicate()[1]
@@ -185,17 +188,17 @@ def test_verify_finds_every_damaged_file_and_removes_it(checkout: Checkout) -> N
 
 
 def test_usage_is_shared_out_by_model_target_and_stage() -> None:
-    def entry(task: str, *names: str) -> Entry:
+    def entry(task: str, *names: str) -> StoredResult:
         result = ActionResult((("out", Digest(names[0], 100)),), task=task)
-        return Entry(File(10, 0.0), result, frozenset(names))
+        return StoredResult(StoredFile(10, 0.0), result, frozenset(names))
 
-    found = Survey(
+    found = StoreSurvey(
         {
             "k1": entry("compile:toy@x86_64", "a", "both"),
             "k2": entry("compile-probe:toy@vulkan", "b", "both"),
             "k3": entry("bake:big@lanes8", "c"),
         },
-        {name: File(100, 0.0) for name in ("a", "b", "c", "both", "loose")},
+        {name: StoredFile(100, 0.0) for name in ("a", "b", "c", "both", "loose")},
     )
     by = {kind: store_usage.shares(found, kind) for kind in store_usage.KINDS}
     assert {s.name: (s.results, s.size_bytes) for s in by["model"]} == {
@@ -260,4 +263,4 @@ def test_lines_of_builds_survive_a_torn_one_and_are_trimmed(tmp_path: Path) -> N
 
 def test_an_empty_store_has_nothing_to_remove(tmp_path: Path) -> None:
     Store(tmp_path / "cache", print)
-    assert collect(tmp_path / "cache", 0) == Collected(0, 0, 0, 0, 0)
+    assert collect_garbage(tmp_path / "cache", 0) == Collection(0, 0, 0, 0, 0)

@@ -219,18 +219,18 @@ def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
         "--iree-vm-bytecode-module-strip-source-map",
         "--iree-llvmcpu-debug-symbols=false",
     )
-    assert first.shown == ("build/odd/vulkan/configured.mlir",)
+    assert first.exported_to == ("build/odd/vulkan/configured.mlir",)
     assert plan.task == "compile:odd@vulkan"
     assert plan.inputs[0][1] == Output(first.task, "configured.mlir")
     assert plan.argv[1:3] == ("configured.mlir", f"--compile-from={phase}")
     assert "--mlir-disable-threading" not in plan.argv
     assert plan.argv[-2:] == ("-o", "model.vmfb")
-    assert plan.shown == ("build/odd/vulkan/model.vmfb",)
+    assert plan.exported_to == ("build/odd/vulkan/model.vmfb",)
     source, probe = plan_compile_probe(ODD, of_tree("vulkan"))
     assert probe.task == "compile-probe:odd@vulkan"
     assert source.inputs[0][1] == Output("link-probe:odd@plain", "probe.linked.mlir")
     assert probe.inputs[0][1] == Output(source.task, "probe.configured.mlir")
-    assert probe.shown == ("build/odd/vulkan/probe.vmfb",)
+    assert probe.exported_to == ("build/odd/vulkan/probe.vmfb",)
 
 
 def test_host_compiles_as_the_target_that_it_means(machine: pytest.MonkeyPatch) -> None:

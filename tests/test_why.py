@@ -90,7 +90,7 @@ def test_renamed_outputs_above_are_a_reason_and_no_defect(checkout: Checkout) ->
     above = upper(checkout.root)
     checkout.build(above, COUNT)
     renamed = replace(COUNT, inputs=(("upper.txt", Output("upper:x", "new.txt")),))
-    assert not checkout.executor.is_current(renamed)
+    assert not checkout.executor.is_up_to_date(renamed)
     assert explain(renamed, checkout.executor, set()) == [
         "input upper:x new.txt: not built yet"
     ]
@@ -107,7 +107,7 @@ def test_a_tool_that_is_gone_is_a_reason_and_then_the_error(
     assert checkout.build(action) == [("upper:x", "ran")]
     tool.unlink()
     later = Checkout(checkout.root, checkout.store.root)
-    assert not later.executor.is_current(action)
+    assert not later.executor.is_up_to_date(action)
     assert explain(action, later.executor, set()) == [
         "tool 'odd-tool' is not installed"
     ]
@@ -151,7 +151,7 @@ def test_a_deleted_copy_would_be_restored(
         "  build/out.txt is gone; it is restored from the store",
     ]
     checkout.store.blob(
-        dict(checkout.executor.bound(COUNT).inputs)["upper.txt"]
+        dict(checkout.executor.resolve(COUNT).inputs)["upper.txt"]
     ).unlink()
     lines = told(checkout, capsys, action)
     assert (lines[0], len(lines)) == ("upper:x would run:", 3)
@@ -165,7 +165,7 @@ def test_many_above_are_told_in_one_line(
         replace(upper(checkout.root), task=f"u:{n}", argv=("cp", "in.txt", "out.txt"))
         for n in range(5)
     ]
-    above = [replace(a, shown=(), env=(("N", a.task),)) for a in above]
+    above = [replace(a, exported_to=(), env=(("N", a.task),)) for a in above]
     inputs = tuple((f"{n}.txt", Output(a.task, "out.txt")) for n, a in enumerate(above))
     last = Action("last:x", ("touch", "o"), inputs, ("o",))
     checkout.build(*above, last)

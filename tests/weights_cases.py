@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.engine.actions import Action, Text
+from ingot.engine.actions import Action, InlineText
 from ingot.errors import IngotError
 from ingot.model.manifest import Manifest
 from ingot.model.weight_sources import WeightSource
@@ -129,6 +129,6 @@ def planned(manifest: Manifest, source: WeightSource) -> Action:
 
 def specification(action: Action) -> dict[str, Any]:
     text = dict(action.inputs)["spec.json"]
-    assert isinstance(text, Text)
+    assert isinstance(text, InlineText)
     value: dict[str, Any] = json.loads(text.text)
     return value

@@ -72,7 +72,7 @@ def _exported(vmfb: Path) -> set[str]:
         vmfb.parent,
         dict(os.environ),
         mounts={},
-        confined=False,
+        sandboxed=False,
         network=False,
     )
     text = done.output.decode(errors="replace")

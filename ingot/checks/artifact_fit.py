@@ -136,7 +136,7 @@ def dump_module(vmfb_bytes: bytes) -> str:
             dict(os.environ),
             mounts={},
             # Confined already, with the stage's program that calls it.
-            confined=False,
+            sandboxed=False,
             network=False,
         )
     text = done.output.decode(errors="replace")

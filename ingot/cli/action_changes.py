@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ingot.engine.actions import Action, BoundAction, Text
+from ingot.engine.actions import Action, InlineText, ResolvedAction
 
 T = TypeVar("T")
 
@@ -39,8 +39,8 @@ class Value(NamedTuple):
 
 def differences(
     root: Path,
-    old: BoundAction,
-    new: BoundAction,
+    old: ResolvedAction,
+    new: ResolvedAction,
     action: Action,
     kept: Callable[[], Mapping[str, str]],
 ) -> list[str]:
@@ -57,7 +57,7 @@ def differences(
             lines.append(f"flags: order {old.argv} -> {new.argv}")
         lines += [f"flag removed: {word}" for word in gone]
         lines += [f"flag added: {word}" for word in come]
-    texts = {path: s.text for path, s in action.inputs if isinstance(s, Text)}
+    texts = {path: s.text for path, s in action.inputs if isinstance(s, InlineText)}
     for path, was, now in _changed(old.inputs, new.inputs):
         before = kept().get(was.hash) if was and now and path in texts else None
         values = [] if before is None else _values(before, texts[path])

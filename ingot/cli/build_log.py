@@ -12,7 +12,7 @@ from pathlib import Path
 from doit import doit_cmd
 from doit.exceptions import InvalidCommand
 
-from ingot.engine.event_log import Journal
+from ingot.engine.event_log import EventLog
 from ingot.errors import IngotError
 
 # An action; a defect, unless the build ends in another way; a wrong command line.
@@ -33,7 +33,7 @@ _words: list[str] | None = None
 def begin(root: Path) -> None:
     """Open the log of the build that is being prepared: its folder is known now."""
     if _words is not None:
-        Journal.current = Journal(root, _words)
+        EventLog.current = EventLog(root, _words)
 
 
 @contextmanager
@@ -54,14 +54,14 @@ def logged(args: list[str]) -> Iterator[End]:
         end.code = REFUSED
         raise
     finally:
-        journal, Journal.current, _words = Journal.current, None, None
+        journal, EventLog.current, _words = EventLog.current, None, None
         if journal is not None:
             journal.finish(end.code)
             if journal.ends:
                 _remember(journal, end.code, time.monotonic() - start)
 
 
-def _remember(journal: Journal, code: int, wall_s: float) -> None:
+def _remember(journal: EventLog, code: int, wall_s: float) -> None:
     from ingot.cli.user_store import BUILDS, keep_to_limit, store_root
     from ingot.engine import store_builds
 

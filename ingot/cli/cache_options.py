@@ -15,7 +15,7 @@ from ingot.errors import IngotError, did_you_mean
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
-    from ingot.engine.remote.cache_transfer import SharedFarm
+    from ingot.engine.remote.cache_transfer import RemoteExecutor
     from ingot.engine.remote.protocol import Workers
     from ingot.engine.store import Store
     from ingot.project.catalogue_values import Settings
@@ -47,7 +47,7 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
     if not address:
         return None
     from ingot.engine.cache.address import connect, has_password
-    from ingot.engine.cache.backend import Patience
+    from ingot.engine.cache.backend import Timeouts
     from ingot.engine.cache.shared_cache import SharedCache
 
     if has_password(kept):
@@ -55,13 +55,13 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
             "pyproject.toml: tool.ingot.shared-cache: names a user; expected none",
             "put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
         )
-    patience = Patience()
+    timeouts = Timeouts()
     cache = SharedCache(
-        connect(address, os.environ, patience),
+        connect(address, os.environ, timeouts),
         store,
         _warn,
         writes=mode == "read-write",
-        patience=patience,
+        timeouts=timeouts,
         project=settings.project,
     )
     _opened.append(cache)
@@ -70,7 +70,7 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
 
 def open_farm(
     address: str, shared: SharedCache | None, store: Store
-) -> SharedFarm | None:
+) -> RemoteExecutor | None:
     """Return the machines that `executor=` names; None where it is this one.
 
     Raises: IngotError where the address is wrong, or a package is missing.
@@ -93,11 +93,11 @@ def open_farm(
     extra = "dask" if scheme.startswith("dask") else "reapi"
     try:
         if extra == "dask":
-            from ingot.engine.remote.cache_transfer import SharedFarm
-            from ingot.engine.remote.dask_scheduler import DaskFarm
+            from ingot.engine.remote.cache_transfer import RemoteExecutor
+            from ingot.engine.remote.dask_scheduler import DaskWorkers
 
-            workers: Workers = DaskFarm(address, _warn)
-            farm = SharedFarm(workers, shared, store)
+            workers: Workers = DaskWorkers(address, _warn)
+            farm = RemoteExecutor(workers, shared, store)
         else:
             from ingot.engine.remote.reapi_server import open_server
 

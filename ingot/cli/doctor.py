@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ingot.cli.findings import Finding, Level, last_line, render, start
 from ingot.cli.target_smoke_test import target_finding
 from ingot.engine import process, toolchain
-from ingot.engine.cpu_info import features, processor
+from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError
 from ingot.project.pyproject import read_project
 
@@ -176,10 +176,10 @@ def memory_finding() -> Finding:
 
 def processor_finding() -> Finding:
     """Return the processor's name, threads and x86-64 level."""
-    name = processor().get("model name", os.uname().machine)
+    name = cpu_info().get("model name", os.uname().machine)
     parts = [name, f"{len(os.sched_getaffinity(0))} threads"]
     if os.uname().machine == "x86_64":
-        parts.append(f"x86-64{x86_64_level(set(features().split()))}")
+        parts.append(f"x86-64{x86_64_level(set(cpu_features().split()))}")
     return Finding("processor", Level.OK, ", ".join(parts))
 
 

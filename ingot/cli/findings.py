@@ -60,7 +60,7 @@ def start(
     words = ("--foreground", "--kill-after=5", str(TIMEOUT_S))
     limited = ("timeout", *words, *argv)
     variables = env or dict(os.environ)
-    done = process.run(limited, folder, variables, {}, confined=False, network=True)
+    done = process.run(limited, folder, variables, {}, sandboxed=False, network=True)
     if done.exit_code in (124, 137):  # what `timeout` says when it ended the command
         return done.exit_code, f"no answer in {TIMEOUT_S} s"
     return done.exit_code, done.output.decode(errors="replace")

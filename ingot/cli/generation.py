@@ -14,7 +14,7 @@ from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.target_runner import runner_for
 from ingot.bundles.vocabulary import refuse_no_tokenizer
-from ingot.engine.actions import Text
+from ingot.engine.actions import InlineText
 from ingot.errors import IngotError
 from ingot.project.catalogue import Catalogue, Selection
 from ingot.project.options import refuse_words, whole
@@ -99,7 +99,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     refuse_compiled_only(catalogue, selection)
     # Known before it is built: the plan holds what the bundle will say of itself.
     specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
-    assert isinstance(specification, Text)
+    assert isinstance(specification, InlineText)
     planned = json.loads(specification.text)
     entries = [entry["name"] for entry in planned["contract"]["entry_points"]]
     if PREFILL not in entries or DECODE not in entries:

@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar
 
 from doit.exceptions import BaseFail, TaskFailed
 
-from ingot.engine.event_log import Journal
+from ingot.engine.event_log import EventLog
 
 # More are under way elsewhere; a terminal has 24 lines.
 N_BARS = 16
@@ -41,7 +41,7 @@ class Reporter:
         self._unmet: list[str] = []
         # Whether anything ended in a way that no action's failure explains.
         self.defective = False
-        self._journal = Journal.current
+        self._journal = EventLog.current
 
     def initialize(self, tasks: dict[str, Any], selected: list[str]) -> None:
         """Count the actions that the selected tasks need."""

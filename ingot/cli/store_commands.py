@@ -79,7 +79,7 @@ def _builds(root: Path) -> Builds:
 
 
 def _verify() -> int:
-    from ingot.engine.byte_sizes import say_size
+    from ingot.engine.byte_sizes import format_size
     from ingot.engine.verify_store import verify_store
 
     found = verify_store(store().root)
@@ -89,7 +89,7 @@ def _verify() -> int:
         print(f"cannot be read: {text}")
     print(
         f"{found.blobs} blobs and {found.results} results,"
-        f" {say_size(found.size_bytes)}, were read: {len(found.damaged)} damaged"
+        f" {format_size(found.size_bytes)}, were read: {len(found.damaged)} damaged"
     )
     if found.incomplete:
         print(f"{found.incomplete} results lack a blob; they are made again when asked")

@@ -22,7 +22,7 @@ from ingot.cli.reporter import Reporter
 from ingot.cli.user_store import refuse_limit, store
 from ingot.engine import process
 from ingot.engine.actions import Action, Output, stage_of
-from ingot.engine.event_log import Journal
+from ingot.engine.event_log import EventLog
 from ingot.engine.executor import Executor
 from ingot.errors import IngotError
 from ingot.project.catalogue import STAGES, asked, read
@@ -70,10 +70,10 @@ class Front:
             build_log.begin(root)
             self.executor = Executor(root, kept, self._ended, shared, farm)
             # At once: one by one, it is a tenth of a build with nothing to do.
-            kept.pin(*self.executor.records.digests())
+            kept.lease(*self.executor.records.digests())
             self._stale: set[str] = set()
-            if Journal.current is not None:
-                Journal.current.spans = self.executor.spans
+            if EventLog.current is not None:
+                EventLog.current.trace = self.executor.trace
         except IngotError as error:
             raise InvalidDodoFile(str(error)) from None
 
@@ -107,18 +107,18 @@ class Front:
 
     def _is_current(self, action: Action) -> bool:
         """Return whether the action has nothing to do; where it has, log why."""
-        current = self.executor.is_current(action)
-        if not current and Journal.current is not None:
+        current = self.executor.is_up_to_date(action)
+        if not current and EventLog.current is not None:
             from ingot.cli.why import explain
 
             reasons = explain(action, self.executor, self._stale)
             self._stale.add(action.task)
-            Journal.current.stale(action.task, reasons)
+            EventLog.current.stale(action.task, reasons)
         return current
 
     def _perform(self, action: Action) -> TaskFailed | None:
         try:
-            self.executor.perform(action)
+            self.executor.execute(action)
         except IngotError as error:
             reason = self.unrunnable.get(action.task.partition("@")[2])
             note = f"\n{action.task}: cannot run here: {reason}" if reason else ""

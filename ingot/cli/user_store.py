@@ -87,26 +87,28 @@ def collect_text(limit: int, grace_s: float | None = None) -> str:
     Raises: IngotError where the store cannot be written.
     """
     from ingot.engine import store_builds
-    from ingot.engine.byte_sizes import say_size
-    from ingot.engine.gc import GRACE_S, collect
+    from ingot.engine.byte_sizes import format_size
+    from ingot.engine.gc import GRACE_S, collect_garbage
 
     kept = store()
     kept.sweep()
     store_builds.trim(kept.root / BUILDS)
     kept.digests.trim()
     try:
-        done = collect(kept.root, limit, GRACE_S if grace_s is None else grace_s)
+        done = collect_garbage(
+            kept.root, limit, GRACE_S if grace_s is None else grace_s
+        )
     except OSError as error:
         raise IngotError(f"store {kept.root}: {error.strerror}") from error
     if done.left_bytes <= limit and not done.results + done.blobs:
         return ""
     text = (
         f"removed {done.results} results and {done.blobs} blobs,"
-        f" {say_size(done.freed_bytes)}; {say_size(done.left_bytes)} are left"
+        f" {format_size(done.freed_bytes)}; {format_size(done.left_bytes)} are left"
     )
-    if done.kept_bytes:
+    if done.excess_bytes:
         text += (
-            f", {say_size(done.kept_bytes)} above the limit: in use, or used within"
-            f" the last {GRACE_S / 3600:.0f} h"
+            f", {format_size(done.excess_bytes)} above the limit: in use, or used"
+            f" within the last {GRACE_S / 3600:.0f} h"
         )
     return text

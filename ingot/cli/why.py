@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from ingot.cli import cache_options
 from ingot.cli.action_changes import differences
 from ingot.cli.user_store import store
-from ingot.engine.actions import Action, BoundAction, Output, Source
+from ingot.engine.actions import Action, Output, ResolvedAction, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
-from ingot.engine.records import Record
-from ingot.engine.store_survey import kept_messages, last_results
+from ingot.engine.records import TaskRecord
+from ingot.engine.store_survey import latest_results, read_messages
 from ingot.errors import IngotError
 from ingot.project.catalogue import Catalogue, Plan, asked, read
 from ingot.project.selection import refuse_unreadable, select
@@ -137,32 +137,32 @@ class Elsewhere:
 
     def has(self, action: Action) -> str:
         """Return how the result would come, or ""; its outputs are known then."""
-        from ingot.engine.keys import encode
+        from ingot.engine.keys import encode_action
 
         try:
-            key = encode(self._executor.bound(action)).key
+            key = encode_action(self._executor.resolve(action)).key
         except (OSError, IngotError):
             return ""
         result, how = self._executor.store.action(key), "would be restored"
         if result is None and (shared := self._shared()):
-            result, how = shared.look(key, action.outputs), "would be fetched"
+            result, how = shared.look_up(key, action.outputs), "would be fetched"
         if result is None:
             return ""
-        self._executor.foresee(action.task, result.outputs)
+        self._executor.assume_outputs(action.task, result.outputs)
         return how
 
     def knows(self, task: str) -> bool:
         """Return whether a result of the task may be there, of whatever inputs."""
         return task in self._newest() or self._shared() is not None
 
-    def differences(self, action: Action, bound: BoundAction) -> list[str]:
+    def differences(self, action: Action, bound: ResolvedAction) -> list[str]:
         """Return how the action differs from the last one of that task, if any is kept.
 
         A stored action says everything that its result depends on, so it answers as
         well as a record of this checkout.
         """
         from ingot.engine import results
-        from ingot.engine.protobuf_wire import Damaged
+        from ingot.engine.protobuf_wire import CorruptMessage
 
         at_s, key = self._newest().get(action.task, (0.0, ""))
         where = "result in the store, {}, last used {}"
@@ -173,20 +173,20 @@ class Elsewhere:
                 at_s, key, messages = last.at_s, last.key, last.messages
                 where = "build elsewhere, {}, of {}"
             elif key:
-                messages = kept_messages(self._executor.store.root, key)
+                messages = read_messages(self._executor.store.root, key)
             else:
                 return []
-            old = results.spelt_out(key, messages)
-        except (OSError, Damaged):
+            old = results.decode_action(key, messages)
+        except (OSError, CorruptMessage):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
-        root, kept = self._executor.root, partial(results.texts, messages)
+        root, kept = self._executor.root, partial(results.unpack_texts, messages)
         told = f"against its last {where.format(key[:12], day)}:"
         return [told, *differences(root, old, bound, action, kept)]
 
     def _newest(self) -> dict[str, tuple[float, str]]:
         if self._last is None:
-            self._last = last_results(self._executor.store.root)
+            self._last = latest_results(self._executor.store.root)
         return self._last
 
 
@@ -207,7 +207,7 @@ def explain(
         return [NEVER, *follows]
     inputs = tuple(item for item in action.inputs if not _comes_from(item[1], stale))
     try:
-        bound = executor.bound(replace(action, inputs=inputs))
+        bound = executor.resolve(replace(action, inputs=inputs))
     except OSError as error:
         return [f"input {error.filename}: {error.strerror}", *follows]
     except IngotError as error:
@@ -215,8 +215,8 @@ def explain(
     if record is None:
         return [NEVER, *(elsewhere.differences(action, bound) if elsewhere else [])]
     unknown = {path for path, source in action.inputs if _comes_from(source, stale)}
-    known = tuple(item for item in record.bound.inputs if item[0] not in unknown)
-    old = replace(record.bound, inputs=known)
+    known = tuple(item for item in record.resolved.inputs if item[0] not in unknown)
+    old = replace(record.resolved, inputs=known)
     kept = partial(_texts, executor, record)
     reasons = differences(executor.root, old, bound, action, kept)
     reasons += _shown(record, executor.root)
@@ -248,20 +248,20 @@ def _in_short(reasons: list[str]) -> str:
     return f"{FOLLOWS}{told}" + (f" and {more} more" if more > 0 else "")
 
 
-def _texts(executor: Executor, record: Record) -> dict[str, str]:
+def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
     """Return the texts that the recorded action had as inputs; those that are kept."""
     from ingot.engine import results
-    from ingot.engine.protobuf_wire import Damaged
+    from ingot.engine.protobuf_wire import CorruptMessage
 
     try:
-        return results.texts(kept_messages(executor.store.root, record.key))
-    except (OSError, Damaged):
+        return results.unpack_texts(read_messages(executor.store.root, record.key))
+    except (OSError, CorruptMessage):
         return {}
 
 
-def _shown(record: Record, root: Path) -> list[str]:
+def _shown(record: TaskRecord, root: Path) -> list[str]:
     lines = []
-    for path, identity in record.shown:
+    for path, identity in record.exported:
         try:
             if identify(os.stat(root / path)) != identity:
                 lines.append(f"{path} was changed; it is restored from the store")

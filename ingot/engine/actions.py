@@ -2,7 +2,7 @@
 
 An Action says everything that can change its outputs: the command line, the
 environment, the platform (tools with their identity) and the inputs. Once the inputs'
-digests are known it is a BoundAction, whose key is computed in `ingot.engine.keys`
+digests are known it is a ResolvedAction, whose key is computed in `ingot.engine.keys`
 and nowhere else.
 """
 
@@ -33,7 +33,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class InlineText:
     """An input whose content the plan makes: generated MLIR, a JSON specification."""
 
     text: str
@@ -47,7 +47,7 @@ class Output:
     path: str  # one of that action's outputs
 
 
-Source = SourceFile | Text | Output
+Source = SourceFile | InlineText | Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class Action:
     # ("network", "yes") for a download, which alone may use it.
     platform: tuple[tuple[str, str], ...] = ()
     # Where outputs are shown to people, per output, relative to the checkout.
-    shown: tuple[str, ...] = field(default=(), compare=False)
+    exported_to: tuple[str, ...] = field(default=(), compare=False)
     # Alone on the machine while it runs: a benchmark.
     exclusive: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundAction:
+class ResolvedAction:
     """An action whose inputs have content: equal values, equal outputs.
 
     This is what the build records, what it compares to know whether to run, and what
@@ -90,13 +90,13 @@ class BoundAction:
     platform: tuple[tuple[str, str], ...]  # tools' identities among them: "tool:python"
 
 
-def bind(
+def resolve_action(
     action: Action,
     digests: tuple[tuple[str, Digest], ...],
     platform: tuple[tuple[str, str], ...],
-) -> BoundAction:
+) -> ResolvedAction:
     """Return the action with its inputs' digests and its platform's facts."""
-    return BoundAction(
+    return ResolvedAction(
         argv=action.argv,
         env=tuple(sorted(action.env)),
         inputs=tuple(sorted(digests)),

@@ -29,7 +29,7 @@ def parse_size(text: str, where: str) -> int | None:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-def say_size(size_bytes: float) -> str:
+def format_size(size_bytes: float) -> str:
     """Return the size in the unit that fits, three digits or so."""
     for unit in ("B", "kB", "MB", "GB"):
         if size_bytes < 1000:

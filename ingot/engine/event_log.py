@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ingot.engine.actions import stage_of
-from ingot.engine.trace import Span, Spans
+from ingot.engine.trace import Span, Trace
 
 SCHEMA = "ingot.events.v1"
 FOLDER = "build/.ingot/builds"
@@ -26,16 +26,16 @@ FOLDER = "build/.ingot/builds"
 N_KEPT = 50
 
 
-class Journal:
+class EventLog:
     """The log of one build."""
 
     # The one of the command that runs: doit hands nothing on to tasks and reporters.
-    current: ClassVar[Journal | None] = None
+    current: ClassVar[EventLog | None] = None
 
     def __init__(self, root: Path, words: list[str]) -> None:
         """Open the log; where it cannot be written, the build goes on without one."""
         self.root, self.words = root, words
-        self.spans = Spans()
+        self.trace = Trace()
         self.started_s = time.time()
         self.ends: dict[str, str] = {}  # task: how it got its outputs
         self.reasons: dict[str, list[str]] = {}  # task: why it was not up to date
@@ -101,7 +101,7 @@ class Journal:
             handle, self._handle = self._handle, -1
         with contextlib.suppress(OSError):
             os.close(handle)
-            profile = trace(self.spans.ended, self._start, self.ends)
+            profile = trace(self.trace.ended, self._start, self.ends)
             text = json.dumps(profile, separators=(",", ":"))
             (self.folder / "profile.json").write_text(text, encoding="utf-8")
             for old in sorted(self.folder.parent.iterdir())[:-N_KEPT]:

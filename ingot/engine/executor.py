@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.engine import exports, results, run_action
-from ingot.engine.actions import Action, ActionResult, BoundAction, Digest
-from ingot.engine.binding import Inputs
-from ingot.engine.process import Failed
-from ingot.engine.records import Record, Records
+from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
+from ingot.engine.input_resolver import InputResolver
+from ingot.engine.process import FailedCommand
+from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
-from ingot.engine.trace import Spans
+from ingot.engine.trace import Trace
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
-    from ingot.engine.keys import Encoded
+    from ingot.engine.keys import EncodedAction
     from ingot.engine.remote.protocol import Farm
 
 # What is so small takes no longer to be read or copied than a thread to be told of it.
@@ -51,36 +51,36 @@ class Executor:
         self._report = report
         self._shared = shared
         self._farm = farm
-        self.spans = Spans()
-        self._inputs = Inputs(store, self.records)
+        self.trace = Trace()
+        self._inputs = InputResolver(store, self.records)
 
-    def is_current(self, action: Action) -> bool:
+    def is_up_to_date(self, action: Action) -> bool:
         """Return whether the recorded result of the action still stands."""
         try:
-            return self._stands(action)
+            return self._check_record(action)
         except (OSError, IngotError):
             # A tool or an input is gone: performing it says so.
             return False
 
-    def _stands(self, action: Action) -> bool:
+    def _check_record(self, action: Action) -> bool:
         record = self.records.get(action.task)
-        if record is None or self.bound(action) != record.bound:
+        if record is None or self.resolve(action) != record.resolved:
             return False
-        if not exports.are_left(self.root, record):
+        if not exports.are_unchanged(self.root, record):
             return False
-        self.store.use(record.key, *(digest for _, digest in record.outputs))
+        self.store.lease_result(record.key, *(digest for _, digest in record.outputs))
         if not all(self.store.holds(digest) for _, digest in record.outputs):
             return False
-        self._inputs.made(action.task, record.outputs)
+        self._inputs.set_outputs(action.task, record.outputs)
         return True
 
-    def bound(self, action: Action) -> BoundAction:
+    def resolve(self, action: Action) -> ResolvedAction:
         """Return the action with its inputs' digests; those above it have ended.
 
         Raises: OSError where an input file cannot be read; IngotError where a tool is
         not installed.
         """
-        return self._inputs.bound(action)
+        return self._inputs.resolve(action)
 
     def restore(self, action: Action) -> bool:
         """Return whether its result was at hand, and small: it is shown and recorded.
@@ -91,31 +91,33 @@ class Executor:
         """
         start = time.monotonic()
         try:
-            if not self._inputs.are_small(action, AT_ONCE_BYTES):
+            if not self._inputs.source_files_fit(action, AT_ONCE_BYTES):
                 return False
-            bound, encoded = self._encoded(action)
-            shared = self._shared if self._shared and self._shared.is_near() else None
+            resolved, encoded = self._encoded(action)
+            shared = (
+                self._shared if self._shared and self._shared.answers_fast() else None
+            )
             if not (shared or self.store.may_have(encoded.key)):
                 return False
-            with self.store.locked_if_free(encoded.key) as is_ours:
+            with self.store.try_lock(encoded.key) as is_ours:
                 if not is_ours:
                     return False
-                source, result = "restored", self._kept(action, encoded.key)
+                source, result = "restored", self._stored(action, encoded.key)
                 if result is None and shared is not None:
                     source = "fetched"
                     result = shared.fetch_small(
-                        encoded.key, bound.outputs, AT_ONCE_BYTES
+                        encoded.key, resolved.outputs, AT_ONCE_BYTES
                     )
                 if result is None or result.size_bytes() > AT_ONCE_BYTES:
                     return False
                 self._forget(action)
-                self._record(action, bound, encoded, result, source, start)
+                self._record(action, resolved, encoded, result, source, start)
         except (OSError, IngotError):
             return False
-        self.spans.end(action.task, "action", start)
+        self.trace.end(action.task, "action", start)
         return True
 
-    def perform(self, action: Action) -> None:
+    def execute(self, action: Action) -> None:
         """Get the outputs into the store and the shown files into the checkout.
 
         Raises: ActionFailed where its command fails; IngotError where an input is
@@ -124,43 +126,43 @@ class Executor:
         start = time.monotonic()
         try:
             self._forget(action)
-            bound, encoded = self._encoded(action)
-            self.spans.end(action.task, "key", start)
+            resolved, encoded = self._encoded(action)
+            self.trace.end(action.task, "key", start)
             # Shown and recorded under the lock too: two builds in one checkout would
             # otherwise record each other's files.
-            with self.store.locked(encoded.key):
-                result, source = self._obtain(action, bound, encoded)
-                self._record(action, bound, encoded, result, source, start)
+            with self.store.lock(encoded.key):
+                result, source = self._obtain(action, resolved, encoded)
+                self._record(action, resolved, encoded, result, source, start)
         except OSError as error:
             raise IngotError(
                 f"{action.task}: {error.filename}: {error.strerror}",
                 "mend it, or what names it, and run the same command again",
             ) from error
         finally:
-            self.spans.end(action.task, "action", start)
+            self.trace.end(action.task, "action", start)
 
-    def _encoded(self, action: Action) -> tuple[BoundAction, Encoded]:
-        from ingot.engine.keys import encode
+    def _encoded(self, action: Action) -> tuple[ResolvedAction, EncodedAction]:
+        from ingot.engine.keys import encode_action
 
-        bound = self.bound(action)
-        return bound, encode(bound)
+        resolved = self.resolve(action)
+        return resolved, encode_action(resolved)
 
     def _record(
         self,
         action: Action,
-        bound: BoundAction,
-        encoded: Encoded,
+        resolved: ResolvedAction,
+        encoded: EncodedAction,
         result: ActionResult,
         source: str,
         start: float,
     ) -> None:
         """Show the outputs; remember and tell how the action ended."""
         showing = time.monotonic()
-        copies = exports.show(self.root, self.store, action, result)
-        self.spans.end(action.task, "show", showing)
+        copies = exports.export(self.root, self.store, action, result)
+        self.trace.end(action.task, "show", showing)
         wall_ms = (time.monotonic() - start) * 1e3
-        record = Record(
-            bound,
+        record = TaskRecord(
+            resolved,
             encoded.key.hash,
             result.outputs,
             copies,
@@ -169,39 +171,39 @@ class Executor:
             wall_ms,
         )
         self.records.put(action.task, record)
-        self._inputs.made(action.task, result.outputs)
+        self._inputs.set_outputs(action.task, result.outputs)
         self._report(action.task, source, wall_ms)
 
     def _forget(self, action: Action) -> None:
         """Know nothing of it until its end: a kill leaves no stale record."""
         before = self.records.get(action.task)
         if before is not None:
-            exports.remove_left_over(self.root, before, action)
+            exports.remove_stale(self.root, before, action)
             self.records.forget(action.task)
 
     def _obtain(
-        self, action: Action, bound: BoundAction, encoded: Encoded
+        self, action: Action, resolved: ResolvedAction, encoded: EncodedAction
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and how: "restored", "fetched" or "ran"."""
         start = time.monotonic()
-        result = self._kept(action, encoded.key)
-        self.spans.end(action.task, "look up", start)
+        result = self._stored(action, encoded.key)
+        self.trace.end(action.task, "look up", start)
         if result is not None:
             return result, "restored"
         if self._shared is not None:
             start = time.monotonic()
-            result = self._shared.fetch(encoded.key, bound.outputs)
-            self.spans.end(action.task, "fetch", start)
+            result = self._shared.fetch(encoded.key, resolved.outputs)
+            self.trace.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
         local = self.is_local(action)
         if local:
-            result = self._run(action, bound)
+            result = self._run(action, resolved)
         else:
-            result = self._run_elsewhere(action, bound, encoded.key)
-        result = replace(result, messages=encoded.messages + results.packed(action))
+            result = self._run_elsewhere(action, resolved, encoded.key)
+        result = replace(result, messages=encoded.messages + results.pack_texts(action))
         if self._shared is not None and local:
-            result = self._shared.inlined(result)
+            result = self._shared.with_inline_blobs(result)
         self.store.put_action(encoded.key, result)
         if self._shared is not None and local:
             self._shared.share(encoded.key, result)
@@ -209,7 +211,7 @@ class Executor:
             self._shared.hint(result)
         return result, "ran"
 
-    def _kept(self, action: Action, key: Digest) -> ActionResult | None:
+    def _stored(self, action: Action, key: Digest) -> ActionResult | None:
         """Return the result that the store has."""
         result = self.store.action(key)
         # A flipped bit may leave a message that can be read.
@@ -220,9 +222,11 @@ class Executor:
         """Return whether its command runs on this machine."""
         return self._farm is None or not self._farm.takes(action)
 
-    def foresee(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
+    def assume_outputs(
+        self, task: str, outputs: tuple[tuple[str, Digest], ...]
+    ) -> None:
         """Take these for the outputs of a task that would be restored."""
-        self._inputs.made(task, outputs)
+        self._inputs.set_outputs(task, outputs)
 
     def log(self, task: str) -> str:
         """Return what the task's command printed when it ran, here or elsewhere."""
@@ -231,18 +235,20 @@ class Executor:
             return ""
         return self.store.blob(record.log).read_text("utf-8", errors="replace")
 
-    def _run(self, action: Action, bound: BoundAction) -> ActionResult:
+    def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
-        with self.store.machine(action.exclusive), self.store.scratch() as folder:
+        with self.store.machine_lock(action.exclusive), self.store.scratch() as folder:
             start = time.monotonic()
-            large = run_action.lay_out(action, bound, folder, self._inputs.blob)
-            start = self.spans.end(action.task, "lay out", start)
-            done = run_action.start(action, folder, large)
-            ended = self.spans.end(action.task, "run", start)
+            large = run_action.stage_inputs(
+                action, resolved, folder, self._inputs.locate_output
+            )
+            start = self.trace.end(action.task, "lay out", start)
+            done = run_action.run_command(action, folder, large)
+            ended = self.trace.end(action.task, "run", start)
             missing = [p for p in action.outputs if not os.path.isfile(f"{folder}/{p}")]
             if done.exit_code != 0 or missing:
-                raise self._failure(action, folder, large, Failed(done, missing))
-            self._inputs.refuse_changed(action, bound)
+                raise self._failure(action, folder, large, FailedCommand(done, missing))
+            self._inputs.check_unchanged(action, resolved)
             result = ActionResult(
                 outputs=tuple(
                     (path, self.store.take_file(f"{folder}/{path}"))
@@ -252,31 +258,35 @@ class Executor:
                 task=action.task,
                 wall_ms=(ended - start) * 1e3,
             )
-            self.spans.end(action.task, "keep", ended)
+            self.trace.end(action.task, "keep", ended)
             return result
 
     def _run_elsewhere(
-        self, action: Action, bound: BoundAction, key: Digest
+        self, action: Action, resolved: ResolvedAction, key: Digest
     ) -> ActionResult:
         """Have the command run by another machine; return what it made."""
         assert self._farm is not None
-        result = self._farm.run(action, bound, key, self._inputs.files(action, bound))
+        result = self._farm.run(
+            action, resolved, key, self._inputs.locate_all(action, resolved)
+        )
         if isinstance(result, ActionResult):
-            self._inputs.refuse_changed(action, bound)
+            self._inputs.check_unchanged(action, resolved)
             return result
         with self.store.scratch() as folder:
-            large = run_action.lay_out(action, bound, folder, self._inputs.blob)
+            large = run_action.stage_inputs(
+                action, resolved, folder, self._inputs.locate_output
+            )
             raise self._failure(action, folder, large, result)
 
     def _failure(
-        self, action: Action, folder: Path, large: dict[str, Path], how: Failed
+        self, action: Action, folder: Path, large: dict[str, Path], how: FailedCommand
     ) -> run_action.ActionFailed:
         kept: Path | OSError
         try:
-            kept = run_action.keep(action, folder, large, self.root)
+            kept = run_action.keep_failed(action, folder, large, self.root)
         except OSError as error:
             # Not instead of the command's own words.
             kept = error
-        return run_action.failure(
+        return run_action.describe_failure(
             action, how.done, how.missing, folder, self.root, kept
         )

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ingot.engine.actions import Action, ActionResult
 from ingot.engine.digests import Identity, identify
-from ingot.engine.records import Record
+from ingot.engine.records import TaskRecord
 from ingot.engine.store import Store
 
 
-def are_left(root: Path, record: Record) -> bool:
+def are_unchanged(root: Path, record: TaskRecord) -> bool:
     """Return whether the files shown of a task are untouched."""
-    for path, identity in record.shown:
+    for path, identity in record.exported:
         try:
             if identify(os.stat(f"{root}/{path}")) != identity:
                 return False
@@ -26,15 +26,15 @@ def are_left(root: Path, record: Record) -> bool:
     return True
 
 
-def show(
+def export(
     root: Path, store: Store, action: Action, result: ActionResult
 ) -> tuple[tuple[str, Identity], ...]:
     """Copy outputs to where people look; return what the copies are.
 
     Raises: OSError where one cannot be written.
     """
-    outputs, shown = dict(result.outputs), []
-    for name, path in zip(action.outputs, action.shown, strict=False):
+    outputs, exported = dict(result.outputs), []
+    for name, path in zip(action.outputs, action.exported_to, strict=False):
         target = f"{root}/{path}"
         try:
             is_copy = store.digests.of_file(target) == outputs[name]
@@ -43,17 +43,17 @@ def show(
         if not is_copy:
             with _temporary(root, target) as temporary:
                 store.copy_to(outputs[name], target, temporary)
-        shown.append((path, identify(os.stat(target))))
-    return tuple(shown)
+        exported.append((path, identify(os.stat(target))))
+    return tuple(exported)
 
 
-def remove_left_over(root: Path, before: Record, action: Action) -> None:
+def remove_stale(root: Path, before: TaskRecord, action: Action) -> None:
     """Remove what was shown of the task and is no more.
 
     Called before its record is forgotten: nothing else says whose such a file is.
     """
-    for path, _ in before.shown:
-        if path not in action.shown:
+    for path, _ in before.exported:
+        if path not in action.exported_to:
             (root / path).unlink(missing_ok=True)
 
 

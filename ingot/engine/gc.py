@@ -1,7 +1,7 @@
 """A store and a size in; what was not used for longest is removed until it fits.
 
 Results go before the blobs that they name, so that at no moment a result stands for
-blobs that were removed; what a running build has pinned, or anyone has used within the
+blobs that were removed; what a running build has leased, or anyone has used within the
 grace period, stays. Builds may run meanwhile: they wait while files are removed.
 """
 
@@ -14,36 +14,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.engine import leases
-from ingot.engine.store_survey import Survey, blob_path, size_bytes, survey
+from ingot.engine.store_survey import StoreSurvey, blob_path, size_bytes, survey
 
 # Longer than anything between a build's end and what a person does with its results.
 GRACE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class Collection:
     """What was removed, and what is left."""
 
     results: int
     blobs: int
     freed_bytes: int
     left_bytes: int
-    kept_bytes: int  # of what is left: too young or in use, whatever the limit
+    excess_bytes: int  # of what is left: too young or in use, whatever the limit
 
 
-def collect(root: Path, limit_bytes: int, grace_s: float = GRACE_S) -> Collected:
+def collect_garbage(
+    root: Path, limit_bytes: int, grace_s: float = GRACE_S
+) -> Collection:
     """Remove results and blobs, least recently used first, until the rest fits.
 
     Raises: OSError where the store cannot be written.
     """
     left = size_bytes(root)
     if left <= limit_bytes:
-        return Collected(0, 0, 0, left, 0)
+        return Collection(0, 0, 0, left, 0)
     # Most of the reading is done before builds have to wait.
     known = survey(root)
-    with leases.removing(root) as pinned:
+    with leases.block_leases(root) as leased:
         found = survey(root, known)
-        keys, blobs = choose(found, pinned, limit_bytes, time.time() - grace_s)
+        keys, blobs = choose_removals(found, leased, limit_bytes, time.time() - grace_s)
         for key in keys:
             _remove(root / "ac" / key[:2] / key)
         for name in blobs:
@@ -51,19 +53,19 @@ def collect(root: Path, limit_bytes: int, grace_s: float = GRACE_S) -> Collected
     freed = sum(found.entries[key].file.size_bytes for key in keys)
     freed += sum(found.blobs[name].size_bytes for name in blobs)
     left = found.size_bytes - freed
-    return Collected(len(keys), len(blobs), freed, left, max(0, left - limit_bytes))
+    return Collection(len(keys), len(blobs), freed, left, max(0, left - limit_bytes))
 
 
-def choose(
-    found: Survey, pinned: set[str], limit_bytes: int, before_s: float
+def choose_removals(
+    found: StoreSurvey, leased: set[str], limit_bytes: int, before_s: float
 ) -> tuple[list[str], list[str]]:
     """Return the keys of results and the hashes of blobs to remove, oldest first.
 
     `before_s` is when what may go was last used, at the latest.
     """
     holders = Counter(name for entry in found.entries.values() for name in entry.blobs)
-    pinned = pinned.union(
-        *(entry.blobs for key, entry in found.entries.items() if key in pinned)
+    leased = leased.union(
+        *(entry.blobs for key, entry in found.entries.items() if key in leased)
     )
     # A result, or a blob that no result names: left by a killed build, or on its way.
     ages = [(entry.file.used_s, "ac", key) for key, entry in found.entries.items()]
@@ -78,7 +80,7 @@ def choose(
     for used_s, kind, name in sorted(ages):
         if left_bytes <= limit_bytes or used_s > before_s:
             break
-        if name in pinned:
+        if name in leased:
             continue
         unheld = {name}
         if kind == "ac":
@@ -87,7 +89,7 @@ def choose(
             left_bytes -= entry.file.size_bytes
             holders.subtract(entry.blobs)
             unheld = {blob for blob in entry.blobs if not holders[blob]}
-        for blob in sorted((unheld - pinned) & found.blobs.keys()):
+        for blob in sorted((unheld - leased) & found.blobs.keys()):
             blobs.append(blob)
             left_bytes -= found.blobs[blob].size_bytes
     return keys, blobs

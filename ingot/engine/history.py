@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ingot.engine import store_builds
 
 if TYPE_CHECKING:
-    from ingot.engine.event_log import Journal
+    from ingot.engine.event_log import EventLog
 
-SCHEMA = "ingot.engine.history.v1"
+SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
 # Where the folders of failed actions are, with what they wrote.
 FAILED = "build/.ingot/failed"
@@ -27,7 +27,7 @@ MOST_LINES = 12
 MEASURED = ("check", "bench", "bundle", "compile")
 
 
-def add(journal: Journal, exit_code: int, wall_s: float) -> None:
+def add(journal: EventLog, exit_code: int, wall_s: float) -> None:
     """Add the build's line to the checkout's history."""
     changed = {task: how for task, how in journal.ends.items() if how != "up to date"}
     if not changed:
@@ -64,7 +64,7 @@ def add(journal: Journal, exit_code: int, wall_s: float) -> None:
     store_builds.trim(path)
 
 
-def _figures(journal: Journal, pair: str) -> dict[str, Any]:
+def _figures(journal: EventLog, pair: str) -> dict[str, Any]:
     """Return the figures of a pair; a check of an artifact before it is not of it."""
     found = figures(journal.root, *pair.split("@"))
     ended = journal.ends.get(f"check:{pair}")

@@ -1,4 +1,4 @@
-"""A bound action in; its key, and the messages that spell it out, out.
+"""A resolved action in; its key, and the messages that spell it out, out.
 
 The messages are those of Bazel's remote-execution API and the key is the sha256 of the
 `Action` message, so any cache or executor that speaks the API knows it. They are
@@ -15,10 +15,10 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ingot.engine.actions import BoundAction, Digest
+from ingot.engine.actions import Digest, ResolvedAction
 
 
-class Encoded(NamedTuple):
+class EncodedAction(NamedTuple):
     """An action as messages: its key, and every message by digest."""
 
     key: Digest
@@ -30,23 +30,23 @@ class Encoded(NamedTuple):
         return tuple([content for _, content in reversed(self.blobs)])
 
 
-def encode(bound: BoundAction) -> Encoded:
+def encode_action(resolved: ResolvedAction) -> EncodedAction:
     """Return the action's key and messages."""
     blobs: dict[Digest, bytes] = {}
-    platform = _pairs(1, bound.platform)
+    platform = _pairs(1, resolved.platform)
     command = (
-        b"".join([field(1, word.encode()) for word in bound.argv])
-        + _pairs(2, bound.env)
+        b"".join([field(1, word.encode()) for word in resolved.argv])
+        + _pairs(2, resolved.env)
         + field(5, platform)
-        + b"".join([field(7, path.encode()) for path in bound.outputs])
+        + b"".join([field(7, path.encode()) for path in resolved.outputs])
     )
-    root = _directory([(path.split("/"), d) for path, d in bound.inputs], blobs)
+    root = _directory([(path.split("/"), d) for path, d in resolved.inputs], blobs)
     action = (
         field(1, digest_message(_blob(command, blobs)))
         + field(2, digest_message(root))
         + field(10, platform)
     )
-    return Encoded(_blob(action, blobs), tuple(blobs.items()))
+    return EncodedAction(_blob(action, blobs), tuple(blobs.items()))
 
 
 def digest_of(content: bytes) -> Digest:

@@ -24,20 +24,20 @@ STAMP_S = 600.0
 PREFIX = "uses-"
 
 
-class Uses:
+class Leases:
     """The marks of one process on one store."""
 
     def __init__(self, root: Path) -> None:
         """Mark nothing yet."""
         self._root = root
         self._lock = threading.Lock()
-        self._pinned: set[str] = set()
-        # What is let go of before the process ends, by the thread that pinned it.
+        self._leased: set[str] = set()
+        # What is let go of before the process ends, by the thread that leased it.
         self._blocks: dict[int, set[str]] = {}
         self._lasting: set[str] = set()
-        self._pins = self._gate = -1
+        self._file = self._gate = -1
 
-    def pin(self, *hashes: str) -> None:
+    def acquire(self, *hashes: str) -> None:
         """Keep results and blobs of these names as long as this process lives.
 
         Whoever pins first and looks then sees what stays.
@@ -47,21 +47,21 @@ class Uses:
         with self._lock:
             block = self._blocks.get(threading.get_ident(), self._lasting)
             block.update(hashes)
-            new = [name for name in hashes if name not in self._pinned]
+            new = [name for name in hashes if name not in self._leased]
             if not new:
                 return
-            if self._pins < 0:
+            if self._file < 0:
                 self._open()
             # Not while another process removes: it has read the pins already.
             fcntl.flock(self._gate, fcntl.LOCK_SH)
             try:
-                os.write(self._pins, "".join(f"{name}\n" for name in new).encode())
+                os.write(self._file, "".join(f"{name}\n" for name in new).encode())
             finally:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
-            self._pinned.update(new)
+            self._leased.update(new)
 
     @contextlib.contextmanager
-    def meanwhile(self) -> Iterator[None]:
+    def scope(self) -> Iterator[None]:
         """Keep what this thread pins in the block until its end, no longer."""
         own = threading.get_ident()
         with self._lock:
@@ -71,11 +71,11 @@ class Uses:
         finally:
             with self._lock:
                 del self._blocks[own]
-                self._pinned = self._lasting.union(*self._blocks.values())
-                if self._pins >= 0:
+                self._leased = self._lasting.union(*self._blocks.values())
+                if self._file >= 0:
                     self._rewrite()
 
-    def stamp(self, path: str) -> None:
+    def touch(self, path: str) -> None:
         """Say that the result in this file was used now."""
         # Nothing depends on it but what is removed first: another user's file is left.
         with contextlib.suppress(OSError):
@@ -86,10 +86,10 @@ class Uses:
         # Nobody reads it meanwhile, so nobody sees it empty.
         fcntl.flock(self._gate, fcntl.LOCK_SH)
         try:
-            os.ftruncate(self._pins, 0)
-            os.lseek(self._pins, 0, os.SEEK_SET)
-            names = sorted(self._pinned)
-            os.write(self._pins, "".join(f"{name}\n" for name in names).encode())
+            os.ftruncate(self._file, 0)
+            os.lseek(self._file, 0, os.SEEK_SET)
+            names = sorted(self._leased)
+            os.write(self._file, "".join(f"{name}\n" for name in names).encode())
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
@@ -98,26 +98,26 @@ class Uses:
         with open(self._root / "lock/tmp", "w") as sweeping:
             # As for scratch folders: `sweep` removes what nobody holds.
             fcntl.flock(sweeping, fcntl.LOCK_SH)
-            self._pins, name = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
-            fcntl.flock(self._pins, fcntl.LOCK_EX)
+            self._file, name = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         # What a killed process leaves is swept.
         atexit.register(Path(name).unlink, missing_ok=True)
 
 
 @contextlib.contextmanager
-def removing(root: Path) -> Iterator[set[str]]:
-    """Give the names that living processes have pinned; nobody pins meanwhile.
+def block_leases(root: Path) -> Iterator[set[str]]:
+    """Give the names that living processes have leased; nobody pins meanwhile.
 
     Raises: OSError where the store cannot be written.
     """
     with open(_gate(root), "w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
-        pinned: set[str] = set()
+        leased: set[str] = set()
         for path in (root / "tmp").glob(f"{PREFIX}*"):
             with contextlib.suppress(FileNotFoundError), open(path) as file:
                 if _is_held(file.fileno()):
-                    pinned.update(file.read().split())
-        yield pinned
+                    leased.update(file.read().split())
+        yield leased
 
 
 def _gate(root: Path) -> Path:

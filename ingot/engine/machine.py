@@ -1,4 +1,8 @@
-"""What a time was measured on: the processor's name, its cores, the memory."""
+"""Describe this machine: the facts that change how long something takes.
+
+A benchmark's figures and key name the processor, the cores and the memory that it ran
+with; plans ask for the processor's features.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,44 @@ import os
 import platform
 from functools import cache
 
-from ingot.engine.cpu_info import processor
-
 
 @cache
 def machine() -> tuple[tuple[str, str], ...]:
     """Return the facts of this machine that change how long something takes."""
     return (
-        ("cpu", _processor()),
+        ("cpu", _cpu_name()),
         ("cores", str(len(os.sched_getaffinity(0)))),
         ("memory", f"{round(_memory_bytes() / 2**30)} GiB"),
     )
 
 
-def _processor() -> str:
+@cache
+def cpu_info() -> dict[str, str]:
+    """Return what /proc/cpuinfo says about the first processor; {} without one."""
+    facts: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            # Stop at the first processor: on a large machine the rest takes
+            # milliseconds.
+            for line in lines:
+                if not line.strip():
+                    break
+                key, _, value = line.partition(":")
+                facts[key.strip()] = value.strip()
+    except OSError:
+        pass
+    return facts
+
+
+def cpu_features() -> str:
+    """Return the processor's features in Linux's names; "" where it lists none."""
+    # "flags" on x86, "Features" on Arm; all cores have the same.
+    return cpu_info().get("flags") or cpu_info().get("Features", "")
+
+
+def _cpu_name() -> str:
     """Return the processor's name; where it has none, its implementer and part."""
-    facts = processor()
+    facts = cpu_info()
     if "model name" in facts:
         return facts["model name"]
     part = f"{facts.get('CPU implementer', '')} {facts.get('CPU part', '')}".strip()

@@ -58,7 +58,7 @@ class Completed(NamedTuple):
     output: bytes
 
 
-class Failed(NamedTuple):
+class FailedCommand(NamedTuple):
     """How a command failed: how it ended, and what it did not write."""
 
     done: Completed
@@ -73,7 +73,7 @@ def program(name: str) -> str:
 
 @cache
 def sandbox() -> str:
-    """Return how commands are confined here: "bubblewrap", or "none"."""
+    """Return how commands are sandboxed here: "bubblewrap", or "none"."""
     probe = ask_sandbox()
     return "bubblewrap" if probe is not None and probe.wait() == 0 else "none"
 
@@ -96,20 +96,20 @@ def run(
     folder: Path,
     env: dict[str, str],
     mounts: dict[str, Path],
-    confined: bool,
+    sandboxed: bool,
     network: bool,
-    shown: tuple[str, ...] = (),
+    bind_mounts: tuple[str, ...] = (),
 ) -> Completed:
     """Return how `argv` ended, run in `folder` with just this environment.
 
     `mounts` are files that appear in the folder, under these names, without a copy;
-    `shown` are bubblewrap's words for what else a confined command sees. An unconfined
-    command sees everything, and always has the network.
+    `bind_mounts` are bubblewrap's arguments for what else a sandboxed command sees.
+    Without the sandbox a command sees everything, and always has the network.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
-    if confined:
-        command = [*bubblewrap(folder, env, mounts, network, shown), *argv]
+    if sandboxed:
+        command = [*bubblewrap(folder, env, mounts, network, bind_mounts), *argv]
         cwd, variables = None, None
     else:
         for name, path in mounts.items():
@@ -127,8 +127,8 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=confined,
-            process_group=None if confined else _kept_group(),
+            start_new_session=sandboxed,
+            process_group=None if sandboxed else _kept_group(),
         )
         _running.add(process)
     try:
@@ -180,7 +180,7 @@ def bubblewrap(
     env: dict[str, str],
     mounts: dict[str, Path],
     network: bool,
-    shown: tuple[str, ...] = (),
+    bind_mounts: tuple[str, ...] = (),
 ) -> list[str]:
     """Return the words that start a command in a sandbox, without the command."""
     command = [
@@ -193,7 +193,7 @@ def bubblewrap(
         *("--dev", "/dev"),
         *("--proc", "/proc"),
         *("--tmpfs", "/tmp"),
-        *shown,
+        *bind_mounts,
         *("--bind", str(folder), WORKDIR),
         *("--chdir", WORKDIR),
     ]

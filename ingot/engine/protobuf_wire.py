@@ -13,7 +13,7 @@ from __future__ import annotations
 VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
 
 
-class Damaged(ValueError):
+class CorruptMessage(ValueError):
     """The bytes are no message of the kind that is expected."""
 
 
@@ -25,7 +25,7 @@ class Message:
     def __init__(self, content: bytes) -> None:
         """Read all fields.
 
-        Raises: Damaged where the bytes are no message.
+        Raises: CorruptMessage where the bytes are no message.
         """
         self._bytes: dict[int, list[bytes]] = {}
         self._numbers: dict[int, int] = {}
@@ -36,7 +36,7 @@ class Message:
             key, at = (key, at + 1) if key < 0x80 else _varint(content, at)
             place, kind = key >> 3, key & 7
             if not 0 < place < 1 << 29:
-                raise Damaged(f"no field has the number {place}")
+                raise CorruptMessage(f"no field has the number {place}")
             if kind == BYTES:
                 size = content[at] if at < end else 0x80
                 size, at = (size, at + 1) if size < 0x80 else _varint(content, at)
@@ -47,9 +47,9 @@ class Message:
             elif kind in (EIGHT, FOUR):
                 at += 8 if kind == EIGHT else 4
             else:
-                raise Damaged(f"no field is of the kind {kind}")
+                raise CorruptMessage(f"no field is of the kind {kind}")
         if at > end:
-            raise Damaged("it ends within a field")
+            raise CorruptMessage("it ends within a field")
 
     def all_at(self, place: int) -> list[bytes]:
         """Return every value of a field that may be there many times."""
@@ -62,12 +62,12 @@ class Message:
     def text_at(self, place: int) -> str:
         """Return the text at a place, or "".
 
-        Raises: Damaged where it is none.
+        Raises: CorruptMessage where it is none.
         """
         try:
             return str(self._bytes.get(place, (b"",))[-1], "utf-8")
         except UnicodeDecodeError as error:
-            raise Damaged(f"no text: {error}") from error
+            raise CorruptMessage(f"no text: {error}") from error
 
     def number_at(self, place: int, bits: int) -> int:
         """Return the signed number of so many bits at a place, or 0."""
@@ -80,10 +80,10 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(content):
-            raise Damaged("it ends within a number")
+            raise CorruptMessage("it ends within a number")
         byte = content[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise Damaged("a number has more than ten bytes")
+    raise CorruptMessage("a number has more than ten bytes")

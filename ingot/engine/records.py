@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ingot.engine.actions import BoundAction, Digest
+from ingot.engine.actions import Digest, ResolvedAction
 from ingot.engine.digests import Identity
 from ingot.errors import IngotError
 
@@ -27,13 +27,13 @@ SCHEMA = 4
 DAMAGE = frozenset({1, 11, 26})
 
 
-class Record(NamedTuple):
-    """A finished action: what it was, what it made, how its shown files were left."""
+class TaskRecord(NamedTuple):
+    """A finished action: what it was, what it made, its files in the checkout."""
 
-    bound: BoundAction
+    resolved: ResolvedAction
     key: str  # hash of the action, under which the store has its result
     outputs: tuple[tuple[str, Digest], ...]
-    shown: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
+    exported: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
     source: str  # "ran", "restored" or "fetched"
     wall_ms: float
@@ -55,7 +55,7 @@ class Records:
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
 
-    def get(self, task: str) -> Record | None:
+    def get(self, task: str) -> TaskRecord | None:
         """Return the task's record."""
         return self._records.get(task)
 
@@ -65,7 +65,7 @@ class Records:
         outputs = [d for record in self._records.values() for _, d in record.outputs]
         return keys + outputs
 
-    def put(self, task: str, record: Record) -> None:
+    def put(self, task: str, record: TaskRecord) -> None:
         """Keep the task's record, at once."""
         self._records[task] = record
         self._write(
@@ -105,7 +105,7 @@ class Records:
         )
 
 
-def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, Record]]:
+def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, TaskRecord]]:
     """Return the database and what is in it; a damaged one is made anew."""
     try:
         connection = _connect(path)
@@ -123,7 +123,7 @@ def _refuse_surroundings(error: sqlite3.Error) -> None:
         raise error
 
 
-def _load(connection: sqlite3.Connection) -> dict[str, Record]:
+def _load(connection: sqlite3.Connection) -> dict[str, TaskRecord]:
     """Return the rows that are as they were written."""
     rows = connection.execute("SELECT task, record FROM record").fetchall()
     records = {}
@@ -134,7 +134,7 @@ def _load(connection: sqlite3.Connection) -> dict[str, Record]:
     return records
 
 
-def _row(task: str, record: Record) -> tuple[str, str, float]:
+def _row(task: str, record: TaskRecord) -> tuple[str, str, float]:
     content = _encode(record)
     return task, f"{_seal(task, content)} {content}", time.time()
 
@@ -168,14 +168,20 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _encode(record: Record) -> str:
+def _encode(record: TaskRecord) -> str:
     """Return the record as JSON arrays: a build with nothing to do decodes them all."""
-    bound, log = record.bound, record.log
+    resolved, log = record.resolved, record.log
     value = (
-        (bound.argv, bound.env, _plain(bound.inputs), bound.outputs, bound.platform),
+        (
+            resolved.argv,
+            resolved.env,
+            _plain(resolved.inputs),
+            resolved.outputs,
+            resolved.platform,
+        ),
         record.key,
         _plain(record.outputs),
-        record.shown,
+        record.exported,
         (log.hash, log.size_bytes) if log else None,
         record.source,
         record.wall_ms,
@@ -183,16 +189,16 @@ def _encode(record: Record) -> str:
     return json.dumps(value)
 
 
-def _decode(text: str) -> Record:
-    bound, key, outputs, shown, log, source, wall_ms = json.loads(text)
-    argv, env, inputs, names, platform = bound
-    return Record(
-        BoundAction(
+def _decode(text: str) -> TaskRecord:
+    resolved, key, outputs, exported, log, source, wall_ms = json.loads(text)
+    argv, env, inputs, names, platform = resolved
+    return TaskRecord(
+        ResolvedAction(
             tuple(argv), _pairs(env), _digests(inputs), tuple(names), _pairs(platform)
         ),
         key,
         _digests(outputs),
-        tuple([(path, tuple(identity)) for path, identity in shown]),
+        tuple([(path, tuple(identity)) for path, identity in exported]),
         Digest(*log) if log else None,
         source,
         wall_ms,

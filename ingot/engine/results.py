@@ -13,9 +13,15 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from ingot.engine.actions import Action, ActionResult, BoundAction, Digest, Text
+from ingot.engine.actions import (
+    Action,
+    ActionResult,
+    Digest,
+    InlineText,
+    ResolvedAction,
+)
 from ingot.engine.keys import digest_message, field, number, text
-from ingot.engine.protobuf_wire import Damaged, Message
+from ingot.engine.protobuf_wire import CorruptMessage, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,24 +60,24 @@ def to_bytes(result: ActionResult) -> bytes:
     content += number(4, result.exit_code)
     if result.log is not None:
         content += contents.get(result.log, b"") + field(6, digest_message(result.log))
-    told = about(MESSAGE_TYPE, *result.messages)
+    metadata = encode_metadata(MESSAGE_TYPE, *result.messages)
     if result.task:
         seconds, milliseconds = divmod(result.wall_ms, 1e3)
         took = number(1, int(seconds)) + number(2, int(milliseconds * 1e6))
-        told += about(TASK_TYPE, result.task.encode()) + field(12, took)
-    return content + field(9, told) if told else content
+        metadata += encode_metadata(TASK_TYPE, result.task.encode()) + field(12, took)
+    return content + field(9, metadata) if metadata else content
 
 
-def about(kind: str, *values: bytes) -> bytes:
+def encode_metadata(kind: str, *values: bytes) -> bytes:
     """Return fields of a result's metadata: whatever its maker wants to tell."""
     name = text(1, kind)
     return b"".join([field(11, name + field(2, value)) for value in values])
 
 
-def facts(metadata: Message) -> dict[str, list[bytes]]:
+def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
     """Return what a result's metadata tell, by kind.
 
-    Raises: Damaged where a fact is no message.
+    Raises: CorruptMessage where a fact is no message.
     """
     found: dict[str, list[bytes]] = {}
     for item in metadata.all_at(11):
@@ -83,16 +89,16 @@ def facts(metadata: Message) -> dict[str, list[bytes]]:
 def from_bytes(content: bytes) -> ActionResult:
     """Return the result that the message says.
 
-    Raises: Damaged where it is none.
+    Raises: CorruptMessage where it is none.
     """
     message = Message(content)
     metadata = Message(message.bytes_at(9))
-    told = facts(metadata)
+    values = decode_metadata(metadata)
     took = Message(metadata.bytes_at(12))
     files = [Message(item) for item in message.all_at(2)]
-    outputs = [(file.text_at(1), _told(file.bytes_at(2))) for file in files]
+    outputs = [(file.text_at(1), _digest_from(file.bytes_at(2))) for file in files]
     has_log = Message(message.bytes_at(6)).text_at(1)
-    log = _told(message.bytes_at(6)) if has_log else None
+    log = _digest_from(message.bytes_at(6)) if has_log else None
     places = [(digest, file) for (_, digest), file in zip(outputs, files, strict=True)]
     if log is not None:
         places.append((log, message))
@@ -101,17 +107,17 @@ def from_bytes(content: bytes) -> ActionResult:
         outputs=tuple(outputs),
         exit_code=message.number_at(4, 32),
         log=log,
-        task=told.get(TASK_TYPE, [b""])[0].decode(errors="replace"),
+        task=values.get(TASK_TYPE, [b""])[0].decode(errors="replace"),
         wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
-        messages=tuple(told.get(MESSAGE_TYPE, ())),
+        messages=tuple(values.get(MESSAGE_TYPE, ())),
         contents=tuple([item for item in contents.items() if item[1]]),
     )
 
 
-def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
+def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
     """Return the action of that key, which the messages spell out.
 
-    Raises: Damaged where they do not.
+    Raises: CorruptMessage where they do not.
     """
     from ingot.engine import reapi_pb2 as reapi
 
@@ -130,7 +136,7 @@ def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
             (f"{prefix}{item.name}/", item.digest.hash)
             for item in directory.directories
         ]
-    return BoundAction(
+    return ResolvedAction(
         argv=tuple(command.arguments),
         env=tuple((item.name, item.value) for item in command.environment_variables),
         inputs=tuple(sorted(inputs)),
@@ -139,7 +145,7 @@ def spelt_out(key: str, messages: Iterable[bytes]) -> BoundAction:
     )
 
 
-def packed(action: Action) -> tuple[bytes, ...]:
+def pack_texts(action: Action) -> tuple[bytes, ...]:
     """Return the small JSON texts among the action's inputs, to be kept as messages.
 
     They are in no blob: without them it could not be said what in them has changed.
@@ -147,12 +153,12 @@ def packed(action: Action) -> tuple[bytes, ...]:
     texts = [
         zlib.compress(source.text.encode())
         for path, source in action.inputs
-        if isinstance(source, Text) and path.endswith(".json")
+        if isinstance(source, InlineText) and path.endswith(".json")
     ]
     return tuple([text for text in texts if len(text) <= PACKED_BYTES])
 
 
-def texts(messages: Iterable[bytes]) -> dict[str, str]:
+def unpack_texts(messages: Iterable[bytes]) -> dict[str, str]:
     """Return the texts among the messages, by the hash of their content."""
     found = {}
     for message in messages:
@@ -165,19 +171,19 @@ def texts(messages: Iterable[bytes]) -> dict[str, str]:
     return found
 
 
-def told(hash: str, size_bytes: int) -> Digest:
+def checked_digest(hash: str, size_bytes: int) -> Digest:
     """Return the digest that a file, a cache or another machine tells.
 
-    Raises: Damaged where it is none: its hash becomes part of a path.
+    Raises: CorruptMessage where it is none: its hash becomes part of a path.
     """
     if HASH.fullmatch(hash) is None or size_bytes < 0:
-        raise Damaged(f"no digest: '{hash[:80]}', {size_bytes} bytes")
+        raise CorruptMessage(f"no digest: '{hash[:80]}', {size_bytes} bytes")
     return Digest(hash, size_bytes)
 
 
-def _told(content: bytes) -> Digest:
+def _digest_from(content: bytes) -> Digest:
     message = Message(content)
-    return told(message.text_at(1), message.number_at(2, 64))
+    return checked_digest(message.text_at(1), message.number_at(2, 64))
 
 
 def _parse(
@@ -188,8 +194,8 @@ def _parse(
     try:
         return kind.FromString(contents[name])
     except (DecodeError, KeyError) as error:
-        raise Damaged(f"no message {name[:12]}: {error}") from error
+        raise CorruptMessage(f"no message {name[:12]}: {error}") from error
 
 
 def _digest(message: reapi.Digest) -> Digest:
-    return told(message.hash, message.size_bytes)
+    return checked_digest(message.hash, message.size_bytes)

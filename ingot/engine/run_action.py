@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ingot.engine import process, sandbox, toolchain
-from ingot.engine.actions import Action, BoundAction, Digest, Output, Text
+from ingot.engine.actions import Action, Digest, InlineText, Output, ResolvedAction
 from ingot.errors import IngotError
 
 # An input file above this is shown to the command where it is, not copied or linked.
@@ -24,9 +24,9 @@ class ActionFailed(IngotError):
     """A command failed; its whole output, and the way to run it again."""
 
 
-def lay_out(
+def stage_inputs(
     action: Action,
-    bound: BoundAction,
+    resolved: ResolvedAction,
     folder: Path,
     blob: Callable[[Action, Output, Digest], Path],
 ) -> dict[str, Path]:
@@ -34,12 +34,12 @@ def lay_out(
 
     `blob` says where an earlier action's output is; it is read only.
     """
-    digests = dict(bound.inputs)
+    digests = dict(resolved.inputs)
     large = {}
     for name, source in action.inputs:
         path = f"{folder}/{name}"
         _make_parent(name, path)
-        if isinstance(source, Text):
+        if isinstance(source, InlineText):
             with open(path, "xb") as file:
                 file.write(source.text.encode())
         elif isinstance(source, Output):
@@ -58,22 +58,24 @@ def lay_out(
     return large
 
 
-def start(action: Action, folder: Path, large: dict[str, Path]) -> process.Completed:
+def run_command(
+    action: Action, folder: Path, large: dict[str, Path]
+) -> process.Completed:
     """Return how the command ended, run in the folder that `lay_out` has filled.
 
     Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
     is being stopped.
     """
     network = ("network", "yes") in action.platform
-    confined = process.sandbox() == "bubblewrap"
+    sandboxed = process.sandbox() == "bubblewrap"
     return process.run(
         (toolchain.executable(action.argv[0]), *action.argv[1:]),
         folder,
         {**environment(), **(proxies() if network else {}), **dict(action.env)},
         mounts=large,
-        confined=confined,
+        sandboxed=sandboxed,
         network=network,
-        shown=sandbox.shown(action.tools, network) if confined else (),
+        bind_mounts=sandbox.bind_mounts(action.tools, network) if sandboxed else (),
     )
 
 
@@ -109,7 +111,9 @@ def proxies() -> dict[str, str]:
     }
 
 
-def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Path:
+def keep_failed(
+    action: Action, folder: Path, large: dict[str, Path], root: Path
+) -> Path:
     """Keep a failed command's folder; return the script in it that runs it again.
 
     It runs again confined where it was: what the sandbox hides may be why it failed.
@@ -127,8 +131,8 @@ def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Pa
     lines = ['cd -- "$(dirname -- "$0")"']
     if process.sandbox() == "bubblewrap":
         network = ("network", "yes") in action.platform
-        shown = sandbox.shown(action.tools, network)
-        words = process.bubblewrap(Path(HERE), variables, large, network, shown)
+        bind_mounts = sandbox.bind_mounts(action.tools, network)
+        words = process.bubblewrap(Path(HERE), variables, large, network, bind_mounts)
         lines.append(shlex.join([*words, *argv]).replace(HERE, '"$PWD"'))
     else:
         for name, path in large.items():
@@ -140,7 +144,7 @@ def keep(action: Action, folder: Path, large: dict[str, Path], root: Path) -> Pa
     return script
 
 
-def failure(
+def describe_failure(
     action: Action,
     done: process.Completed,
     missing: list[str],

@@ -29,13 +29,13 @@ IN_BASE = ("/usr/bin/", "/usr/lib/")
 
 
 @cache
-def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
+def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     """Return bubblewrap's words for what the tools consist of.
 
     Raises: IngotError where a tool is not installed.
     """
     words: list[str] = []
-    for path in seen(tools, network):
+    for path in visible_paths(tools, network):
         text = str(path)
         if path.is_symlink():
             words += ["--symlink", realpath(path), text]
@@ -53,7 +53,7 @@ def shown(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     return tuple(words)
 
 
-def seen(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
+def visible_paths(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
     """Return the files and folders that are shown besides the base system.
 
     Raises: IngotError where a tool is not installed.

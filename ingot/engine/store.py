@@ -27,9 +27,9 @@ from ingot.engine import atomic_files, results
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.atomic_files import DiskErrors
 from ingot.engine.digests import Digests, Identity, hash_file, identify, is_settled
-from ingot.engine.leases import Uses
+from ingot.engine.leases import Leases
 from ingot.engine.locks import held, held_if_free
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.protobuf_wire import CorruptMessage
 
 # Locks are shared out over this many files, so that the folder stays small.
 N_LOCKS = 4096
@@ -55,7 +55,7 @@ class Store:
         except OSError as error:
             raise atomic_files.refusal(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
-        self._uses = Uses(root)
+        self._leases = Leases(root)
         self._whole: dict[str, Identity] = {}  # small blobs that were read
         self._own = ""  # folder under tmp/ of this process
         self._identity = ""
@@ -65,13 +65,13 @@ class Store:
     def action(self, key: Digest) -> ActionResult | None:
         """Return the result kept under the key, if all of it is there and undamaged."""
         path = self._path("ac", key.hash)
-        self.use(key.hash)
+        self.lease_result(key.hash)
         try:
             with open(path, "rb", buffering=0) as file:
                 result = results.from_bytes(file.read())
         except FileNotFoundError:
             return None
-        except (Damaged, OSError) as error:
+        except (CorruptMessage, OSError) as error:
             self._warn(f"dropped a damaged action result, {path}: {error}")
             atomic_files.unlink(path)
             return None
@@ -90,7 +90,7 @@ class Store:
         """Keep the result under the key; its blobs must be in the store already."""
         self._put(results.to_bytes(result), self._path("ac", key.hash))
 
-    def use(self, key: str, *blobs: Digest) -> None:
+    def lease_result(self, key: str, *blobs: Digest) -> None:
         """Keep the result of that key and the blobs while this process lives.
 
         The result counts as used now; so call it before asking whether they are there.
@@ -98,21 +98,21 @@ class Store:
         Raises: IngotError where the disk is full.
         """
         with DiskErrors(self.root):
-            self._uses.pin(key, *(digest.hash for digest in blobs))
-        self._uses.stamp(self._path("ac", key))
+            self._leases.acquire(key, *(digest.hash for digest in blobs))
+        self._leases.touch(self._path("ac", key))
 
-    def pin(self, *digests: Digest) -> None:
+    def lease(self, *digests: Digest) -> None:
         """Keep blobs, there already or soon, while this process lives.
 
         Raises: IngotError where the disk is full.
         """
         # Before one is looked for: what is there and unused may go at any moment.
         with DiskErrors(self.root):
-            self._uses.pin(*(digest.hash for digest in digests))
+            self._leases.acquire(*(digest.hash for digest in digests))
 
-    def using_meanwhile(self) -> AbstractContextManager[None]:
+    def lease_scope(self) -> AbstractContextManager[None]:
         """Let go, when the block ends, of what this thread has used in it."""
-        return self._uses.meanwhile()
+        return self._leases.scope()
 
     def holds(self, digest: Digest) -> bool:
         """Return whether the blob is there and whole; drop it where it is not."""
@@ -157,14 +157,14 @@ class Store:
 
     def put_blob(self, digest: Digest, content: bytes) -> None:
         """Keep a content whose digest is known."""
-        self.pin(digest)
+        self.lease(digest)
         if not self.holds(digest):
             self._put(content, self._path("cas", digest.hash))
 
     def take_file(self, path: Path | str) -> Digest:
         """Move a file that nobody else holds into the store as a blob."""
         digest = hash_file(path)
-        self.pin(digest)
+        self.lease(digest)
         if not self.holds(digest):
             self._publish(path, self._path("cas", digest.hash))
         return digest
@@ -202,17 +202,17 @@ class Store:
                 self._identity = f"{path.read_text()} {path.stat().st_ino}"
         return self._identity
 
-    def locked(self, key: Digest) -> AbstractContextManager[None]:
+    def lock(self, key: Digest) -> AbstractContextManager[None]:
         """Hold the key's lock: two builds that want one action run it once."""
         return self._held(_lock(key), fcntl.LOCK_EX)
 
-    def locked_if_free(self, key: Digest) -> AbstractContextManager[bool]:
+    def try_lock(self, key: Digest) -> AbstractContextManager[bool]:
         """Hold the key's lock if nobody does; give whether so."""
         return held_if_free(f"{self._text}/lock/{_lock(key)}")
 
-    def machine(self, alone: bool) -> AbstractContextManager[None]:
+    def machine_lock(self, exclusive: bool) -> AbstractContextManager[None]:
         """Share the machine with all other actions; or have it alone."""
-        return self._held("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        return self._held("machine", fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
 
     def _held(self, name: str, how: int) -> AbstractContextManager[None]:
         return held(f"{self._text}/lock/{name}", how)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ingot.engine import results
 from ingot.engine.actions import ActionResult
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.protobuf_wire import CorruptMessage
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StoredFile:
     """One file of the store."""
 
     size_bytes: int
@@ -22,20 +22,20 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredResult:
     """A result and what it needs: its outputs, its log."""
 
-    file: File
+    file: StoredFile
     result: ActionResult
     blobs: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StoreSurvey:
     """All that a store holds, by hash."""
 
-    entries: dict[str, Entry]
-    blobs: dict[str, File]
+    entries: dict[str, StoredResult]
+    blobs: dict[str, StoredFile]
 
     @property
     def size_bytes(self) -> int:
@@ -44,7 +44,7 @@ class Survey:
         return own + sum(blob.size_bytes for blob in self.blobs.values())
 
 
-def survey(root: Path, known: Survey | None = None) -> Survey:
+def survey(root: Path, known: StoreSurvey | None = None) -> StoreSurvey:
     """Return what is in the store; results that `known` has are not read again."""
     blobs = dict(_files(root / "cas"))
     entries = {}
@@ -52,14 +52,14 @@ def survey(root: Path, known: Survey | None = None) -> Survey:
     for key, file in _files(root / "ac"):
         entry = before.get(key)
         if entry is not None and entry.file.size_bytes == file.size_bytes:
-            entries[key] = Entry(file, entry.result, entry.blobs)
+            entries[key] = StoredResult(file, entry.result, entry.blobs)
             continue
-        with contextlib.suppress(OSError, Damaged):
+        with contextlib.suppress(OSError, CorruptMessage):
             content = (root / "ac" / key[:2] / key).read_bytes()
             result = results.from_bytes(content)
             blobs_of = frozenset(digest.hash for digest in result.blobs())
-            entries[key] = Entry(file, result, blobs_of)
-    return Survey(entries, blobs)
+            entries[key] = StoredResult(file, result, blobs_of)
+    return StoreSurvey(entries, blobs)
 
 
 def size_bytes(root: Path) -> int:
@@ -68,11 +68,11 @@ def size_bytes(root: Path) -> int:
     return sum(file.size_bytes for kind in kinds for _, file in _files(kind))
 
 
-def last_results(root: Path) -> dict[str, tuple[float, str]]:
+def latest_results(root: Path) -> dict[str, tuple[float, str]]:
     """Return when each task's newest result was last used, and its key."""
     last: dict[str, tuple[float, str]] = {}
     for key, file in _files(root / "ac"):
-        with contextlib.suppress(OSError, Damaged):
+        with contextlib.suppress(OSError, CorruptMessage):
             content = (root / "ac" / key[:2] / key).read_bytes()
             task = results.from_bytes(content).task
             if task:
@@ -80,10 +80,10 @@ def last_results(root: Path) -> dict[str, tuple[float, str]]:
     return last
 
 
-def kept_messages(root: Path, key: str) -> tuple[bytes, ...]:
+def read_messages(root: Path, key: str) -> tuple[bytes, ...]:
     """Return the messages of the action of that key, as its result holds them.
 
-    Raises: OSError where there is no result; Damaged where it cannot be read.
+    Raises: OSError where there is no result; CorruptMessage where it cannot be read.
     """
     return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
 
@@ -93,13 +93,13 @@ def blob_path(root: Path, name: str) -> Path:
     return root / "cas" / name[:2] / name
 
 
-def _files(folder: Path) -> Iterator[tuple[str, File]]:
+def _files(folder: Path) -> Iterator[tuple[str, StoredFile]]:
     for part in _scan(folder):
         for item in _scan(part.path):
             with contextlib.suppress(FileNotFoundError):
                 stat = item.stat()
                 if results.HASH.fullmatch(item.name):
-                    yield item.name, File(stat.st_size, stat.st_mtime)
+                    yield item.name, StoredFile(stat.st_size, stat.st_mtime)
 
 
 def _scan(folder: Path | str) -> list[os.DirEntry[str]]:

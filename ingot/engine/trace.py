@@ -17,8 +17,8 @@ class Span(NamedTuple):
     thread: int
 
 
-class Spans:
-    """Spans as they end, of all threads."""
+class Trace:
+    """Trace as they end, of all threads."""
 
     def __init__(self) -> None:
         """Start with none."""

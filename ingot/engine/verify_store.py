@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingot.engine import results
 from ingot.engine.digests import hash_file
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store_survey import blob_path, survey
 
 
@@ -49,7 +49,7 @@ def verify_store(root: Path) -> Verified:
             path = Path(folder, name)
             try:
                 results.from_bytes(path.read_bytes())
-            except Damaged:
+            except CorruptMessage:
                 damaged.append(path)
             except FileNotFoundError:
                 continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot.engine.actions import Runner
-from ingot.engine.cpu_info import features
+from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
 from ingot.model.manifest_schema import CHECK_LEVELS
@@ -66,7 +66,7 @@ class Target:
             return None
         if self.machine != platform.machine():
             return f"the processor is {platform.machine()}, not {self.machine}"
-        found = features().split()
+        found = cpu_features().split()
         missing = [name for name in self.cpu_features if name not in found]
         return f"the processor lacks {', '.join(missing)}" if missing else None
 

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from ingot.engine.actions import Action, SourceFile
 from ingot.engine.atomic_files import remedy
-from ingot.engine.cpu_info import features
 from ingot.engine.digests import Identity, identify, is_settled
-from ingot.engine.machine import machine
+from ingot.engine.machine import cpu_features, machine
 from ingot.errors import IngotError
 
 SEAL_BYTES = 4
@@ -32,7 +31,7 @@ def sources(root: Path) -> Identities:
     Benchmarks are planned for this machine's processor, `host` and what cannot run here
     by its features: a machine of the same name may be given others.
     """
-    here = (sys.prefix, sys.version, os.uname().machine, features(), *machine())
+    here = (sys.prefix, sys.version, os.uname().machine, cpu_features(), *machine())
     return (here, tuple(_walk(root)))
 
 

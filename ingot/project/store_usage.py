@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ingot.engine.actions import stage_of
-from ingot.engine.byte_sizes import say_size
+from ingot.engine.byte_sizes import format_size
 
 if TYPE_CHECKING:
-    from ingot.engine.store_survey import Survey
+    from ingot.engine.store_survey import StoreSurvey
 
 KINDS = ("model", "target", "stage")
 
@@ -44,7 +44,7 @@ class Builds:
         return self.restored / asked if asked else 1.0
 
 
-def shares(found: Survey, kind: str) -> list[Share]:
+def shares(found: StoreSurvey, kind: str) -> list[Share]:
     """Return the shares by model, target or stage, the largest first.
 
     What no task of ingot made, and what no result names, is the share of "other".
@@ -65,11 +65,11 @@ def shares(found: Survey, kind: str) -> list[Share]:
     return sorted(found_shares, key=lambda share: (-share.size_bytes, share.name))
 
 
-def usage_text(found: Survey, builds: Builds, limit_bytes: int | None) -> str:
+def usage_text(found: StoreSurvey, builds: Builds, limit_bytes: int | None) -> str:
     """Return what people read: the size, the hit rate, who uses it."""
-    limit = "no limit" if limit_bytes is None else f"limit {say_size(limit_bytes)}"
+    limit = "no limit" if limit_bytes is None else f"limit {format_size(limit_bytes)}"
     lines = [
-        f"{say_size(found.size_bytes)} in {len(found.entries)} results and"
+        f"{format_size(found.size_bytes)} in {len(found.entries)} results and"
         f" {len(found.blobs)} blobs; {limit}",
         "no builds so far"
         if not builds.builds
@@ -80,7 +80,7 @@ def usage_text(found: Survey, builds: Builds, limit_bytes: int | None) -> str:
     for kind in KINDS:
         lines.append(f"{kind:<24} {'results':>8} {'size':>10}")
         lines += [
-            f"  {share.name:<22} {share.results:>8} {say_size(share.size_bytes):>10}"
+            f"  {share.name:<22} {share.results:>8} {format_size(share.size_bytes):>10}"
             for share in shares(found, kind)
         ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from ingot.engine.byte_sizes import say_size
+from ingot.engine.byte_sizes import format_size
 from ingot.report import svg
 from ingot.report.build_runs import Build, Cell, Point
 
@@ -125,12 +125,12 @@ def sizes(cells: Sequence[Cell]) -> str:
     for number, (cell, total) in enumerate(zip(cells, totals, strict=True)):
         top = 36 + number * ROW
         body.append(svg.text(LEFT, top, cell.pair))
-        body.append(svg.text(RIGHT, top, say_size(total), "dim end"))
+        body.append(svg.text(RIGHT, top, format_size(total), "dim end"))
         x = LEFT
         for part, kind in PARTS.items():
             size = cell.figures["sizes"].get(part, 0)
             wide = size / most * (RIGHT - LEFT)
-            about = f"{part}: {say_size(size)}"
+            about = f"{part}: {format_size(size)}"
             body.append(svg.rect(x, top + 5, wide, 10, kind, about))
             x += wide
     return svg.svg(WIDTH, height, "sizes of what ships", body)

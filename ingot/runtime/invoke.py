@@ -98,7 +98,7 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     """
     env = {**os.environ, **variables(runner)}
     # Confined already, with the stage's program that calls it.
-    done = process.run(argv, folder, env, mounts={}, confined=False, network=False)
+    done = process.run(argv, folder, env, mounts={}, sandboxed=False, network=False)
     if done.exit_code == 0:
         return done.output
     words = done.output.decode(errors="replace").rstrip()

@@ -58,7 +58,7 @@ _BLOCK_BYTES = 1 << 20
 
 def plan_bake(manifest: Manifest, root: Path) -> Action:
     """Return the action that bakes the model's weights in its graph's layout."""
-    from ingot.engine.actions import Action, SourceFile, Text
+    from ingot.engine.actions import Action, InlineText, SourceFile
     from ingot.model.weight_files import weight_files, weight_index
 
     layout, source = manifest.graph.layout, manifest.weights.source
@@ -71,14 +71,17 @@ def plan_bake(manifest: Manifest, root: Path) -> Action:
         task=f"bake:{manifest.model}@{layout}",
         argv=("python", "-m", "ingot.stages.bake", "spec.json"),
         inputs=(
-            ("spec.json", Text(json.dumps(specification, indent=1, sort_keys=True))),
+            (
+                "spec.json",
+                InlineText(json.dumps(specification, indent=1, sort_keys=True)),
+            ),
             *((file.path, file.source) for file in files),
             *weight_index(source),
             *((name, SourceFile(root / name)) for name in PROGRAM),
         ),
         outputs=(ARCHIVE, REPORT),
         tools=("python", "iree-base-runtime", "ml_dtypes", "numpy", *package),
-        shown=(f"{shown}/{ARCHIVE}", f"{shown}/{REPORT}"),
+        exported_to=(f"{shown}/{ARCHIVE}", f"{shown}/{REPORT}"),
     )
 
 

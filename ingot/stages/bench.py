@@ -57,7 +57,7 @@ EMULATED_TOKENS = 16
 
 def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
     """Return the action that makes `bench.json`."""
-    from ingot.engine.actions import Action, Output, SourceFile, Text
+    from ingot.engine.actions import Action, InlineText, Output, SourceFile
     from ingot.engine.machine import machine
     from ingot.model.graph import to_json
 
@@ -78,8 +78,8 @@ def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
         task=f"bench:{model}@{name}",
         argv=("python", "-m", "ingot.stages.bench", "spec.json"),
         inputs=(
-            ("spec.json", Text(_dump(specification))),
-            ("graph.json", Text(to_json(manifest.graph))),
+            ("spec.json", InlineText(_dump(specification))),
+            ("graph.json", InlineText(to_json(manifest.graph))),
             ("model.vmfb", Output(f"compile:{model}@{name}", "model.vmfb")),
             ("model.irpa", Output(f"bake:{model}@{target.layout.name}", "model.irpa")),
             *((path, SourceFile(root / path)) for path in PROGRAM),
@@ -91,7 +91,7 @@ def plan_bench(manifest: Manifest, target: Target, root: Path) -> Action:
         # The driver's own place for compiled shaders is read-only for an action.
         env=(("MESA_SHADER_CACHE_DIR", "shaders"),),
         platform=machine(),
-        shown=(f"build/{model}/{name}/bench.json",),
+        exported_to=(f"build/{model}/{name}/bench.json",),
         exclusive=True,
     )
 

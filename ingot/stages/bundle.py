@@ -54,7 +54,7 @@ def plan_bundle(
     `compiled` are the actions that make `model.vmfb`: `bundle.json` has their commands.
     """
     from ingot.bundles.contract import declaration
-    from ingot.engine.actions import Action, SourceFile, Text
+    from ingot.engine.actions import Action, InlineText, SourceFile
 
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
@@ -77,14 +77,14 @@ def plan_bundle(
         task=f"bundle:{model}@{name}",
         argv=("python", "-m", "ingot.stages.bundle", "spec.json"),
         inputs=(
-            ("spec.json", Text(_dump(specification))),
+            ("spec.json", InlineText(_dump(specification))),
             *_parts(manifest, target),
             *((f"sources/{path}", SourceFile(file)) for path, file in sources.items()),
             *((path, SourceFile(root / path)) for path in PROGRAM),
         ),
         outputs=outputs,
         tools=TOOLS,
-        shown=tuple(f"build/{model}/{name}/{output}" for output in outputs),
+        exported_to=tuple(f"build/{model}/{name}/{output}" for output in outputs),
     )
 
 

@@ -81,15 +81,15 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
 
     `golden.json` holds a few sentences or prompts that the model was right about.
     """
-    from ingot.engine.actions import Action, Output, Source, SourceFile, Text
+    from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
     from ingot.model.graph import to_json
     from ingot.model.weight_files import file_input
 
     graph = manifest.graph
     model, name = manifest.model, target.resolved
     inputs: dict[str, Source] = {
-        "spec.json": Text(_dump(_specification(manifest, target))),
-        "graph.json": Text(to_json(graph)),
+        "spec.json": InlineText(_dump(_specification(manifest, target))),
+        "graph.json": InlineText(to_json(graph)),
         "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
         "probe.vmfb": Output(f"compile-probe:{model}@{name}", "probe.vmfb"),
         "model.irpa": Output(f"bake:{model}@{target.layout.name}", "model.irpa"),
@@ -113,7 +113,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Action:
             )
         ),
         env=ENV,
-        shown=tuple(f"{shown}/{output}" for output in OUTPUTS),
+        exported_to=tuple(f"{shown}/{output}" for output in OUTPUTS),
     )
 
 

@@ -105,5 +105,5 @@ def _action(
         ),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        shown=(f"build/{graph.model}/{target.resolved}/{output}",),
+        exported_to=(f"build/{graph.model}/{target.resolved}/{output}",),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ingot.emit.bounds_checks import Limits
 from ingot.emit.modules import main_module, probe_module
-from ingot.engine.actions import Action, Output, Text
+from ingot.engine.actions import Action, InlineText, Output
 from ingot.model.graph import Graph
 
 
@@ -41,7 +41,7 @@ def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Acti
             output,
         ),
         inputs=(
-            (source, Text(text)),
+            (source, InlineText(text)),
             *(
                 (module, Output(f"specialize:{instance.name}", module))
                 for module, instance in zip(modules, graph.instances, strict=True)
@@ -49,5 +49,5 @@ def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Acti
         ),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        shown=(f"build/{graph.model}/linked/{graph.layout}/{output}",),
+        exported_to=(f"build/{graph.model}/linked/{graph.layout}/{output}",),
     )

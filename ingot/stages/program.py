@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.codec import to_json
-from ingot.engine.actions import Source, SourceFile, Text
+from ingot.engine.actions import InlineText, Source, SourceFile
 
 # What holds the package `ingot`.
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def program_argv(name: str) -> tuple[str, ...]:
 def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], ...]:
     """Return what the program is told, as `spec.json`, and its own sources."""
     return (
-        ("spec.json", Text(to_json(specification, indent=1) + "\n")),
+        ("spec.json", InlineText(to_json(specification, indent=1) + "\n")),
         *((path, SourceFile(ROOT / path)) for path in sources(name)),
     )
 

@@ -36,7 +36,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         ),
         outputs=(output,),
         tools=("python", "iree-base-compiler"),
-        shown=(f"build/instances/{output}",),
+        exported_to=(f"build/instances/{output}",),
     )
 
 

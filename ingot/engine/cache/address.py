@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from ingot.engine.cache.backend import Patience, Remote
+from ingot.engine.cache.backend import CacheBackend, Timeouts
 from ingot.errors import IngotError, did_you_mean
 
 PLACES = {
@@ -75,7 +75,9 @@ def has_password(address: str) -> bool:
     return "@" in urlsplit(address).netloc
 
 
-def connect(address: str, environment: Mapping[str, str], patience: Patience) -> Remote:
+def connect(
+    address: str, environment: Mapping[str, str], timeouts: Timeouts
+) -> CacheBackend:
     """Return the remote; nothing is sent yet.
 
     Raises: IngotError where the address is wrong, or a package is missing.
@@ -84,21 +86,21 @@ def connect(address: str, environment: Mapping[str, str], patience: Patience) ->
     parts = urlsplit(shown)
     try:
         if parts.scheme == "file":
-            from ingot.engine.cache.folder import FolderRemote
+            from ingot.engine.cache.folder import FolderBackend
 
-            return FolderRemote(Path(unquote(parts.path)))
+            return FolderBackend(Path(unquote(parts.path)))
         who = authorization(address, environment)
         if parts.scheme in ("http", "https"):
-            from ingot.engine.cache.http import HttpRemote
+            from ingot.engine.cache.http import HttpBackend
 
-            return HttpRemote(shown, who, patience)
+            return HttpBackend(shown, who, timeouts)
         if parts.scheme in ("grpc", "grpcs"):
-            from ingot.engine.cache.reapi_cache import ReapiRemote
+            from ingot.engine.cache.reapi_cache import ReapiBackend
 
-            return ReapiRemote(shown, who, patience)
-        from ingot.engine.cache.buckets import ObjectRemote
+            return ReapiBackend(shown, who, timeouts)
+        from ingot.engine.cache.buckets import BucketBackend
 
-        return ObjectRemote(shown, patience)
+        return BucketBackend(shown, timeouts)
     except ValueError as error:
         raise IngotError(f"shared cache {shown}: no such address: {error}") from error
     except ModuleNotFoundError as error:

@@ -27,12 +27,12 @@ class Unreachable(CacheFailure):
     """Nobody answers there; that may pass."""
 
 
-class BlobRefused(CacheFailure):
+class BlobRejected(CacheFailure):
     """The cache does not take this one blob; it may take others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long a cache is waited for: one that is slower is as good as down."""
 
     connect_s: float = 5.0
@@ -47,7 +47,7 @@ class Patience:
         return time.monotonic() + seconds
 
 
-class Remote(Protocol):
+class CacheBackend(Protocol):
     """One shared cache. Every method may raise CacheFailure, and is thread-safe."""
 
     # Where it is, without a password: this is shown.
@@ -63,7 +63,7 @@ class Remote(Protocol):
         """Return the blobs to send: those that are not there, or not worth asking."""
 
 
-def paced(pieces: Iterable[bytes], deadline: float) -> Iterator[bytes]:
+def with_deadline(pieces: Iterable[bytes], deadline: float) -> Iterator[bytes]:
     """Yield the pieces.
 
     Raises: CacheFailure where the deadline passes first.
@@ -74,6 +74,6 @@ def paced(pieces: Iterable[bytes], deadline: float) -> Iterator[bytes]:
             raise CacheFailure("it is too slow")
 
 
-def paced_file(path: Path, patience: Patience) -> Iterator[bytes]:
-    """Yield the file's content, as `paced`."""
-    return paced(chunks(path), patience.deadline(path.stat().st_size))
+def read_with_deadline(path: Path, timeouts: Timeouts) -> Iterator[bytes]:
+    """Yield the file's content, as `with_deadline`."""
+    return with_deadline(chunks(path), timeouts.deadline(path.stat().st_size))

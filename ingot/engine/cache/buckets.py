@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ingot.engine.actions import Digest
-from ingot.engine.cache.backend import CacheFailure, Kind, Patience
+from ingot.engine.cache.backend import CacheFailure, Kind, Timeouts
 from ingot.errors import IngotError
 
 # Asked for piece by piece: obstore's time limit is for one request as a whole.
@@ -40,10 +40,10 @@ EXPECTED = (
 QUOTED = re.compile(r"\S+://\S+|\"[^\"]*\"")
 
 
-class ObjectRemote:
+class BucketBackend:
     """A prefix of a bucket."""
 
-    def __init__(self, address: str, patience: Patience) -> None:
+    def __init__(self, address: str, timeouts: Timeouts) -> None:
         """Keep the place; nothing is sent yet.
 
         Raises: IngotError where the address or the provider's variables are wrong.
@@ -51,19 +51,19 @@ class ObjectRemote:
         from obstore.store import from_url
 
         self.name = address
-        seconds = patience.silent_s + PIECE_BYTES / patience.bytes_per_s
+        seconds = timeouts.silent_s + PIECE_BYTES / timeouts.bytes_per_s
         try:
             self._store = from_url(
                 address,
                 client_options={
-                    "connect_timeout": timedelta(seconds=patience.connect_s),
+                    "connect_timeout": timedelta(seconds=timeouts.connect_s),
                     "timeout": timedelta(seconds=seconds),
                     # A server in one's own network, or a test's.
                     "allow_http": True,
                 },
                 retry_config={
                     "max_retries": 2,
-                    "retry_timeout": timedelta(seconds=2 * patience.silent_s),
+                    "retry_timeout": timedelta(seconds=2 * timeouts.silent_s),
                 },
             )
         except Exception as error:

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 from ingot.engine.actions import Digest
 from ingot.engine.atomic_files import SMALL_BYTES
-from ingot.engine.cache.backend import BlobRefused, Patience, paced
+from ingot.engine.cache.backend import BlobRejected, Timeouts, with_deadline
 from ingot.engine.store import Store
 
 # An action result names some files; more than this is something else.
 MESSAGE_BYTES = 4 << 20
 
 
-def message(pieces: Iterator[bytes], patience: Patience) -> bytes:
+def message(pieces: Iterator[bytes], timeouts: Timeouts) -> bytes:
     """Return the pieces as one, cut where they are too many for a message.
 
     Raises: CacheFailure where they come too slowly.
     """
     content = b""
-    for piece in paced(pieces, patience.deadline(MESSAGE_BYTES)):
+    for piece in with_deadline(pieces, timeouts.deadline(MESSAGE_BYTES)):
         content += piece
         if len(content) > MESSAGE_BYTES:
             break
@@ -29,13 +29,13 @@ def message(pieces: Iterator[bytes], patience: Patience) -> bytes:
 
 
 def keep(
-    store: Store, digest: Digest, pieces: Iterator[bytes], patience: Patience
+    store: Store, digest: Digest, pieces: Iterator[bytes], timeouts: Timeouts
 ) -> bool:
     """Return whether the pieces were the blob, which the store has then.
 
     Raises: CacheFailure where they come too slowly.
     """
-    limited = _limited(digest, pieces, patience)
+    limited = _limited(digest, pieces, timeouts)
     if digest.size_bytes <= SMALL_BYTES:
         content = bytearray()
         for piece in limited:
@@ -59,13 +59,13 @@ def keep(
 
 
 def _limited(
-    digest: Digest, pieces: Iterator[bytes], patience: Patience
+    digest: Digest, pieces: Iterator[bytes], timeouts: Timeouts
 ) -> Iterator[bytes]:
     """Yield the pieces until they are too many."""
     left = digest.size_bytes
     # What cannot be unpacked is as damaged as what is another content.
-    with contextlib.suppress(BlobRefused):
-        for piece in paced(pieces, patience.deadline(digest.size_bytes)):
+    with contextlib.suppress(BlobRejected):
+        for piece in with_deadline(pieces, timeouts.deadline(digest.size_bytes)):
             yield piece
             left -= len(piece)
             if left < 0:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from ingot.engine import atomic_files
 from ingot.engine.actions import Digest
-from ingot.engine.cache.backend import BlobRefused, CacheFailure, Kind
+from ingot.engine.cache.backend import BlobRejected, CacheFailure, Kind
 from ingot.engine.digests import chunks
 
 # No copy of one file takes so long.
 LEFT_S = 24 * 3600.0
 
 
-class FolderRemote:
+class FolderBackend:
     """A folder laid out as the store is."""
 
     def __init__(self, root: Path) -> None:
@@ -94,4 +94,4 @@ def _read(path: str) -> Iterator[bytes]:
     try:
         yield from chunks(path)
     except OSError as error:
-        raise BlobRefused(f"cannot read {path}: {error.strerror}") from error
+        raise BlobRejected(f"cannot read {path}: {error.strerror}") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ingot.engine.cache.backend import BlobRefused, CacheFailure, Unreachable
+from ingot.engine.cache.backend import BlobRejected, CacheFailure, Unreachable
 
 if TYPE_CHECKING:
     import grpc
@@ -24,7 +24,7 @@ OPERATIONS = "/google.longrunning.Operations"
 ALIVE_MS = 300_000
 
 
-class NotThere(CacheFailure):
+class NotFound(CacheFailure):
     """The server has no such entry."""
 
 
@@ -134,7 +134,7 @@ def failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
     """Return why a call failed."""
     code = error.code()
     if code is codes.NOT_FOUND:
-        return NotThere("it is not there")
+        return NotFound("it is not there")
     text = {
         codes.UNAUTHENTICATED: "it refuses who asks",
         codes.PERMISSION_DENIED: "it refuses access",
@@ -143,7 +143,7 @@ def failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
         codes.RESOURCE_EXHAUSTED: "it is full",
     }.get(code, f"it answers {code.name}: {error.details()}"[:200])
     if code is codes.INVALID_ARGUMENT:
-        return BlobRefused(text)
+        return BlobRejected(text)
     if code is codes.UNAVAILABLE:
         return Unreachable(text)
     return CacheFailure(text)

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 # A cache with more damage than this is not worth asking.
-N_DAMAGED = 10
+N_CORRUPT = 10
 
 
-class Standing:
+class CacheHealth:
     """What one cache is still asked and sent; safe for several threads."""
 
     def __init__(self, name: str, warn: Callable[[str], None], writes: bool) -> None:
@@ -26,7 +26,7 @@ class Standing:
         """Say what is damaged; too much of it, and the cache is asked no more."""
         self.say(f"{what} is damaged there; dropped, it is made again")
         self._n_damaged += 1
-        if self._n_damaged > N_DAMAGED:
+        if self._n_damaged > N_CORRUPT:
             self.stop("read", "too much of it is damaged")
 
     def stop(self, how: str, reason: str) -> None:

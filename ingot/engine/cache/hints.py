@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ingot.engine import results
 from ingot.engine.actions import Digest
 from ingot.engine.keys import field
-from ingot.engine.protobuf_wire import Damaged, Message
+from ingot.engine.protobuf_wire import CorruptMessage, Message
 
 # When it was built, in seconds since 1970; other programs skip what they do not know.
 TIME_TYPE = "ingot/built-at"
@@ -41,16 +41,18 @@ def place(project: str, task: str) -> Digest:
 
 def to_bytes(task: str, last: Last) -> bytes:
     """Return the hint as an `ActionResult` message."""
-    told = results.about(results.TASK_TYPE, task.encode())
-    told += results.about(TIME_TYPE, f"{last.at_s:.0f}".encode())
-    return field(9, told + results.about(results.MESSAGE_TYPE, *last.messages))
+    told = results.encode_metadata(results.TASK_TYPE, task.encode())
+    told += results.encode_metadata(TIME_TYPE, f"{last.at_s:.0f}".encode())
+    return field(
+        9, told + results.encode_metadata(results.MESSAGE_TYPE, *last.messages)
+    )
 
 
 def from_bytes(content: bytes, task: str) -> Last | None:
     """Return the hint of that task; None where the bytes are anything else."""
-    with contextlib.suppress(Damaged, ValueError):
+    with contextlib.suppress(CorruptMessage, ValueError):
         found = results.from_bytes(content)
-        told = results.facts(Message(Message(content).bytes_at(9)))
+        told = results.decode_metadata(Message(Message(content).bytes_at(9)))
         times = [float(value) for value in told.get(TIME_TYPE, ())]
         if found.task == task and times and found.messages:
             return Last(found.messages, times[0])

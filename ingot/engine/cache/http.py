@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 from ingot.engine.actions import Digest
 from ingot.engine.cache.backend import (
-    BlobRefused,
+    BlobRejected,
     CacheFailure,
     Kind,
-    Patience,
-    paced_file,
+    Timeouts,
+    read_with_deadline,
 )
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ ASK_BYTES = 1 << 16
 PASSING = (500, 502, 503, 504)
 
 
-class HttpRemote:
+class HttpBackend:
     """A cache behind one URL."""
 
-    def __init__(self, url: str, authorization: str | None, patience: Patience) -> None:
+    def __init__(self, url: str, authorization: str | None, timeouts: Timeouts) -> None:
         """Keep the place; nothing is sent yet."""
         import urllib3
 
         self.name = url
         self._url = url.rstrip("/")
-        self._patience = patience
+        self._timeouts = timeouts
         retries = urllib3.Retry(
             total=2,
             redirect=False,
@@ -59,7 +59,7 @@ class HttpRemote:
         self._pool, self._place = _pool(
             self._url,
             retries=retries,
-            timeout=urllib3.Timeout(connect=patience.connect_s, read=patience.silent_s),
+            timeout=urllib3.Timeout(connect=timeouts.connect_s, read=timeouts.silent_s),
             maxsize=32,
         )
 
@@ -85,7 +85,7 @@ class HttpRemote:
             kind,
             digest,
             {"Content-Length": str(size), "Content-Type": "application/octet-stream"},
-            body=paced_file(path, self._patience) if body is None else body,
+            body=read_with_deadline(path, self._timeouts) if body is None else body,
             **({"retries": False} if body is None else {}),
         )
         response.drain_conn()
@@ -175,7 +175,7 @@ def _refuse(response: BaseHTTPResponse, method: str) -> None:
         words = HTTPStatus(response.status).phrase
         text = f"it answers {method} with {response.status} {words}"
         if response.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise BlobRefused(text)
+            raise BlobRejected(text)
         raise CacheFailure(text)
     raise CacheFailure(f"it answers {method} with {response.status}")
 

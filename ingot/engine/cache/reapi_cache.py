@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Digest
 from ingot.engine.cache import services_pb2 as api
-from ingot.engine.cache.backend import BlobRefused, Kind, Patience, paced_file
-from ingot.engine.cache.grpc_channel import BYTES, V2, Channel, NotThere, guarded
+from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, read_with_deadline
+from ingot.engine.cache.grpc_channel import BYTES, V2, Channel, NotFound, guarded
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -33,11 +33,11 @@ def message(digest: Digest) -> reapi.Digest:
     return reapi.Digest(hash=digest.hash, size_bytes=digest.size_bytes)
 
 
-class ReapiRemote:
+class ReapiBackend:
     """An instance of a server."""
 
     def __init__(
-        self, address: str, authorization: str | None, patience: Patience
+        self, address: str, authorization: str | None, timeouts: Timeouts
     ) -> None:
         """Keep the place; nothing is sent yet."""
         import zstandard  # noqa: F401 - missed here, not in the middle of a build
@@ -45,7 +45,7 @@ class ReapiRemote:
         self.name = address
         self._channel = Channel(address, authorization)
         self._instance = self._channel.instance
-        self._patience = patience
+        self._timeouts = timeouts
         self._packs: bool | None = None
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
@@ -56,7 +56,7 @@ class ReapiRemote:
         # The answer comes with the first piece; an empty blob has none.
         try:
             first = next(pieces, b"")
-        except NotThere:
+        except NotFound:
             return None
         return _chain(first, pieces)
 
@@ -102,7 +102,7 @@ class ReapiRemote:
         )
         try:
             return iter([self._ask(f"{V2}.ActionCache/GetActionResult", request, _raw)])
-        except NotThere:
+        except NotFound:
             return None
 
     def _read(self, digest: Digest) -> Iterator[bytes]:
@@ -133,12 +133,12 @@ class ReapiRemote:
 
     def _outgoing(self, path: Path) -> Iterator[bytes]:
         if not self._packed():
-            yield from paced_file(path, self._patience)
+            yield from read_with_deadline(path, self._timeouts)
             return
         import zstandard
 
         packer = zstandard.ZstdCompressor().compressobj()
-        for piece in paced_file(path, self._patience):
+        for piece in read_with_deadline(path, self._timeouts):
             yield packer.compress(piece)
         yield packer.flush()
 
@@ -165,7 +165,7 @@ class ReapiRemote:
 
     def _seconds(self, size_bytes: int) -> float:
         """Return how long moving so much may take."""
-        return self._patience.silent_s + size_bytes / self._patience.bytes_per_s
+        return self._timeouts.silent_s + size_bytes / self._timeouts.bytes_per_s
 
 
 class _Joined(io.RawIOBase):
@@ -194,7 +194,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         while piece := reader.read(PIECE_BYTES):
             yield piece
     except zstandard.ZstdError as error:
-        raise BlobRefused(f"it sends no zstd: {error}") from error
+        raise BlobRejected(f"it sends no zstd: {error}") from error
 
 
 def _arriving(stream: Iterator[Any]) -> Iterator[bytes]:

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from ingot.engine.actions import Digest
-from ingot.engine.cache.backend import Kind, Remote, Unreachable
+from ingot.engine.cache.backend import CacheBackend, Kind, Unreachable
 
 Answer = TypeVar("Answer")
 
 
-class PatientRemote:
+class RetryingBackend:
     """A remote whose server may go away for a while."""
 
     def __init__(
         self,
-        remote: Remote,
+        remote: CacheBackend,
         lost: Callable[[], None],
         wait: Callable[[float], None],
         return_s: float,

@@ -15,13 +15,18 @@ from pathlib import Path
 from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache import hints, inline_blobs
-from ingot.engine.cache.backend import BlobRefused, CacheFailure, Patience, Remote
+from ingot.engine.cache.backend import (
+    BlobRejected,
+    CacheBackend,
+    CacheFailure,
+    Timeouts,
+)
 from ingot.engine.cache.download import keep, message
-from ingot.engine.cache.health import Standing
+from ingot.engine.cache.health import CacheHealth
 from ingot.engine.cache.hints import Last
-from ingot.engine.cache.retry import PatientRemote
-from ingot.engine.cache.uploads import Uploads
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.cache.retry import RetryingBackend
+from ingot.engine.cache.uploads import UploadQueue
+from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -37,11 +42,11 @@ class SharedCache:
 
     def __init__(
         self,
-        remote: Remote,
+        remote: CacheBackend,
         store: Store,
         warn: Callable[[str], None],
         writes: bool,
-        patience: Patience,
+        timeouts: Timeouts,
         project: str = "",
     ) -> None:
         """Keep the remote; nothing is asked yet. Without `writes` nothing is sent."""
@@ -49,16 +54,16 @@ class SharedCache:
         self._remote = remote
         self._store = store
         self._warn = warn
-        self._patience = patience
+        self._timeouts = timeouts
         self._project = project
         self._may_write = writes
         # Whether the build still looks there, and sends there beside its work; who
         # needs the cache is told of each failure instead.
-        self._standing = Standing(remote.name, warn, writes)
+        self._standing = CacheHealth(remote.name, warn, writes)
         self._hints = True
         self._damaged: set[Digest] = set()
         self._present: set[Digest] = set()
-        self._uploads = Uploads()
+        self._uploads = UploadQueue()
         self._answer_s = math.inf  # what the last result took to come
         self._answers: dict[str, ActionResult | None] = {}
         # One thread moves a blob; others that want it then see that it is there.
@@ -69,10 +74,10 @@ class SharedCache:
         self, lost: Callable[[], None], wait: Callable[[float], None]
     ) -> SharedCache:
         """Return the same cache for what cannot do without: it is waited for."""
-        patience = self._patience
-        remote = PatientRemote(self._remote, lost, wait, patience.return_s)
+        timeouts = self._timeouts
+        remote = RetryingBackend(self._remote, lost, wait, timeouts.return_s)
         cache = SharedCache(
-            remote, self._store, self._warn, self._may_write, patience, self._project
+            remote, self._store, self._warn, self._may_write, timeouts, self._project
         )
         # The whole transfer: a server may go away in the middle of a blob.
         cache._waited = remote.patiently
@@ -90,7 +95,7 @@ class SharedCache:
             if result is None:
                 return None
             # What is here already stays, however full the store is meanwhile.
-            self._store.use(key.hash, *result.blobs())
+            self._store.lease_result(key.hash, *result.blobs())
             if not all(self._bring(d) for d in inline_blobs.keep(self._store, result)):
                 return None
         except CacheFailure as error:
@@ -99,7 +104,7 @@ class SharedCache:
         self._store.put_action(key, result)
         return result
 
-    def is_near(self) -> bool:
+    def answers_fast(self) -> bool:
         """Return whether its last answer came so soon that no thread need wait."""
         return self._standing.reads and self._answer_s < NEAR_S
 
@@ -107,7 +112,7 @@ class SharedCache:
         self, key: Digest, outputs: tuple[str, ...], limit_bytes: int
     ) -> ActionResult | None:
         """Do as `fetch` if the outputs are no larger than that; else only ask."""
-        result = self._answers[key.hash] = self.look(key, outputs)
+        result = self._answers[key.hash] = self.look_up(key, outputs)
         if result is None or result.size_bytes() > limit_bytes:
             return None
         result = self.fetch(key, outputs)
@@ -116,7 +121,7 @@ class SharedCache:
             self._answers[key.hash] = None
         return result
 
-    def look(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+    def look_up(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Return the key's result; nothing of it is brought."""
         try:
             return self._result(key, outputs) if self._standing.reads else None
@@ -143,7 +148,7 @@ class SharedCache:
         if self._standing.writes:
             self._uploads.add(lambda: self._share(key, result))
 
-    def inlined(self, result: ActionResult) -> ActionResult:
+    def with_inline_blobs(self, result: ActionResult) -> ActionResult:
         """Return the result as it is to be kept and sent: with its small blobs."""
         return inline_blobs.inlined(self._store, result)
 
@@ -152,12 +157,12 @@ class SharedCache:
         if self._standing.writes:
             self._uploads.add(lambda: self._hint(result))
 
-    def bring(self, digest: Digest) -> bool:
+    def ensure_local(self, digest: Digest) -> bool:
         """Return whether the blob is in the store, from now on.
 
         Raises: CacheFailure where the cache fails.
         """
-        self._store.pin(digest)
+        self._store.lease(digest)
         return self._waited(lambda: self._bring(digest))
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
@@ -212,7 +217,7 @@ class SharedCache:
             self.send({digest: self._store.blob(digest) for digest in result.blobs()})
             self._remote.put("ac", key, self._entry(key))
             self._hint(result)
-        except BlobRefused as error:
+        except BlobRejected as error:
             self._standing.say(f"{error}; a result was not sent")
         except CacheFailure as error:
             self._standing.stop("write", str(error))
@@ -251,7 +256,7 @@ class SharedCache:
         """Return the result that the message tells; None where it is another's."""
         try:
             result = results.from_bytes(content)
-        except Damaged:
+        except CorruptMessage:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}
         right = result.exit_code == 0 and names == set(outputs)
@@ -262,7 +267,7 @@ class SharedCache:
 
     def _message(self, key: Digest) -> bytes | None:
         pieces = self._remote.get("ac", key)
-        return None if pieces is None else message(pieces, self._patience)
+        return None if pieces is None else message(pieces, self._timeouts)
 
     def _bring(self, digest: Digest) -> bool:
         if self._store.holds(digest):
@@ -280,12 +285,12 @@ class SharedCache:
         """Return whether the cache has the blob, which the store has then."""
         try:
             pieces = self._remote.get("cas", digest)
-        except BlobRefused:
+        except BlobRejected:
             # Its first piece cannot be unpacked already.
             pieces = iter(())
         if pieces is None:
             return False
-        if keep(self._store, digest, pieces, self._patience):
+        if keep(self._store, digest, pieces, self._timeouts):
             self._present.add(digest)
             return True
         self._damaged.add(digest)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 N_THREADS = 4
 
 
-class Uploads:
+class UploadQueue:
     """A queue of work; its threads die with the process, whatever they wait for."""
 
     def __init__(self) -> None:

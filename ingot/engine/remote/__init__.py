@@ -1,4 +1,4 @@
-"""Remote workers run actions on other machines.
+"""CacheBackend workers run actions on other machines.
 
 It imports `ingot.engine` and its caches.
 """

@@ -6,13 +6,19 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from ingot.engine.actions import Action, ActionResult, BoundAction, Digest
+from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
 from ingot.engine.cache.backend import CacheFailure
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.process import Completed, Failed
-from ingot.engine.protobuf_wire import Damaged
+from ingot.engine.process import Completed, FailedCommand
+from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote.protocol import Workers
-from ingot.engine.remote.request import Answer, Order, labels, memory_bytes, order
+from ingot.engine.remote.request import (
+    WorkRequest,
+    WorkResponse,
+    labels,
+    memory_bytes,
+    order,
+)
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -20,7 +26,7 @@ from ingot.errors import IngotError
 N_TRIES = 3
 
 
-class SharedFarm:
+class RemoteExecutor:
     """A server's workers, and the cache that they share with this machine."""
 
     def __init__(self, workers: Workers, shared: SharedCache, store: Store) -> None:
@@ -34,20 +40,24 @@ class SharedFarm:
         return ("network", "yes") not in action.platform
 
     def run(
-        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
-    ) -> ActionResult | Failed:
+        self,
+        action: Action,
+        resolved: ResolvedAction,
+        key: Digest,
+        files: dict[Digest, Path],
+    ) -> ActionResult | FailedCommand:
         """Return what the command made there, or how it failed, all of it in the store.
 
         Raises: IngotError where no worker can run it, or the cache fails.
         """
         try:
             self._shared.send(files)
-            first = order(action, bound, self._store.identity())
+            first = order(action, resolved, self._store.identity())
             for what in (first, replace(first, again=True)):
                 answer = self._ask(action, what, key, files)
                 result = answer.result
                 needed = (answer.log,) if result is None else result.blobs()
-                lost = [d for d in needed if d and not self._shared.bring(d)]
+                lost = [d for d in needed if d and not self._shared.ensure_local(d)]
                 if not lost:
                     break
             else:
@@ -64,22 +74,24 @@ class SharedFarm:
                 f"{action.task}: shared cache {self._shared.name}: {error}",
                 "workers get inputs from it: mend it, or run here, without executor=",
             ) from error
-        except Damaged as error:
+        except CorruptMessage as error:
             raise IngotError(
                 f"{action.task}: its worker's answer cannot be used: {error}",
                 "start workers from the same checkout, or run here, without executor=",
             ) from error
         output = self._store.blob(answer.log).read_bytes()
-        return Failed(Completed(answer.exit_code, output), list(answer.unwritten))
+        return FailedCommand(
+            Completed(answer.exit_code, output), list(answer.unwritten)
+        )
 
     def _ask(
-        self, action: Action, order: Order, key: Digest, files: dict[Digest, Path]
-    ) -> Answer:
+        self, action: Action, order: WorkRequest, key: Digest, files: dict[Digest, Path]
+    ) -> WorkResponse:
         for place in range(N_TRIES):
             # Equal names are one task there: its old answer would be given again.
             again = f"-{uuid.uuid4().hex}" if order.again or place else ""
             answer = self._workers.run(
-                order, key.hash + again, labels(action), memory_bytes(order.bound)
+                order, key.hash + again, labels(action), memory_bytes(order.resolved)
             )
             if answer.refusal:
                 raise IngotError(

@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ingot.engine.remote.request import Answer, Order, decode_answer, encode
+from ingot.engine.remote.request import (
+    WorkRequest,
+    WorkResponse,
+    decode_response,
+    encode,
+)
 from ingot.engine.remote.worker import perform
 from ingot.errors import IngotError
 
@@ -55,7 +60,7 @@ class _Call:
     error: Exception | None = None
 
 
-class DaskFarm:
+class DaskWorkers:
     """The workers of one scheduler; safe for several threads."""
 
     def __init__(self, address: str, warn: Callable[[str], None]) -> None:
@@ -82,8 +87,8 @@ class DaskFarm:
         self._client = self._connect(CONNECT_S)
 
     def run(
-        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
-    ) -> Answer:
+        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> WorkResponse:
         """Return a worker's answer.
 
         Raises: IngotError where workers die of it, or the scheduler stays away.
@@ -96,7 +101,7 @@ class DaskFarm:
             try:
                 call.wanted = self._resources(order, labels, memory_bytes)
                 self._send(call)
-                return decode_answer(call.future.result())
+                return decode_response(call.future.result())
             except KilledWorker as error:
                 raise IngotError(
                     f"{order.task}: {error.allowed_failures + 1} workers died of it;"
@@ -149,7 +154,7 @@ class DaskFarm:
             raise call.error
 
     def _resources(
-        self, order: Order, labels: tuple[str, ...], memory_bytes: int
+        self, order: WorkRequest, labels: tuple[str, ...], memory_bytes: int
     ) -> dict[str, float]:
         """Return what the worker must have; say where none has it so far."""
         offered = self._offered()

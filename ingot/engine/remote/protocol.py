@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from ingot.engine.actions import Action, ActionResult, BoundAction, Digest
-from ingot.engine.process import Failed
-from ingot.engine.remote.request import Answer, Order
+from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
+from ingot.engine.process import FailedCommand
+from ingot.engine.remote.request import WorkRequest, WorkResponse
 
 
 class Farm(Protocol):
@@ -17,8 +17,12 @@ class Farm(Protocol):
         """Return whether the action may run there."""
 
     def run(
-        self, action: Action, bound: BoundAction, key: Digest, files: dict[Digest, Path]
-    ) -> ActionResult | Failed:
+        self,
+        action: Action,
+        resolved: ResolvedAction,
+        key: Digest,
+        files: dict[Digest, Path],
+    ) -> ActionResult | FailedCommand:
         """Return what the command made there, or how it failed, all of it in the store.
 
         `files` are the inputs. Raises: IngotError where it cannot run there.
@@ -29,8 +33,8 @@ class Workers(Protocol):
     """Whoever has orders carried out; contents pass through a shared cache."""
 
     def run(
-        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
-    ) -> Answer:
+        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> WorkResponse:
         """Return a worker's answer; questions of one name may have one answer.
 
         Raises: IngotError where no worker can run it.

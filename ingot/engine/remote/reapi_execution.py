@@ -18,7 +18,7 @@ from typing import Any
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Digest
 from ingot.engine.cache import services_pb2 as api
-from ingot.engine.cache.backend import CacheFailure, Patience, Unreachable
+from ingot.engine.cache.backend import CacheFailure, Timeouts, Unreachable
 from ingot.engine.cache.grpc_channel import OPERATIONS, V2, Channel
 from ingot.engine.cache.reapi_cache import message
 from ingot.errors import IngotError
@@ -62,11 +62,11 @@ class Execution:
     """The Execution service of an instance; safe for several threads."""
 
     def __init__(
-        self, address: str, authorization: str | None, patience: Patience
+        self, address: str, authorization: str | None, timeouts: Timeouts
     ) -> None:
         """Keep the place; nothing is sent yet."""
         self.name = address
-        self._patience = patience
+        self._timeouts = timeouts
         self._channel = Channel(address, authorization)
         self._changed = threading.Condition()
         self._calls: dict[Any, str] = {}
@@ -104,7 +104,7 @@ class Execution:
             ended = self._follow(action, skip_lookup, watch, queued)
             if ended is None:
                 lost()
-                if time.monotonic() - watch.heard_s > self._patience.return_s:
+                if time.monotonic() - watch.heard_s > self._timeouts.return_s:
                     raise Unreachable("no connection")
                 self.wait(0.5)
                 continue

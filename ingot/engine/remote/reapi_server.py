@@ -14,14 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Digest
 from ingot.engine.cache.address import authorization
-from ingot.engine.cache.backend import CacheFailure, Patience, Unreachable
+from ingot.engine.cache.backend import CacheFailure, Timeouts, Unreachable
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.keys import encode
-from ingot.engine.remote.cache_transfer import SharedFarm
+from ingot.engine.keys import encode_action
+from ingot.engine.remote.cache_transfer import RemoteExecutor
 from ingot.engine.remote.reapi_action import ANSWER, LOG, ORDER, OUTPUTS, wired
 from ingot.engine.remote.reapi_execution import AGAIN, Ended, Execution
-from ingot.engine.remote.request import Answer, Order, decode_answer
-from ingot.engine.results import told
+from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_response
+from ingot.engine.results import checked_digest
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -43,8 +43,8 @@ def open_server(
     store: Store,
     environment: Mapping[str, str],
     warn: Callable[[str], None],
-    patience: Patience | None = None,
-) -> tuple[ReapiFarm, SharedFarm]:
+    timeouts: Timeouts | None = None,
+) -> tuple[ReapiWorkers, RemoteExecutor]:
     """Return the workers of a server; what follows `?` is what they want of an action.
 
     Raises: IngotError where the address is wrong, or nothing can be run there.
@@ -61,7 +61,7 @@ def open_server(
         )
     shown = parts._replace(query="", fragment="").geturl()
     execution = Execution(
-        shown, authorization(shown, environment), patience or Patience()
+        shown, authorization(shown, environment), timeouts or Timeouts()
     )
     refusal = execution.refusal()
     if refusal:
@@ -70,11 +70,11 @@ def open_server(
             "it needs what docs/sharing.md says; a password comes from ~/.netrc or"
             " INGOT_SHARED_CACHE_TOKEN",
         )
-    farm = ReapiFarm(execution, tuple(pairs), shared, store, warn)
-    return farm, SharedFarm(farm, farm.shared, store)
+    farm = ReapiWorkers(execution, tuple(pairs), shared, store, warn)
+    return farm, RemoteExecutor(farm, farm.shared, store)
 
 
-class ReapiFarm:
+class ReapiWorkers:
     """The workers of one server; safe for several threads."""
 
     def __init__(
@@ -105,8 +105,8 @@ class ReapiFarm:
         self._say("lost", "the server is lost; waiting for it to be back")
 
     def run(
-        self, order: Order, name: str, labels: tuple[str, ...], memory_bytes: int
-    ) -> Answer:
+        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+    ) -> WorkResponse:
         """Return a worker's answer; a result is then kept under the action's key.
 
         Raises: IngotError where no worker can run it, CacheFailure where the cache
@@ -120,7 +120,7 @@ class ReapiFarm:
                 self._again = True
                 missing = _inputs(order, ended)
                 if missing:
-                    return Answer(self.address, missing=missing)
+                    return WorkResponse(self.address, missing=missing)
                 continue
             # A failure may have passed; what is there no more is made again.
             if lookup and ended.cached and ended.result.exit_code != 0:
@@ -138,10 +138,10 @@ class ReapiFarm:
         """Stop what is under way there."""
         self._execution.close()
 
-    def _send(self, order: Order, labels: tuple[str, ...]) -> Digest:
+    def _send(self, order: WorkRequest, labels: tuple[str, ...]) -> Digest:
         """Send the messages of the action that a worker runs; return its digest."""
         action, content = wired(order, labels, self._properties)
-        encoded = encode(action)
+        encoded = encode_action(action)
         blobs = {**dict(encoded.blobs), dict(action.inputs)[ORDER]: content}
         with self._store.scratch() as folder:
             files = {digest: folder / digest.hash for digest in blobs}
@@ -151,7 +151,11 @@ class ReapiFarm:
         return encoded.key
 
     def _ended(
-        self, order: Order, action: Digest, skip_lookup: bool, labels: tuple[str, ...]
+        self,
+        order: WorkRequest,
+        action: Digest,
+        skip_lookup: bool,
+        labels: tuple[str, ...],
     ) -> Ended:
         """Return the end of the operation: a result, or that something is missing.
 
@@ -189,13 +193,15 @@ class ReapiFarm:
             )
         raise IngotError(f"{order.task}: {self.address} refuses it: {words}", HERE)
 
-    def _answer(self, order: Order, result: reapi.ActionResult) -> Answer | None:
+    def _answer(
+        self, order: WorkRequest, result: reapi.ActionResult
+    ) -> WorkResponse | None:
         """Return what the worker says; None where it is not in the cache any more.
 
         Raises: IngotError where no worker of ingot ran.
         """
         files = {
-            file.path: told(file.digest.hash, file.digest.size_bytes)
+            file.path: checked_digest(file.digest.hash, file.digest.size_bytes)
             for file in result.output_files
         }
         log = files.get(LOG)
@@ -205,13 +211,13 @@ class ReapiFarm:
                 f" exit code {result.exit_code}\n{self._printed(result)}".rstrip(),
                 f"workers need this environment in the same place: {sys.prefix}",
             )
-        if not all(map(self.shared.bring, files.values())):
+        if not all(map(self.shared.ensure_local, files.values())):
             return None
         text = self._store.blob(files[ANSWER]).read_text(encoding="utf-8")
-        answer = replace(decode_answer(text), log=log)
+        answer = replace(decode_response(text), log=log)
         if answer.result is None:
             return answer
-        made = {path: files.get(f"{OUTPUTS}/{path}") for path in order.bound.outputs}
+        made = {path: files.get(f"{OUTPUTS}/{path}") for path in order.resolved.outputs}
         outputs = tuple((path, digest) for path, digest in made.items() if digest)
         unwritten = tuple(path for path, digest in made.items() if digest is None)
         if unwritten:
@@ -223,16 +229,16 @@ class ReapiFarm:
         found: bytes = result.stdout_raw + result.stderr_raw
         for message in (result.stdout_digest, result.stderr_digest):
             if message.hash:
-                digest = told(message.hash, message.size_bytes)
-                if self.shared.bring(digest):
+                digest = checked_digest(message.hash, message.size_bytes)
+                if self.shared.ensure_local(digest):
                     found += self._store.blob(digest).read_bytes()
         return found.decode(errors="replace").strip()
 
-    def _publish(self, order: Order, answer: Answer) -> None:
+    def _publish(self, order: WorkRequest, answer: WorkResponse) -> None:
         """Keep a result under the key that it has everywhere."""
         if answer.result is None:
             return
-        encoded = encode(order.bound)
+        encoded = encode_action(order.resolved)
         result = replace(answer.result, messages=encoded.messages)
         self._store.put_action(encoded.key, result)
         try:
@@ -246,9 +252,9 @@ class ReapiFarm:
             self._warn(f"executor {self.address}: {text}")
 
 
-def _inputs(order: Order, ended: Ended) -> tuple[Digest, ...]:
+def _inputs(order: WorkRequest, ended: Ended) -> tuple[Digest, ...]:
     """Return the inputs that the server may lack; the rest are messages."""
-    inputs = tuple(digest for _, digest in order.bound.inputs)
+    inputs = tuple(digest for _, digest in order.resolved.inputs)
     if ended.code == "NOT_FOUND" and not ended.missing:
         return inputs
     return tuple(digest for digest in inputs if digest.hash in ended.missing)

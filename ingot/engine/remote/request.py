@@ -1,4 +1,4 @@
-"""A bound action in, the text that a worker is sent out, and the worker's answer back.
+"""Write what a worker is asked to run as text, and read its response.
 
 Contents never travel this way, only their digests: they are in the shared cache.
 """
@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.engine.actions import Action, ActionResult, BoundAction, Digest, Output
-from ingot.engine.protobuf_wire import Damaged
-from ingot.engine.results import told
+from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedAction
+from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.engine.results import checked_digest
 
 # Bumped when an order's meaning changes: older workers then refuse it.
 VERSION = 3
@@ -22,11 +22,11 @@ BENCH = "bench"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkRequest:
     """What a worker is to run."""
 
     task: str
-    bound: BoundAction
+    resolved: ResolvedAction
     tools: tuple[str, ...]
     network: bool
     exclusive: bool
@@ -38,18 +38,18 @@ class Order:
         """Return the action; its inputs are contents, wherever they come from."""
         return Action(
             task=self.task,
-            argv=self.bound.argv,
-            inputs=tuple((path, Output("", path)) for path, _ in self.bound.inputs),
-            outputs=self.bound.outputs,
+            argv=self.resolved.argv,
+            inputs=tuple((path, Output("", path)) for path, _ in self.resolved.inputs),
+            outputs=self.resolved.outputs,
             tools=self.tools,
-            env=self.bound.env,
-            platform=self.bound.platform,
+            env=self.resolved.env,
+            platform=self.resolved.platform,
             exclusive=self.exclusive,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkResponse:
     """How it went: a result, or why there is none; one of them is set."""
 
     worker: str  # its host and process
@@ -63,10 +63,12 @@ class Answer:
     remedy: str = ""  # what to do about the refusal
 
 
-def order(action: Action, bound: BoundAction, store: str = "") -> Order:
+def order(action: Action, resolved: ResolvedAction, store: str = "") -> WorkRequest:
     """Return the order of an action; `store` is the identity of who waits for it."""
     network = ("network", "yes") in action.platform
-    return Order(action.task, bound, action.tools, network, action.exclusive, store)
+    return WorkRequest(
+        action.task, resolved, action.tools, network, action.exclusive, store
+    )
 
 
 def labels(action: Action) -> tuple[str, ...]:
@@ -75,34 +77,34 @@ def labels(action: Action) -> tuple[str, ...]:
     return (*found, BENCH) if action.exclusive else tuple(found)
 
 
-def memory_bytes(bound: BoundAction) -> int:
+def memory_bytes(resolved: ResolvedAction) -> int:
     """Return what the action may need of its worker's memory.
 
     A compiler of a large model takes 1 GB; checks hold weights twice, as they are
     stored and as float64 of one layer at a time.
     """
-    return (1 << 30) + 2 * sum(digest.size_bytes for _, digest in bound.inputs)
+    return (1 << 30) + 2 * sum(digest.size_bytes for _, digest in resolved.inputs)
 
 
-def encode(value: Order | Answer) -> str:
+def encode(value: WorkRequest | WorkResponse) -> str:
     """Return the value as text."""
     return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
 
 
-def decode_order(text: str) -> Order | None:
+def decode_request(text: str) -> WorkRequest | None:
     """Return the order; None where it is of another version."""
     value = json.loads(text)
     if value["version"] != VERSION:
         return None
-    bound = value["bound"]
-    return Order(
+    resolved = value["resolved"]
+    return WorkRequest(
         task=value["task"],
-        bound=BoundAction(
-            argv=tuple(bound["argv"]),
-            env=_pairs(bound["env"]),
-            inputs=_digests(bound["inputs"]),
-            outputs=tuple(bound["outputs"]),
-            platform=_pairs(bound["platform"]),
+        resolved=ResolvedAction(
+            argv=tuple(resolved["argv"]),
+            env=_pairs(resolved["env"]),
+            inputs=_digests(resolved["inputs"]),
+            outputs=tuple(resolved["outputs"]),
+            platform=_pairs(resolved["platform"]),
         ),
         tools=tuple(value["tools"]),
         network=value["network"],
@@ -112,35 +114,35 @@ def decode_order(text: str) -> Order | None:
     )
 
 
-def decode_answer(text: str) -> Answer:
+def decode_response(text: str) -> WorkResponse:
     """Return the answer.
 
-    Raises: Damaged where it is none, or of another version.
+    Raises: CorruptMessage where it is none, or of another version.
     """
     try:
         return _answer(json.loads(text))
     except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"no answer of this version of ingot: {error}") from error
+        raise CorruptMessage(f"no answer of this version of ingot: {error}") from error
 
 
-def _answer(value: Any) -> Answer:
+def _answer(value: Any) -> WorkResponse:
     result = value["result"]
-    return Answer(
+    return WorkResponse(
         worker=value["worker"],
         result=result
         and ActionResult(
             **{
                 **result,
                 "outputs": _digests(result["outputs"]),
-                "log": result["log"] and told(**result["log"]),
+                "log": result["log"] and checked_digest(**result["log"]),
                 "messages": (),
                 "contents": (),
             }
         ),
         exit_code=value["exit_code"],
-        log=value["log"] and told(**value["log"]),
+        log=value["log"] and checked_digest(**value["log"]),
         unwritten=tuple(value["unwritten"]),
-        missing=tuple(told(**item) for item in value["missing"]),
+        missing=tuple(checked_digest(**item) for item in value["missing"]),
         refusal=value["refusal"],
         remedy=value["remedy"],
     )
@@ -156,4 +158,4 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, told(**item)) for path, item in value)
+    return tuple((path, checked_digest(**item)) for path, item in value)

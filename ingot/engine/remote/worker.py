@@ -20,10 +20,15 @@ from ingot.engine.byte_sizes import parse_size
 from ingot.engine.cache.backend import CacheFailure
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.digests import Digests
-from ingot.engine.gc import collect
+from ingot.engine.gc import collect_garbage
 from ingot.engine.machine import machine
-from ingot.engine.protobuf_wire import Damaged
-from ingot.engine.remote.request import Answer, Order, decode_order, encode
+from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.engine.remote.request import (
+    WorkRequest,
+    WorkResponse,
+    decode_request,
+    encode,
+)
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -46,7 +51,7 @@ def perform(text: str) -> str:
     """Return the answer to an order; this is what the scheduler calls."""
     worker = f"{socket.gethostname()}, process {os.getpid()}"
     try:
-        order = decode_order(text)
+        order = decode_request(text)
         if order is None:
             raise IngotError("it is of another version of ingot", SAME)
         store, shared = _places()
@@ -60,17 +65,19 @@ def perform(text: str) -> str:
                 "set INGOT_CACHE of the workers to another folder",
             )
         _keep_to_limit(store)
-        with store.using_meanwhile():
+        with store.lease_scope():
             answer = _perform(order, store, shared)
         return encode(replace(answer, worker=worker))
     except IngotError as error:
-        return encode(Answer(worker, refusal=error.message, remedy=error.hint))
+        return encode(WorkResponse(worker, refusal=error.message, remedy=error.hint))
     except OSError as error:
-        return encode(Answer(worker, refusal=str(error), remedy=ROOM))
-    except Damaged as error:
-        return encode(Answer(worker, refusal=str(error), remedy=SAME))
+        return encode(WorkResponse(worker, refusal=str(error), remedy=ROOM))
+    except CorruptMessage as error:
+        return encode(WorkResponse(worker, refusal=str(error), remedy=SAME))
     except CacheFailure as error:
-        return encode(Answer(worker, refusal=f"shared cache: {error}", remedy=REACH))
+        return encode(
+            WorkResponse(worker, refusal=f"shared cache: {error}", remedy=REACH)
+        )
 
 
 def _places() -> tuple[Store, SharedCache]:
@@ -78,46 +85,48 @@ def _places() -> tuple[Store, SharedCache]:
     with _opening:
         if not _opened:
             from ingot.engine.cache.address import connect
-            from ingot.engine.cache.backend import Patience
+            from ingot.engine.cache.backend import Timeouts
 
             address = os.environ.get("INGOT_SHARED_CACHE")
             if not address:
                 raise IngotError("it has no shared cache: set INGOT_SHARED_CACHE")
             name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
             store = Store(Path(name).expanduser().absolute(), warn=_warn)
-            patience = Patience()
-            remote = connect(address, os.environ, patience)
-            shared = SharedCache(remote, store, _warn, writes=True, patience=patience)
+            timeouts = Timeouts()
+            remote = connect(address, os.environ, timeouts)
+            shared = SharedCache(remote, store, _warn, writes=True, timeouts=timeouts)
             _opened.append((store, shared))
         return _opened[0]
 
 
-def other_tools(order: Order, digests: Digests) -> str:
+def other_tools(order: WorkRequest, digests: Digests) -> str:
     """Return in what this machine differs from the action's key; "" where it does not.
 
     A result under another machine's key would be wrong for everybody who shares it.
     """
     here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in order.tools}
     here |= {"sandbox": process.sandbox(), **dict(machine())}
-    for name, wanted in order.bound.platform:
+    for name, wanted in order.resolved.platform:
         if here.get(name, wanted) != wanted:
             return f"its {name} is '{here[name]}'; expected '{wanted}'"
     return ""
 
 
-def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
-    from ingot.engine.keys import encode as encode_action
+def _perform(order: WorkRequest, store: Store, shared: SharedCache) -> WorkResponse:
+    from ingot.engine.keys import encode_action
 
-    encoded = encode_action(order.bound)
-    with store.locked(encoded.key):
+    encoded = encode_action(order.resolved)
+    with store.lock(encoded.key):
         result = store.action(encoded.key)
         names = {path for path, _ in result.outputs} if result else set()
-        if result is None or names != set(order.bound.outputs):
+        if result is None or names != set(order.resolved.outputs):
             missing = tuple(
-                digest for _, digest in order.bound.inputs if not shared.bring(digest)
+                digest
+                for _, digest in order.resolved.inputs
+                if not shared.ensure_local(digest)
             )
             if missing:
-                return Answer("", missing=missing)
+                return WorkResponse("", missing=missing)
             answer = _run(order, store)
             if answer.result is None:
                 assert answer.log is not None
@@ -125,30 +134,32 @@ def _perform(order: Order, store: Store, shared: SharedCache) -> Answer:
                 return answer
             result = answer.result
             told = replace(result, messages=encoded.messages)
-            store.put_action(encoded.key, shared.inlined(told))
+            store.put_action(encoded.key, shared.with_inline_blobs(told))
         shared.publish(encoded.key, result.blobs(), order.again)
         # Who asked has the messages.
-        return Answer("", result=replace(result, messages=(), contents=()))
+        return WorkResponse("", result=replace(result, messages=(), contents=()))
 
 
-def _run(order: Order, store: Store) -> Answer:
+def _run(order: WorkRequest, store: Store) -> WorkResponse:
     """Return what the command made, or how it failed."""
     action = order.action()
-    with store.machine(action.exclusive), store.scratch() as folder:
+    with store.machine_lock(action.exclusive), store.scratch() as folder:
 
         def blob(action: Action, source: Output, digest: Digest) -> Path:
             return store.blob(digest)
 
-        large = run_action.lay_out(action, order.bound, folder, blob)
+        large = run_action.stage_inputs(action, order.resolved, folder, blob)
         start = time.monotonic()
-        done = run_action.start(action, folder, large)
+        done = run_action.run_command(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(done.output)
         unwritten = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
         if done.exit_code != 0 or unwritten:
-            return Answer("", exit_code=done.exit_code, log=log, unwritten=unwritten)
+            return WorkResponse(
+                "", exit_code=done.exit_code, log=log, unwritten=unwritten
+            )
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
-        return Answer(
+        return WorkResponse(
             "",
             result=ActionResult(
                 outputs=outputs, log=log, task=action.task, wall_ms=wall_ms
@@ -168,7 +179,7 @@ def _keep_to_limit(store: Store) -> None:
         if time.monotonic() - _collected["at_s"] > COLLECT_S:
             _collected["at_s"] = time.monotonic()
             # Nothing here is for people: what is used again is fetched again.
-            collect(store.root, limit, grace_s=0.0)
+            collect_garbage(store.root, limit, grace_s=0.0)
     except OSError as error:
         _warn(f"store {store.root}: cannot be kept to its limit: {error}")
     finally:

@@ -1,4 +1,4 @@
-"""An action's inputs in, their content out: what it is bound to, where that lies."""
+"""An action's inputs in, their content out: what it is resolved to, where that lies."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from ingot.engine import process, toolchain
 from ingot.engine.actions import (
     Action,
-    BoundAction,
     Digest,
+    InlineText,
     Output,
+    ResolvedAction,
     SourceFile,
-    Text,
-    bind,
+    resolve_action,
 )
 from ingot.engine.records import Records
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
 
-class Inputs:
+class InputResolver:
     """What actions of one checkout read: files of it, texts, outputs of other actions.
 
     Outputs are those of this build; of actions that it has not come to, those recorded.
@@ -34,11 +34,11 @@ class Inputs:
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
-    def made(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
+    def set_outputs(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
         """Take these for the outputs of the task from now on."""
         self._made[task] = dict(outputs)
 
-    def are_small(self, action: Action, limit_bytes: int) -> bool:
+    def source_files_fit(self, action: Action, limit_bytes: int) -> bool:
         """Return whether no file of the checkout that it reads is larger than that.
 
         Raises: OSError where one is not there.
@@ -50,37 +50,39 @@ class Inputs:
             if isinstance(source, SourceFile)
         )
 
-    def bound(self, action: Action) -> BoundAction:
+    def resolve(self, action: Action) -> ResolvedAction:
         """Return the action with its inputs' digests; those above it have ended.
 
         Raises: OSError where an input file cannot be read; IngotError where a tool is
         not installed.
         """
         tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
-        return bind(
+        return resolve_action(
             action,
             tuple((path, self._digest(source)) for path, source in action.inputs),
             (("sandbox", process.sandbox()), *tools),
         )
 
-    def files(self, action: Action, bound: BoundAction) -> dict[Digest, Path]:
+    def locate_all(
+        self, action: Action, resolved: ResolvedAction
+    ) -> dict[Digest, Path]:
         """Return where the contents of the inputs are.
 
         Raises: IngotError where one is gone.
         """
-        digests, files = dict(bound.inputs), {}
+        digests, files = dict(resolved.inputs), {}
         for name, source in action.inputs:
             digest = digests[name]
             if isinstance(source, SourceFile):
                 files[digest] = source.path
             elif isinstance(source, Output):
-                files[digest] = self.blob(action, source, digest)
+                files[digest] = self.locate_output(action, source, digest)
             else:
                 self._store.put_blob(digest, source.text.encode())
                 files[digest] = self._store.blob(digest)
         return files
 
-    def blob(self, action: Action, source: Output, digest: Digest) -> Path:
+    def locate_output(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return where the output of an earlier action is.
 
         Raises: IngotError where it is gone.
@@ -93,12 +95,12 @@ class Inputs:
             )
         return self._store.blob(digest)
 
-    def refuse_changed(self, action: Action, bound: BoundAction) -> None:
+    def check_unchanged(self, action: Action, resolved: ResolvedAction) -> None:
         """Keep no result of inputs that changed while the command read them.
 
         Raises: IngotError where one did.
         """
-        digests = dict(bound.inputs)
+        digests = dict(resolved.inputs)
         for name, source in action.inputs:
             if isinstance(source, SourceFile) and self._digest(source) != digests[name]:
                 raise IngotError(
@@ -111,7 +113,7 @@ class Inputs:
             self._tools[tool] = toolchain.identity(tool, self._store.digests)
         return self._tools[tool]
 
-    def _digest(self, source: SourceFile | Text | Output) -> Digest:
+    def _digest(self, source: SourceFile | InlineText | Output) -> Digest:
         if isinstance(source, SourceFile):
             return self._store.digests.of_file(source.path)
         if isinstance(source, Output):
