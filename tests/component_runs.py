@@ -7,11 +7,8 @@ module, each function under a name of its own.
 from __future__ import annotations
 
 import importlib
-import json
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +18,12 @@ import numpy as np
 import pytest
 
 from ingot.emit.modules import component_probe, probe_module
-from ingot.engine.actions import InlineText
-from ingot.engine.toolchain import executable
+from ingot.engine.actions import Action, SourceFile
 from ingot.model.component import ComponentSignature, IndexFormal, TensorFormal
 from ingot.model.graph import DynamicDim, Graph, Instance
-from ingot.stages import specialize
 from ingot.stages.compile import SERIAL
+from ingot.stages.specialize import plan_specialize
+from tests import scratch
 from tests.component_cases import NUMPY, ROOT, Case, cases, fitted, tolerance
 
 FLAGS = (
@@ -67,18 +64,34 @@ Forward = Callable[..., Any]
 
 
 def tool_words(name: str, *arguments: str | Path) -> str:
-    """Return what a tool of the compiler said when it failed; '' where it did not."""
+    """Return what a tool of the compiler printed when it failed; '' if it did not.
+
+    Paths among the arguments are files: the one after "-o" is written.
+    """
     if any("transform-dialect-library" in str(word) for word in arguments):
         # IREE 3.13 holds a lock while its threads read the library: they wait for it.
         arguments = (*arguments, SERIAL)
-    found = subprocess.run(
-        [executable(name), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    output = Path(arguments[arguments.index("-o") + 1])
+    words = [word.name if isinstance(word, Path) else word for word in arguments]
+    files = {
+        word.name: word
+        for word in arguments
+        if isinstance(word, Path) and word != output
+    }
+    for path in re.findall(r"=(targets/[\w./-]+)", " ".join(words)):
+        files[path] = ROOT / path
+    action = Action(
+        task=name,
+        argv=(name, *words),
+        inputs=tuple((path, SourceFile(file)) for path, file in files.items()),
+        outputs=(output.name,),
+        tools=scratch.COMPILER,
     )
-    return found.stderr or "it failed" if found.returncode else ""
+    try:
+        scratch.run(action, output.parent)
+    except AssertionError as error:
+        return str(error)
+    return ""
 
 
 def run_tool(name: str, *arguments: str | Path) -> None:
@@ -172,19 +185,9 @@ def together(
 
 
 def specialized(instance: Instance, folder: Path) -> Path:
-    """Return the file that the stage makes of an instance, by the stage's own code."""
+    """Return the file that the specialize action writes for an instance."""
     source = ROOT / "components" / f"{instance.component}.mlir"
-    action = specialize.plan_specialize(instance, source)
-    text = dict(action.inputs)["spec.json"]
-    assert isinstance(text, InlineText)
-    output = folder / f"{instance.name}.mlir"
-    given = {"component": str(source), "output": str(output)}
-    specification = folder / f"{instance.name}.json"
-    specification.write_text(json.dumps(json.loads(text.text) | given), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["specialize", str(specification)])
-        specialize.main()
-    return output
+    return scratch.run(plan_specialize(instance, source), folder)
 
 
 def in_range(instance: Instance, folder: Path) -> str:

@@ -1,15 +1,27 @@
-"""Actions run as they are, one folder each: no store, no sandbox, no memory."""
+"""Run single actions for tests, each in a folder of its own and without a checkout.
+
+The results come from the store of the test run where it has them: a component or a
+program that did not change is not compiled again.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
-import subprocess
+import tempfile
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from ingot.engine import toolchain
-from ingot.engine.actions import Action, InlineText, Output, SourceFile
+from ingot.engine.actions import Action, Output, SourceFile
+from ingot.engine.executor import Executor
+from ingot.engine.run_action import ActionFailed
+from ingot.engine.store import Store
 from ingot.model.target import Target
 from ingot.stages.compile import SERIAL, command
+
+COMPILER = ("iree-base-compiler",)
 
 
 def compiled(
@@ -24,33 +36,40 @@ def compiled(
     action = Action(
         task="compile",
         argv=command(target, source.name, output, (SERIAL, *steps)),
-        inputs=((source.name, Output("", source.name)), *inputs.items()),
+        inputs=((source.name, SourceFile(source)), *inputs.items()),
         outputs=(output,),
-        tools=("iree-base-compiler",),
-        exported_to=(),
+        tools=COMPILER,
     )
-    return run(action, folder, {source.name: source})
+    return run(action, folder)
 
 
 def run(action: Action, folder: Path, made: dict[str, Path] | None = None) -> Path:
-    """Run the action in the folder; `made` has the outputs of others, by name."""
+    """Return the action's first output, in the folder; `made` has its inputs' files.
+
+    Raises: AssertionError where the command fails, with all that it printed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, source in action.inputs:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, InlineText):
-            path.write_text(source.text, encoding="utf-8")
-        elif isinstance(source, SourceFile):
-            shutil.copy(source.path, path)
-        else:
-            shutil.copy((made or {})[source.path], path)
-    done = subprocess.run(
-        [toolchain.executable(action.argv[0]), *action.argv[1:]],
-        cwd=folder,
-        env=dict(action.env),
-        capture_output=True,
-        text=True,
-        check=False,
+    given = made or {}
+    inputs = tuple(
+        (name, SourceFile(given[source.path]) if isinstance(source, Output) else source)
+        for name, source in action.inputs
     )
-    assert done.returncode == 0, done.stderr
+    executor = _executor(os.environ["INGOT_CACHE"])
+    try:
+        executor.execute(replace(action, inputs=inputs, exported_to=()))
+    except ActionFailed as error:
+        raise AssertionError(str(error)) from None
+    record = executor.records.get(action.task)
+    assert record is not None
+    for name, digest in record.outputs:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(executor.store.blob(digest), folder / name)
     return folder / action.outputs[0]
+
+
+@cache
+def _executor(store: str) -> Executor:
+    """Return an executor on a store; its records end with this process."""
+    root = Path(tempfile.mkdtemp(prefix="scratch-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return Executor(root, Store(Path(store), lambda _: None), lambda *_: None)

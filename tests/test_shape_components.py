@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +11,16 @@ import numpy as np
 import pytest
 
 from ingot.emit.mlir_text import call, declaration, mlir_type, result_list
-from ingot.engine import toolchain
 from ingot.model.component import read_component
 from ingot.model.graph import Instance, TensorType
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import instance_of
+from tests.component_runs import FLAGS, compiled, run_tool
 from tests.project import ROOT, Project
 
-FLAGS = (
-    "--iree-hal-target-device=local",
-    "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-cpu="
-    + ("x86-64-v3" if platform.machine() == "x86_64" else "host"),
-)
 # Work of the stream level: what moves or makes bytes.
 WORK = r"stream\.(?:async|cmd)\.(copy|clone|fill|dispatch)\b"
-
-
-def tool(folder: Path, name: str, *words: str | Path) -> None:
-    """Run a program of the compiler in a folder."""
-    subprocess.run([toolchain.executable(name), *words], cwd=folder, check=True)
 
 
 def around(instance: Instance) -> str:
@@ -80,11 +67,17 @@ def work(component: str, sizes: dict[str, int], folder: Path) -> list[str]:
     instance = instance_of(read_component(component, ROOT), sizes)
     source = ROOT / f"components/{component}.mlir"
     module = scratch.run(plan_specialize(instance, source), folder / "instance")
-    (folder / "around.mlir").write_text(around(instance), "utf-8")
-    tool(folder, "iree-link", "around.mlir", "--link-module", module, "-o", "l.mlir")
-    phase = ("--compile-to=stream", "-o", "stream.mlir")
-    tool(folder, "iree-compile", "l.mlir", *phase, *FLAGS)
-    return re.findall(WORK, (folder / "stream.mlir").read_text("utf-8"))
+    outer, linked = folder / "around.mlir", folder / "linked.mlir"
+    outer.write_text(around(instance), "utf-8")
+    run_tool("iree-link", outer, "--link-module", module, "-o", linked)
+    return re.findall(WORK, streams(linked, folder))
+
+
+def streams(source: Path, folder: Path) -> str:
+    """Return what the compiler makes of a module: dispatches, copies, allocations."""
+    made = folder / "stream.mlir"
+    run_tool("iree-compile", source, "--compile-to=stream", *FLAGS, "-o", made)
+    return made.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -122,23 +115,14 @@ def test_a_view_alone_gives_back_the_memory_of_its_input(
     component: str, tmp_path: Path
 ) -> None:
     source = ROOT / f"components/shape/{component}.mlir"
-    phase = ("--compile-to=stream", "-o", "stream.mlir")
-    tool(tmp_path, "iree-compile", source, *phase, *FLAGS)
-    text = (tmp_path / "stream.mlir").read_text("utf-8")
+    text = streams(source, tmp_path)
     assert "util.func public @forward" in text
     assert not re.search(rf"{WORK}|stream\.resource\.alloc", text)
 
 
 def run(component: str, folder: Path, *tensors: np.ndarray) -> Any:
     """Return what a component, as its file stands, computes."""
-    import iree.runtime
-
-    source = ROOT / f"components/{component}.mlir"
-    tool(folder, "iree-compile", source, *FLAGS, "-o", "module.vmfb")
-    config = iree.runtime.Config("local-sync")
-    path = str(folder / "module.vmfb")
-    module = iree.runtime.VmModule.mmap(config.vm_instance, path)
-    return iree.runtime.load_vm_module(module, config).forward(*tensors).to_host()
+    return compiled(ROOT / f"components/{component}.mlir", folder, FLAGS)(*tensors)
 
 
 def test_a_cast_cuts_the_fraction_of_the_largest_numbers_too(tmp_path: Path) -> None:
