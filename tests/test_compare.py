@@ -10,13 +10,13 @@ import pytest
 from ingot.checks.compare import (
     Place,
     Row,
-    Tolerance,
     compare,
     explain,
     row_json,
     table,
 )
 from ingot.errors import IngotError
+from ingot.model.tolerance import Tolerance
 
 TOLERANCE = Tolerance(1e-4, None, "targets/aarch64.yaml:12")
 

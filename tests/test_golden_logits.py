@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ingot.checks import oracle_decoder
-from ingot.checks.compare import EXACT, Row, Tolerance
+from ingot.checks.compare import EXACT, Row
 from ingot.checks.golden_logits import (
     choose,
     forced_rows,
@@ -23,6 +23,7 @@ from ingot.checks.levels import Subject
 from ingot.engine.actions import Runner
 from ingot.errors import IngotError
 from ingot.model.graph import DynamicDim, EntryPoint, Port, TensorType
+from ingot.model.tolerance import Tolerance
 from ingot.runtime.invoke import Call, Module
 from tests import tiny_model
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ingot.checks.bundle_cases import golden_cases
-from ingot.checks.compare import Place, Tolerance, compare
+from ingot.checks.compare import Place, compare
 from ingot.checks.golden_logits_file import NEEDED, golden_kind, read_logits
 from ingot.checks.golden_sentences_file import Golden
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
+from ingot.model.tolerance import Tolerance
 from tests.source_tree import ROOT
 
 FOLDER = ROOT / "models/golden"
@@ -73,15 +74,14 @@ def test_a_best_token_leads_by_more_than_logits_may_be_wrong(model: str) -> None
     with np.load(FOLDER / f"{model}.npz") as arrays:
         metadata = json.loads(arrays["metadata"].tobytes())
     leads = metadata["smallest_lead"]
-    limits = read_manifest(ROOT / f"models/{model}.yaml", ROOT).tolerances
-    limit = next(item for item in limits if item.level == "golden")
+    limit = read_manifest(ROOT / f"models/{model}.yaml", ROOT).tolerances["golden"]
     assert limit.of_range
     assert min(leads.values()) > 2 * limit.max_abs_error
 
 
 def test_a_share_of_the_range_stays_one_in_a_bundle_of_sentences() -> None:
     # As an absolute limit, 0.4 would let embeddings of unit length be zeros.
-    share = {"max_abs_error": 0.4, "min_cosine": None, "of_range": True, "source": "x"}
+    share = Tolerance(0.4, None, "x", of_range=True)
     one = np.eye(1, 8, dtype=np.float32)
     judged = Golden(("hello",), ((1, 2),), one, one, batch=1)
     kept = golden_cases(judged, "golden file", {"golden": share})
@@ -92,16 +92,17 @@ def test_a_share_of_the_range_stays_one_in_a_bundle_of_sentences() -> None:
 
 def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
     judged = read_logits(FOLDER / "clm-60m.npz")
-    tolerance = {
+    tolerance: dict[str, Any] = {
         "max_abs_error": 2e-4,
         "min_cosine": None,
         "of_range": True,
-        "source": "t.yaml:1",
     }
     exact = {**tolerance, "max_abs_error": 0.0}
-    limits = {"golden": tolerance, "tokens": exact}
+    limits = {
+        "golden": Tolerance(**tolerance, source="t.yaml:1"),
+        "tokens": Tolerance(**exact, source="t.yaml:1"),
+    }
     kept = json.loads(json.dumps(golden_cases(judged, "golden file", limits)))
-    del tolerance["source"], exact["source"]
     assert kept["tolerance"] == tolerance
     assert kept["token_tolerance"] == exact
     assert [len(case["tokens"]) for case in kept["cases"]] == [1, 2, 7, 16]

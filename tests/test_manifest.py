@@ -15,12 +15,9 @@ import pytest
 
 from ingot.codec import from_json
 from ingot.model.graph import Graph, to_json
-from ingot.model.manifest import (
-    BenchCase,
-    Synthetic,
-    ToleranceOverride,
-    read_manifest,
-)
+from ingot.model.manifest import BenchCase, read_manifest
+from ingot.model.tolerance import Tolerance
+from ingot.model.weight_sources import Synthetic
 from tests.manifest_cases import (
     GOOD,
     GOOD_DECODER,
@@ -199,17 +196,9 @@ bench:"""
     assert manifest.hyperparameters == (("norm_eps", 1e-5),)
     assert (manifest.tokenizer, manifest.golden) == (None, None)
     assert manifest.bench == (BenchCase(entry_point="encode", sizes=(("batch", 2),)),)
-    assert manifest.tolerances == (
-        ToleranceOverride(
-            level="golden",
-            max_abs_error=1e-3,
-            of_range=False,
-            own=True,
-            min_cosine=None,
-            reason="made in half precision",
-            source="models/small.yaml:16",
-        ),
-    )
+    source = "models/small.yaml:16"
+    assert manifest.tolerances == {"golden": Tolerance(1e-3, None, source)}
+    assert manifest.own_tolerances == ("golden",)
     assert manifest.weights.source == Synthetic(seed=1)
     assert manifest.weights.policy("blk.0.attn_q.weight").match == "*"
 

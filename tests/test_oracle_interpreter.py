@@ -13,7 +13,7 @@ import safetensors.numpy
 from ingot.checks.golden_sentences import pad
 from ingot.checks.golden_sentences_file import read_golden
 from ingot.errors import IngotError
-from ingot.model.manifest import PackageFile, read_manifest
+from ingot.model.manifest import read_manifest
 from ingot.model.oracle import (
     load_oracles,
     run_block,
@@ -21,6 +21,7 @@ from ingot.model.oracle import (
     run_instance,
     token_limit,
 )
+from ingot.model.weight_sources import PackageFile
 from tests.tiny_model import GRAPH, ORACLES, ROOT, WEIGHT, expected
 
 ENCODE = GRAPH.entry_points[0]

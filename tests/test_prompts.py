@@ -12,16 +12,17 @@ import pytest
 from ingot.checks import oracle_decoder
 from ingot.checks.bundle_cases import golden_cases
 from ingot.checks.cases import np_rng
-from ingot.checks.compare import Row, Tolerance
+from ingot.checks.compare import Row
 from ingot.checks.levels import Subject
 from ingot.checks.prompts import judge_prompts, prompt_items
 from ingot.engine.actions import Runner
 from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.model.tolerance import Tolerance
 from ingot.runtime.invoke import Call, Module
 from tests import tiny_model
 from tests.toy_decoder import read
 
-LIMITS = {"max_abs_error": 1e-6, "min_cosine": None, "of_range": True}
+LIMITS: dict[str, Any] = {"max_abs_error": 1e-6, "min_cosine": None, "of_range": True}
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +78,12 @@ def test_one_wrong_logit_of_all_fails(
 
 
 def test_a_bundle_is_held_to_what_the_oracle_is_held_to(subject: Subject) -> None:
-    loose = {**LIMITS, "max_abs_error": 0.4}
+    limits = {
+        "model": Tolerance(**LIMITS, source="t.yaml:1"),
+        "golden": Tolerance(0.4, None, "t.yaml:2", of_range=True),
+    }
     judged = judge_prompts(subject)
-    kept = golden_cases(judged, "oracle", {"model": LIMITS, "golden": loose})
+    kept = golden_cases(judged, "oracle", limits)
     assert kept["tolerance"] == kept["token_tolerance"] == LIMITS
     assert [len(case["tokens"]) for case in kept["cases"]] == [3, 7]
     assert all(len(case["logits"]) == len(kept["ids"]) for case in kept["cases"])

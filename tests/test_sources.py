@@ -9,14 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.model.manifest import (
-    HfDirectory,
-    LocalFile,
-    Manifest,
-    PackageFile,
-    Url,
-    read_manifest,
-)
+from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.weight_sources import HfDirectory, LocalFile, PackageFile, Url
 from tests.manifest_cases import GOOD, good, message, place
 
 

@@ -15,7 +15,8 @@ from ingot.cli import commands
 from ingot.cli.ablate_command import Ablate
 from ingot.cli.generate_command import Generate
 from ingot.errors import IngotError
-from ingot.model.manifest import Splat, read_manifest
+from ingot.model.manifest import read_manifest
+from ingot.model.weight_sources import Splat
 from ingot.project.catalogue import Selection, read
 from ingot.stages import bake
 from ingot.weights.irpa import SplatSource, write_splats

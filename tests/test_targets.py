@@ -10,8 +10,8 @@ import pytest
 from ingot.engine.actions import Output, Runner, SourceFile
 from ingot.model import target as reader
 from ingot.model.graph import Graph
-from ingot.model.manifest_schema import CHECK_LEVELS
 from ingot.model.target import Target, read_target
+from ingot.model.tolerance import CHECK_LEVELS
 from ingot.model.yaml_nodes import format_errors
 from ingot.stages.compile import plan_compile, plan_compile_probe
 
@@ -65,7 +65,7 @@ def test_every_target_of_the_tree_is_read(
 ) -> None:
     target = read_target(path, ROOT)
     assert target.name == path.stem
-    assert tuple(item.level for item in target.tolerances) == CHECK_LEVELS
+    assert tuple(target.tolerances) == CHECK_LEVELS
     assert target.summary
 
 
@@ -74,7 +74,7 @@ def test_a_target_is_read_whole(tmp_path: Path, machine: pytest.MonkeyPatch) -> 
     assert target.path == "targets/toy.yaml"
     assert target.compile_flags == ("--iree-hal-target-device=local",)
     assert target.runner == Runner(device="local-task")
-    golden = target.tolerance("golden")
+    golden = target.tolerances["golden"]
     assert (golden.max_abs_error, golden.min_cosine) == (1e-5, 0.99)
     assert golden.source == "targets/toy.yaml:13"
 

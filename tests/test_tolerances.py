@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ingot.checks.tolerances import tolerances
-from ingot.model.manifest import Manifest, Policy
+from ingot.model.manifest import Manifest
+from ingot.model.manifest_schema import Policy
 from ingot.model.target import read_target
 from tests.manifest_cases import GOOD_DECODER, ROOT, good
 
@@ -22,7 +23,7 @@ Stored = tuple[tuple[str | None, str], ...]
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """A decoder whose manifest says nothing of golden logits."""
     found = good(tmp_path_factory.mktemp("decoder"), name=GOOD_DECODER)
-    return replace(found, tolerances=())
+    return replace(found, tolerances={}, own_tolerances=())
 
 
 def of(manifest: Manifest, stored: Stored) -> dict[str, tuple[float, bool]]:
@@ -33,7 +34,7 @@ def of(manifest: Manifest, stored: Stored) -> dict[str, tuple[float, bool]]:
     )
     weights = replace(manifest.weights, policies=policies)
     found = tolerances(replace(manifest, weights=weights), TARGET)
-    return {k: (v["max_abs_error"], v["of_range"]) for k, v in found.items()}
+    return {k: (v.max_abs_error, v.of_range) for k, v in found.items()}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +15,15 @@ from ingot.model.schema_types import (
     Either,
     Form,
     Integer,
-    Key,
     Mapping,
     Number,
-    Record,
+    Section,
     Sequence,
     Tagged,
     Text,
+    build,
     check,
+    key,
     read,
 )
 from ingot.model.yaml_nodes import format_errors, load, parse
@@ -30,6 +34,17 @@ def message(text: str) -> str:
     with pytest.raises(ExceptionGroup) as caught:
         parse(text, "file.yaml")
     return format_errors(caught.value)
+
+
+def value(text: str, form: Form) -> Any:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Holder(Section):
+        at_: Any = key(form, "what is held")
+
+    found, errors = build(parse(f"at_: {text}\n", "file.yaml"), Holder)
+    assert not errors
+    assert found is not None
+    return found.at_
 
 
 def differences(text: str, form: Form) -> list[str]:
@@ -251,32 +266,49 @@ def test_a_name_of_a_mapping_is_judged_at_its_own_place() -> None:
     ]
 
 
-RECORD = Record(
-    (
-        Key("name", Text(), "what it is called"),
-        Key("size", Integer(), "how big it is", optional=True),
-    )
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named(Section):
+    """A section with a key that may be left out."""
+
+    kind: str = ""
+    name: str = key(Text(), "what it is called")
+    size: int = key(Integer(), "how big it is", default=3)
 
 
-def test_unknown_and_missing_keys_of_a_record_are_told() -> None:
-    assert differences("{name: a, size: 1}", RECORD) == []
-    assert differences("{size: 1}", RECORD) == [
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare(Section):
+    """A section without a key."""
+
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(Section):
+    """A section of which each part can be left out."""
+
+    title: str = key(Text(), "what it is called", empty="")
+    sizes: Map[str, int] = key(Mapping(Integer(1)), "how big", empty={})
+    parts: tuple[Named, ...] = key(Sequence(Named), "what it has", default=())
+
+
+def test_unknown_and_missing_keys_of_a_section_are_told() -> None:
+    assert differences("{name: a, size: 1}", Named) == []
+    assert differences("{size: 1}", Named) == [
         "file.yaml:1:5: at: missing key 'name'\n  name: what it is called"
     ]
-    assert differences("{name: a, colour: red}", RECORD) == [
+    assert differences("{name: a, colour: red}", Named) == [
         "file.yaml:1:15: at.colour: unknown key\n  known keys: name, size"
     ]
 
 
 def test_a_misspelt_key_is_one_error() -> None:
-    assert differences("{nmae: a}", RECORD) == [
+    assert differences("{nmae: a}", Named) == [
         "file.yaml:1:6: at.nmae: unknown key\n  did you mean 'name'?"
     ]
 
 
-def test_the_tag_says_which_keys_a_record_has() -> None:
-    form = Tagged("kind", "what it is", (("a", RECORD), ("b", Record(()))))
+def test_the_tag_says_which_keys_a_section_has() -> None:
+    form = Tagged("kind", "what it is", (("a", Named), ("b", Bare)))
     assert differences("{kind: a, name: x}", form) == []
     assert differences("{kind: b}", form) == []
     assert differences("{kind: b, name: x}", form) == [
@@ -290,11 +322,50 @@ def test_the_tag_says_which_keys_a_record_has() -> None:
     ]
 
 
-def test_read_gives_the_checked_node_or_all_differences(tmp_path: Path) -> None:
+def test_read_gives_a_typed_value_or_all_differences(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("name: a\n")
-    assert read(path, tmp_path, RECORD)["name"].text == "a"
+    assert read(path, tmp_path, Named) == Named(name="a", size=3)
     path.write_text("name: 1\nsize: b\n")
     with pytest.raises(ExceptionGroup) as caught:
-        read(path, tmp_path, RECORD)
+        read(path, tmp_path, Named)
     assert str(caught.value) == "a.yaml: 2 errors (2 sub-exceptions)"
+
+
+def test_a_section_with_mistakes_has_what_is_right() -> None:
+    text = "title: 1\nsizes: {a: 1, b: 0, C-: 2}\nparts: [{name: x, size: y}]\nz: 1\n"
+    found, errors = build(parse(text, "file.yaml"), Whole)
+    assert found == Whole(sizes={"a": 1, "C-": 2})
+    assert [error.key for error in errors] == [
+        "z",
+        "title",
+        "sizes.b",
+        "parts[0].size",
+    ]
+    # Nothing can stand in for the name.
+    found_part, _ = build(parse("size: 1\n", "file.yaml"), Named)
+    assert found_part is None
+
+
+def test_a_section_knows_where_its_parts_stand() -> None:
+    text = "title: x\nsizes:\n  a.b: 1\n  a: 2\nparts:\n  - {name: y}\n"
+    found, _ = build(parse(text, "file.yaml"), Whole)
+    assert found is not None
+    assert str(found.at.error("sizes.a.b", "is odd", "try 2")) == (
+        "file.yaml:3:8: sizes.a.b: is odd\n  try 2"
+    )
+    assert str(found.at.key_error("sizes", "a", "wrong")) == (
+        "file.yaml:4:3: sizes.a: wrong"
+    )
+    assert str(found.at.error("parts[0].name", "wrong")) == (
+        "file.yaml:6:12: parts[0].name: wrong"
+    )
+    (part,) = found.parts
+    assert str(part.at.position("name")) == "file.yaml:6:12"
+    assert (found.at.names("sizes"), found.at.names("title")) == (("a.b", "a"), None)
+
+
+def test_an_integer_stays_one_where_a_number_is_kept_as_written() -> None:
+    assert value("{a: 1}", Mapping(Number())) == {"a": 1.0}
+    kept = value("{a: 1, b: 1.5}", Mapping(Number(keeps_integers=True)))
+    assert [type(item) for item in kept.values()] == [int, float]

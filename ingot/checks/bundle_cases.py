@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from ingot.checks.golden_logits_file import GoldenLogits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ingot.checks.golden_sentences_file import Golden
+    from ingot.model.tolerance import Tolerance
 
 SCHEMA = "ingot.golden.v1"
 
@@ -25,7 +26,7 @@ IDS = 64
 def golden_cases(
     judged: Golden | GoldenLogits | None,
     judge: str,
-    tolerances: dict[str, dict[str, Any]],
+    tolerances: Mapping[str, Tolerance],
 ) -> dict[str, Any]:
     """Return the content of `golden.json`.
 
@@ -46,8 +47,12 @@ def golden_cases(
     return {"schema": SCHEMA, "judge": judge, "tolerance": limits, **cases}
 
 
-def _limits(tolerance: dict[str, Any]) -> dict[str, Any]:
-    return {key: tolerance[key] for key in ("max_abs_error", "min_cosine", "of_range")}
+def _limits(tolerance: Tolerance) -> dict[str, Any]:
+    return {
+        "max_abs_error": tolerance.max_abs_error,
+        "min_cosine": tolerance.min_cosine,
+        "of_range": tolerance.of_range,
+    }
 
 
 def _sentences(judged: Golden) -> dict[str, Any]:

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
+from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 
 Array: TypeAlias = Any
 
-LEVELS = ("component", "block", "propagated", "model", "golden", "tokens")
+LEVELS = (*CHECK_LEVELS, "tokens")
 """From the smallest piece to the whole; the last three judge the model as it is
 shipped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """What a level may differ by, and the line of the target's file that says so."""
-
-    max_abs_error: float
-    min_cosine: float | None
-    source: str  # "targets/aarch64.yaml:12"
-    # Whether the largest error is a share of the range of what is expected.
-    of_range: bool = False
-
-    def limit(self, expected: Array) -> float:
-        """Return the largest difference from these values."""
-        if not self.of_range:
-            return self.max_abs_error
-        # Of a single value the range says nothing; nor do zeros.
-        return self.max_abs_error * max(
-            float(expected.max() - expected.min()), float(abs(expected).max()), 1e-6
-        )
-
-    def among(self, typical: Array) -> Tolerance:
-        """Return the tolerance for values of which these are typical."""
-        if not self.of_range:
-            return self
-        return replace(self, max_abs_error=self.limit(typical), of_range=False)
-
 
 EXACT = Tolerance(0.0, None, "integers are exact")
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import as_element
-from ingot.checks.compare import Place, Row, Tolerance, compare
+from ingot.checks.compare import Place, Row, compare
 from ingot.checks.golden_sentences_file import Golden
 from ingot.checks.levels import Item, Subject
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint
 from ingot.model.oracle import run_entry_point
+from ingot.model.tolerance import Tolerance
 from ingot.runtime.calls import call
 from ingot.runtime.invoke import Call
 

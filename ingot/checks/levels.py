@@ -25,11 +25,12 @@ from ingot.checks.cases import (
     shuffled,
     traced_calls,
 )
-from ingot.checks.compare import Place, Row, Tolerance, compare
+from ingot.checks.compare import Place, Row, compare
 from ingot.engine.actions import Runner
 from ingot.model.graph import Block, EntryPoint, Graph
 from ingot.model.graph import Call as Use
 from ingot.model.oracle import Oracle, Step, run_block, run_entry_point, run_instance
+from ingot.model.tolerance import Tolerance
 from ingot.runtime.calls import call
 from ingot.runtime.invoke import Call, Module
 

@@ -1,8 +1,11 @@
-"""A manifest and a target in, what each level of a check may differ by out."""
+"""Combine the tolerances of a manifest and a target: the ones a check judges by."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 
 if TYPE_CHECKING:
     from ingot.model.manifest import Manifest
@@ -21,42 +24,26 @@ ROUNDING = {
 
 # How far the reference's best token may lie below the best one, where nothing is
 # rounded.
-EXACT = {
-    "max_abs_error": 0.0,
-    "of_range": False,
-    "min_cosine": None,
-    "source": "the best token is exact",
-}
-
-LEVELS = ("component", "block", "propagated", "model", "golden")
+EXACT = Tolerance(0.0, None, "the best token is exact")
 
 
-def tolerances(manifest: Manifest, target: Target) -> dict[str, dict[str, Any]]:
-    """Return the tolerances by level, with the line that each comes from.
+def tolerances(manifest: Manifest, target: Target) -> dict[str, Tolerance]:
+    """Return the tolerances by level, and of the best tokens.
 
     A manifest's stands above its architecture's, and that above the target's.
     """
-    overrides = {item.level: item for item in manifest.tolerances}
-    found = {}
-    for level in LEVELS:
-        item = overrides.get(level) or target.tolerance(level)
-        found[level] = {
-            "max_abs_error": item.max_abs_error,
-            "of_range": getattr(item, "of_range", False),
-            "min_cosine": item.min_cosine,
-            "source": item.source,
-        }
+    found = {
+        level: manifest.tolerances.get(level) or target.tolerances[level]
+        for level in CHECK_LEVELS
+    }
     rounded = {
         item.stored for item in manifest.weights.policies if item.source != item.stored
     } - {"f32"}
     if not rounded:
         return {**found, "tokens": EXACT}
     # Only towards a reference that did not round: the oracle has the weights as stored.
-    if "golden" not in {item.level for item in manifest.tolerances if item.own}:
-        found["golden"] = {
-            "max_abs_error": max(ROUNDING[item] for item in rounded),
-            "of_range": True,
-            "min_cosine": None,
-            "source": f"weights stored as {', '.join(sorted(rounded))}",
-        }
-    return {**found, "tokens": {**found["golden"], "min_cosine": None}}
+    if "golden" not in manifest.own_tolerances:
+        share = max(ROUNDING[item] for item in rounded)
+        source = f"weights stored as {', '.join(sorted(rounded))}"
+        found["golden"] = Tolerance(share, None, source, of_range=True)
+    return {**found, "tokens": replace(found["golden"], min_cosine=None)}

@@ -21,7 +21,7 @@ from ingot.imports.manifest_writer import Decision, manifest, number, relative, 
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture_schema import ARCHITECTURE
 from ingot.model.manifest import read_manifest
-from ingot.model.manifest_schema import KEBAB
+from ingot.model.name_patterns import KEBAB
 from ingot.model.schema_types import check
 from ingot.model.yaml_nodes import Node, format_errors, load, raise_all
 from ingot.project.options import refuse_words

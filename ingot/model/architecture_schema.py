@@ -6,18 +6,16 @@ architecture` prints it as JSON Schema.
 
 from __future__ import annotations
 
-from ingot.model.manifest_schema import (
+from ingot.model.manifest_schema import TOLERANCES
+from ingot.model.name_patterns import (
     ATTRIBUTE,
     BLOCK,
     COMPONENT,
     DIM,
     DIM_OR_SIZE,
-    INPUT_ROLES,
     KEBAB,
     NAME,
-    OUTPUT_ROLES,
     PARAMETER,
-    TOLERANCES,
     TYPE,
     USED_PARAMETER,
 )
@@ -32,6 +30,18 @@ from ingot.model.schema_types import (
     Sequence,
     Text,
 )
+
+INPUT_ROLES = (
+    "hidden",
+    "tokens",
+    "token_types",
+    "mask",
+    "start",
+    "last",
+    "block_table",
+    "cache",
+)
+OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 
 _PARAMETER = Record(
     (

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from ingot.model.architecture_schema import ARCHITECTURE
-from ingot.model.manifest_schema import MANIFEST
+from ingot.model.manifest_schema import ManifestFile
 from ingot.model.schema_types import (
     Boolean,
     Choice,
@@ -27,10 +27,11 @@ from ingot.model.schema_types import (
     Sequence,
     Tagged,
     Text,
+    keys_of,
 )
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-FORMS = {"manifest": MANIFEST, "architecture": ARCHITECTURE}
+FORMS: dict[str, Form] = {"manifest": ManifestFile, "architecture": ARCHITECTURE}
 
 Schema = dict[str, Any]
 
@@ -76,12 +77,14 @@ def schema(form: Form) -> Schema:
         case Tagged(tag, doc, variants):
             return {
                 "oneOf": [
-                    _record((Key(tag, Choice((word,)), doc), *record.keys))
-                    for word, record in variants
+                    _record((Key(tag, Choice((word,)), doc), *keys_of(section)))
+                    for word, section in variants
                 ]
             }
         case Either(forms):
             return {"anyOf": [schema(item) for item in forms]}
+        case _:
+            return _record(keys_of(form))
 
 
 def _record(keys: tuple[Key, ...]) -> Schema:

@@ -1,4 +1,4 @@
-"""A layout's YAML in: which kernels a target uses for which stored weights.
+"""Read a target's layout: which kernels compute with which stored weights.
 
 A kernel is a component that computes what another one does: from weights stored in
 another way, or for one new token alone. An architecture names `linear/linear`; the
@@ -8,61 +8,55 @@ layout says what runs instead.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.errors import ManifestError
-from ingot.model.manifest_schema import COMPONENT, STORED_ELEMENTS
+from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
 from ingot.model.schema_types import (
     Choice,
     Either,
     Integer,
-    Key,
     Mapping,
-    Record,
+    Section,
     Text,
+    key,
     read,
 )
-from ingot.model.yaml_nodes import Node, raise_all
+from ingot.model.yaml_nodes import raise_all
 
 FOLDER = "targets/layouts"
 
-LAYOUT = Record(
-    (
-        Key("layout", Text("a layout's name"), "its name: this file's, without .yaml"),
-        Key("summary", Text(), "what it is for, in a few words"),
-        Key("lane", Integer(1), "rows of a matrix that are stored together"),
-        Key(
-            "kernels",
-            Mapping(
-                Mapping(
-                    Either(
-                        (
-                            COMPONENT,
-                            Record(
-                                (
-                                    Key("decode", COMPONENT, "where seq is 1"),
-                                    Key("prefill", COMPONENT, "where it is dynamic"),
-                                )
-                            ),
-                        )
-                    ),
-                    Choice(STORED_ELEMENTS),
-                ),
-                COMPONENT,
-            ),
-            "by component and stored type of its weight, the component that runs",
-            optional=True,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernels(Section):
+    """What runs where seq is 1, and elsewhere."""
+
+    decode: str = key(COMPONENT, "where seq is 1")
+    prefill: str = key(COMPONENT, "where it is dynamic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LayoutFile(Section):
+    """A layout as its file describes it."""
+
+    layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
+    summary: str = key(Text(), "what it is for, in a few words")
+    lane: int = key(Integer(1), "rows of a matrix that are stored together")
+    kernels: Map[str, Map[str, str | _Kernels]] = key(
+        Mapping(
+            Mapping(Either((COMPONENT, _Kernels)), Choice(STORED_ELEMENTS)), COMPONENT
         ),
-        Key(
-            "decode",
-            Mapping(COMPONENT, COMPONENT),
-            "by component without a weight, the component that runs where seq is 1",
-            optional=True,
-        ),
+        "by component and stored type of its weight, the component that runs",
+        default={},
     )
-)
+    decode: Map[str, str] = key(
+        Mapping(COMPONENT, COMPONENT),
+        "by component without a weight, the component that runs where seq is 1",
+        default={},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,40 +88,35 @@ def read_layout(path: Path, root: Path) -> Layout:
     Raises:
         ExceptionGroup: of ManifestError, every defect.
     """
-    node = read(path.absolute(), root.absolute(), LAYOUT)
-    errors = []
-    if node["layout"].text != path.stem:
-        errors.append(node["layout"].error(f"expected the file's name '{path.stem}'"))
-    kernels: dict[tuple[str, str], Kernel] = {}
-    found = node.get("kernels")
-    for component, schemes in found.entries.items() if found else ():
-        for scheme, entry in schemes.entries.items():
-            kernel = kernels[component, scheme] = _kernel(entry)
-            names = {component, kernel.decode, kernel.prefill}
-            errors += _unknown(names, entry, root)
-    found = node.get("decode")
-    decode = found.entries if found else {}
-    for component, entry in decode.items():
-        errors += _unknown({component, entry.text}, entry, root)
-    raise_all(errors)
-    return Layout(
-        node["layout"].text,
-        node.position.path,
-        node["lane"].integer,
-        kernels,
-        {component: entry.text for component, entry in decode.items()},
-    )
+    file = read(path.absolute(), root.absolute(), _LayoutFile)
+    kernels = {
+        (component, stored): _kernel(given)
+        for component, by_type in file.kernels.items()
+        for stored, given in by_type.items()
+    }
+    raise_all([*_check(file, path, kernels, root)])
+    name = file.at.position().path
+    return Layout(file.layout, name, file.lane, kernels, file.decode)
 
 
-def _unknown(names: set[str], entry: Node, root: Path) -> list[ManifestError]:
-    return [
-        entry.error(f"no component named '{name}'")
-        for name in sorted(names)
-        if not os.path.lexists(root / "components" / f"{name}.mlir")
-    ]
+def _kernel(given: str | _Kernels) -> Kernel:
+    if isinstance(given, str):
+        return Kernel(given, given)
+    return Kernel(given.decode, given.prefill)
 
 
-def _kernel(entry: Node) -> Kernel:
-    if isinstance(entry.value, str):
-        return Kernel(entry.text, entry.text)
-    return Kernel(entry["decode"].text, entry["prefill"].text)
+def _check(
+    file: _LayoutFile, path: Path, kernels: Map[tuple[str, str], Kernel], root: Path
+) -> Iterator[ManifestError]:
+    """Yield where a layout has another file's name, or names no component."""
+    if file.layout != path.stem:
+        yield file.at.error("layout", f"expected the file's name '{path.stem}'")
+    named = {
+        f"kernels.{component}.{stored}": {component, kernel.decode, kernel.prefill}
+        for (component, stored), kernel in kernels.items()
+    }
+    named |= {f"decode.{name}": {name, used} for name, used in file.decode.items()}
+    for part, names in named.items():
+        for name in sorted(names):
+            if not os.path.lexists(root / "components" / f"{name}.mlir"):
+                yield file.at.error(part, f"no component named '{name}'")

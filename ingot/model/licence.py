@@ -1,4 +1,4 @@
-"""A licence expression in, where it is none of SPDX's, or has no text here, out."""
+"""Check licence expressions against SPDX's list and the texts in the checkout."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingot.errors import IngotError, ManifestError
-from ingot.model.manifest_schema import LICENCE
+from ingot.errors import IngotError
+from ingot.model.name_patterns import LICENCE
 from ingot.model.text_files import read_file, why
-from ingot.model.yaml_nodes import Node
 
 OWN = "LicenseRef-"
 
@@ -89,17 +88,3 @@ def text_defects(expression: str, root: Path) -> Iterator[IngotError]:
         else:
             if not text.strip():
                 yield IngotError(f"{place}: the file is empty", hint)
-
-
-def check_licence(licence: Node) -> Iterator[ManifestError]:
-    """Yield what is wrong with a manifest's licence."""
-    for defect in licence_defects(licence.text):
-        yield licence.error(defect.message, defect.hint)
-
-
-def check_texts(parts: Node, root: Path) -> Iterator[ManifestError]:
-    """Yield which texts of a manifest's licence, itself right, a bundle would lack."""
-    licence = parts.get("licence")
-    if licence and not any(licence_defects(licence.text)):
-        for defect in text_defects(licence.text, root):
-            yield licence.error(defect.message, defect.hint)

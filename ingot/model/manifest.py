@@ -1,4 +1,4 @@
-"""A manifest's YAML in, the frozen Manifest with its resolved graph out.
+"""Read a manifest and the graph that it declares, complete and frozen.
 
 Everything a later stage needs is here and right: after `read_manifest` no code handles
 a missing key, an unknown name or a shape that does not fit.
@@ -6,59 +6,29 @@ a missing key, an unknown name or a shape that does not fit.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ingot.errors import ManifestError
+from ingot.errors import ManifestError, did_you_mean
 from ingot.model import manifest_rules as rules
+from ingot.model.architecture_schema import ARCHITECTURE
 from ingot.model.bind import entries
-from ingot.model.graph import Graph
-from ingot.model.licence import check_texts
-from ingot.model.manifest_graph import numbers, read_architecture, read_graph
-from ingot.model.manifest_recovery import readable
-from ingot.model.manifest_schema import MANIFEST
-from ingot.model.schema_types import check
+from ingot.model.graph import DynamicDim, Graph
+from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
+from ingot.model.resolve import resolve
+from ingot.model.schema_types import build, check
+from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
     FileSource,
-    HfDirectory,
-    LocalFile,
-    PackageFile,
     Splat,
-    Synthetic,
-    Url,
     WeightSource,
-    read_file_source,
-    read_weight_source,
+    find_file,
+    find_weights,
 )
-from ingot.model.yaml_nodes import Node, load, raise_all
-
-__all__ = [
-    "BenchCase",
-    "FileSource",
-    "HfDirectory",
-    "LocalFile",
-    "Manifest",
-    "PackageFile",
-    "Policy",
-    "Splat",
-    "Synthetic",
-    "ToleranceOverride",
-    "Url",
-    "WeightSource",
-    "Weights",
-    "read_manifest",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """Element types of the parameters that match: in the source, archive and graph."""
-
-    match: str  # a pattern of GGUF names; * matches anything
-    source: str | None  # "bf16"; None: any that can be converted
-    stored: str  # "f32"
-    compute: str  # "f32"
+from ingot.model.yaml_nodes import Node, collected, load, raise_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +49,6 @@ class Weights:
     def stored(self, parameter: str) -> str:
         """Return how a matrix of the graph is to be stored."""
         return self.policy(parameter).stored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToleranceOverride:
-    """What a level of the check may differ by, whatever the target says."""
-
-    level: str  # "golden"
-    max_abs_error: float  # of values, or of their range's share
-    of_range: bool
-    own: bool  # the manifest's, not its architecture's
-    min_cosine: float | None
-    reason: str
-    source: str  # "models/toy.yaml:31"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +74,10 @@ class Manifest:
     tokenizer: FileSource | None
     end_tokens: tuple[int, ...]  # ids that end a text
     golden: Path | None  # absolute; reference outputs as npz
-    tolerances: tuple[ToleranceOverride, ...]
+    # By check level, whatever the target says; the manifest's own stand above its
+    # architecture's.
+    tolerances: Mapping[str, Tolerance]
+    own_tolerances: tuple[str, ...]  # the levels that the manifest itself speaks of
     bench: tuple[BenchCase, ...]
 
 
@@ -129,116 +89,139 @@ def read_manifest(path: Path, root: Path) -> Manifest:
             architecture and of the components it names.
     """
     path, root = path.absolute(), root.absolute()
-    node, folder = load(path, root), path.parent
-    errors = check(node, MANIFEST)
-    architecture = read_architecture(node, root, errors)
-    parts = readable(node, errors)
-    found = list(rules.check_own(parts, path.stem))
-    graph = None
+    file, errors = build(load(path, root), ManifestFile)
+    assert file is not None
+    architecture = graph = source = tokenizer = None
+    with collected(errors):
+        architecture = _read_architecture(file, root)
+    found = [*rules.check_manifest(file, path.stem)]
     if architecture is not None:
-        found += rules.check_names(node, parts, architecture, errors)
+        found += rules.check_names(file, architecture, errors)
+        given = _tolerances(entries(architecture, "tolerances"))
+        found += rules.check_tolerances(given)
         # On what was told already there is nothing to add.
         told = {error.position for error in errors}
         errors += [error for error in found if error.position not in told]
-        graph = read_graph(parts, path.stem, architecture, root, errors)
+        errors += rules.check_ties(file, architecture)
+        graph, wrong = _read_graph(file, path.stem, architecture, root)
+        if graph and not wrong:
+            wrong += rules.check_graph(file, architecture, graph, errors)
+        errors += wrong
     else:
         errors += found
-    source = _source(parts, folder, errors)
-    tokenizer = _tokenizer(parts, folder, errors)
-    ends = rules.end_tokens(parts, errors)
-    golden = _golden(parts, folder, errors)
-    errors += () if isinstance(source, Splat) else check_texts(parts, root)
+    if file.weights.source:
+        with collected(errors):
+            source = find_weights(file.weights.source, path.parent)
+    if file.tokenizer:
+        with collected(errors):
+            tokenizer = find_file(file.tokenizer, path.parent, ".json")
+    errors += rules.check_end_tokens(file)
+    golden = path.parent / file.check.golden if file.check.golden else None
+    if golden and not golden.is_file():
+        message = f"no file '{file.check.golden}' in the manifest's folder"
+        errors.append(file.check.at.error("golden", message))
+    errors += () if isinstance(source, Splat) else rules.check_licence_texts(file, root)
     raise_all(errors)
     assert architecture is not None
     assert graph is not None
     assert source is not None
+    inherited = _tolerances(entries(architecture, "tolerances"))
     return Manifest(
-        path=node.position.path,
+        path=file.at.position().path,
         model=graph.model,
-        architecture=node["architecture"].text,
-        licence=node["licence"].text,
-        dims=tuple((k, v.integer) for k, v in node["dims"].entries.items()),
-        hyperparameters=tuple(numbers(node).items()),
+        architecture=file.architecture,
+        licence=file.licence,
+        dims=tuple(file.dims.items()),
+        hyperparameters=tuple(file.hyperparameters.items()),
         graph=graph,
-        weights=_weights(node["weights"], source),
+        weights=Weights(
+            source=source,
+            names=file.weights.names,
+            ignore=file.weights.ignore,
+            policies=file.weights.policy,
+        ),
         tokenizer=tokenizer,
-        end_tokens=ends,
+        end_tokens=file.end_tokens,
         golden=golden,
-        tolerances=_tolerances(architecture, node),
-        bench=_bench(node),
-    )
-
-
-def _source(
-    parts: Node, folder: Path, errors: list[ManifestError]
-) -> WeightSource | None:
-    found = parts["weights"].get("source")
-    return read_weight_source(found, folder, errors) if found else None
-
-
-def _weights(node: Node, source: WeightSource) -> Weights:
-    ignore = node.get("ignore")
-    return Weights(
-        source=source,
-        names=node["names"].text,
-        ignore=tuple(item.text for item in ignore.items) if ignore else (),
-        policies=tuple(
-            Policy(
-                match=item["match"].text,
-                source=found.text if (found := item.get("source")) else None,
-                stored=item["stored"].text,
-                compute=item["compute"].text,
-            )
-            for item in node["policy"].items
+        tolerances={
+            level: _tolerance(item)
+            for level, item in {**inherited, **file.check.tolerances}.items()
+        },
+        own_tolerances=tuple(file.check.tolerances),
+        bench=tuple(
+            BenchCase(entry_point=name, sizes=tuple(case.items()))
+            for name, cases in file.bench.items()
+            for case in cases
         ),
     )
 
 
-def _tokenizer(
-    node: Node, folder: Path, errors: list[ManifestError]
-) -> FileSource | None:
-    found = node.get("tokenizer")
-    return read_file_source(found, folder, errors, ".json") if found else None
+def _read_architecture(file: ManifestFile, root: Path) -> Node | None:
+    """Return the architecture that a manifest names, None where it names none.
 
-
-def _golden(node: Node, folder: Path, errors: list[ManifestError]) -> Path | None:
-    found = entries(node, "check").get("golden")
-    if found is None:
+    Raises:
+        ExceptionGroup: of ManifestError, every defect of form.
+    """
+    if not file.architecture:
         return None
-    path = folder / found.text
-    if not path.is_file():
-        errors.append(found.error(f"no file '{found.text}' in the manifest's folder"))
-    return path
+    folder = root / "models" / "architectures"
+    path = folder / f"{file.architecture}.yaml"
+    if not os.path.lexists(path):
+        known = sorted(item.stem for item in folder.glob("*.yaml"))
+        hint = did_you_mean(file.architecture, known, "architectures")
+        message = f"no architecture named '{file.architecture}'"
+        raise_all([file.at.error("architecture", message, hint)])
+    found = load(path, root)
+    raise_all(check(found, ARCHITECTURE))
+    return found
 
 
-def _tolerances(architecture: Node, node: Node) -> tuple[ToleranceOverride, ...]:
-    """Return a tolerance a level; the manifest's stands above the architecture's."""
-    given = entries(architecture, "tolerances")
-    own = entries(node["check"], "tolerances") if "check" in node.entries else {}
-    return tuple(
-        _tolerance(level, item, level in own) for level, item in (given | own).items()
+def _read_graph(
+    file: ManifestFile, model: str, architecture: Node, root: Path
+) -> tuple[Graph | None, list[ManifestError]]:
+    """Return the graph, and what is wrong with it.
+
+    Sizes and numbers that were reported missing are 1, so that the rest is checked.
+    None without how the source names tensors: the parameters are told by it.
+    """
+    if not file.weights.names:
+        return None, []
+    sizes: dict[str, int | None] = {
+        item.text: file.dims.get(item.text, 1) for item in architecture["dims"].items
+    }
+    sizes.update((item.text, None) for item in architecture["dynamic"].items)
+    declared = architecture.get("hyperparameters")
+    errors: list[ManifestError] = []
+    graph = resolve(
+        model=model,
+        architecture=architecture,
+        sizes=sizes,
+        numbers={
+            item.text: file.hyperparameters.get(item.text, 1)
+            for item in (declared.items if declared else ())
+        },
+        dynamic=tuple(
+            DynamicDim(name, given.min, given.max)
+            for name, given in file.dynamic.items()
+        ),
+        weights=file.weights,
+        tied=rules.tied(file, architecture),
+        root=root,
+        errors=errors,
     )
+    return graph, errors
 
 
-def _tolerance(level: str, item: Node, own: bool) -> ToleranceOverride:
-    of_range = "max_range_error" in item.entries
-    return ToleranceOverride(
-        level=level,
-        max_abs_error=item["max_range_error" if of_range else "max_abs_error"].number,
-        of_range=of_range,
-        own=own,
-        min_cosine=found.number if (found := item.get("min_cosine")) else None,
-        reason=item["reason"].text,
-        source=f"{item.position.path}:{item.position.line}",
-    )
+def _tolerances(given: Mapping[str, Node]) -> dict[str, ToleranceSection]:
+    """Return the tolerances of an architecture by level."""
+    built = {level: build(node, ToleranceSection)[0] for level, node in given.items()}
+    return {level: item for level, item in built.items() if item}
 
 
-def _bench(node: Node) -> tuple[BenchCase, ...]:
-    return tuple(
-        BenchCase(
-            entry_point=name,
-            sizes=tuple((key, size.integer) for key, size in case.entries.items()),
-        )
-        for name, cases in entries(node, "bench").items()
-        for case in cases.items
-    )
+def _tolerance(section: ToleranceSection) -> Tolerance:
+    of_range = section.max_range_error is not None
+    limit = section.max_range_error if of_range else section.max_abs_error
+    assert limit is not None
+    position = section.at.position()
+    source = f"{position.path}:{position.line}"
+    return Tolerance(limit, section.min_cosine, source, of_range)

@@ -1,104 +1,192 @@
-"""A manifest, its architecture and its graph in, where they contradict each other out.
+"""Find where a manifest contradicts itself, its architecture or its graph.
 
-The forms have been checked before.
+The form of both has been checked before; what was wrong in it is not here, so that the
+rules judge the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.model.bind import entries
 from ingot.model.dim_rules import check_dims
 from ingot.model.graph import DynamicDim, EntryPoint, Graph
-from ingot.model.licence import check_licence
-from ingot.model.manifest_recovery import misspelt, touched
+from ingot.model.licence import licence_defects, text_defects
+from ingot.model.manifest_schema import ManifestFile, ToleranceSection
 from ingot.model.yaml_nodes import Node
 
 # Of a model: files in the tar of its bundle have 100 characters, the target's too.
 LONGEST_NAME = 64
 
 
-def check_own(parts: Node, stem: str) -> Iterator[ManifestError]:
-    """Yield where readable parts of a manifest contradict its file or each other."""
-    model = parts.get("model")
-    if model and model.text != stem:
+def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
+    """Yield where a manifest contradicts its file's name or itself."""
+    if file.model and file.model != stem:
         message = f"expected '{stem}', as the file is named"
-        yield model.error(f"{message}, found '{model.text}'")
-    elif model and model.text == "all":
-        yield model.error("'model=all' means every model; give it another name")
-    elif model and len(model.text) > LONGEST_NAME:
+        yield file.at.error("model", f"{message}, found '{file.model}'")
+    elif file.model == "all":
+        message = "'model=all' means every model; give it another name"
+        yield file.at.error("model", message)
+    elif len(file.model) > LONGEST_NAME:
         message = f"expected at most {LONGEST_NAME} characters"
-        yield model.error(f"{message}, found {len(model.text)}")
-    if licence := parts.get("licence"):
-        yield from check_licence(licence)
-    weights = parts["weights"]
-    names, source = weights.get("names"), weights.get("source")
-    kind = source["kind"].text if source else ""
-    if names and kind in ("gguf", "irpa") and names.text != "gguf":
+        yield file.at.error("model", f"{message}, found {len(file.model)}")
+    if file.licence:
+        for defect in licence_defects(file.licence):
+            yield file.at.error("licence", defect.message, defect.hint)
+    weights = file.weights
+    kind = weights.source.kind if weights.source else ""
+    if kind in ("gguf", "irpa") and weights.names == "hf":
         message = f"kind: {kind} has the names that the parameters have"
-        yield names.error(f"{message}; expected 'gguf', found '{names.text}'")
-    experts = weights.get("experts")
-    if experts and names and names.text == "hf":
+        yield weights.at.error("names", f"{message}; expected 'gguf', found 'hf'")
+    if weights.experts and weights.names == "hf":
         message = "the architecture says how Hugging Face checkpoints hold experts"
-        yield experts.error(message, "leave it out, or write 'names: gguf'")
-    yield from check_dims(parts)
-    if check := parts.get("check"):
-        yield from _check_tolerances(check)
+        hint = "leave it out, or write 'names: gguf'"
+        yield weights.at.error("experts", message, hint)
+    yield from check_dims(file)
+    yield from check_tolerances(file.check.tolerances)
+
+
+def check_licence_texts(file: ManifestFile, root: Path) -> Iterator[ManifestError]:
+    """Yield which texts of a manifest's licence, itself right, a bundle would lack."""
+    if file.licence and not any(licence_defects(file.licence)):
+        for defect in text_defects(file.licence, root):
+            yield file.at.error("licence", defect.message, defect.hint)
+
+
+def check_end_tokens(file: ManifestFile) -> Iterator[ManifestError]:
+    """Yield each id that ends a text and that the model has no row for."""
+    n_vocab = file.dims.get("n_vocab")
+    for index, token in enumerate(file.end_tokens):
+        if n_vocab is not None and token >= n_vocab:
+            message = f"expected an id below n_vocab = {n_vocab}, found {token}"
+            yield file.at.error(f"end_tokens[{index}]", message)
+
+
+def check_tolerances(
+    tolerances: Mapping[str, ToleranceSection],
+) -> Iterator[ManifestError]:
+    """Yield where a tolerance does not say one largest difference."""
+    for item in tolerances.values():
+        given = [item.max_abs_error, item.max_range_error]
+        count = sum(limit is not None for limit in given)
+        if count != 1:
+            message = "expected one of max_abs_error and max_range_error"
+            yield item.at.error("", f"{message}, found {count}")
 
 
 def check_names(
-    node: Node, parts: Node, architecture: Node, wrong: Collection[ManifestError]
+    file: ManifestFile, architecture: Node, errors: Collection[ManifestError]
 ) -> Iterator[ManifestError]:
     """Yield where a manifest does not suit its architecture.
 
-    `parts` is what can be read of the manifest, `wrong` what cannot.
+    `errors` has what is wrong in the manifest's form.
     """
-    found, expected = architecture["architecture"], node["architecture"].text
+    found, expected = architecture["architecture"], file.architecture
     if found.text != expected:
         message = f"expected '{expected}', as the file is named"
         yield found.error(f"{message}, found '{found.text}'")
-    for key, noun in (
-        ("dims", "dim"),
-        ("dynamic", "dynamic dim"),
-        ("hyperparameters", "hyperparameter"),
-    ):
-        given = node.get(key)
-        optional = key == "hyperparameters" and not misspelt(node, wrong)
-        if isinstance(given.value, dict) if given else optional:
-            yield from _compare(node, given, architecture.get(key), noun)
+    yield from _compare(file, "dims", architecture, "dim")
+    yield from _compare(file, "dynamic", architecture, "dynamic dim")
+    written = file.at.names("") or ()
+    if "hyperparameters" in written or not _may_be_typo(written, errors):
+        yield from _compare(file, "hyperparameters", architecture, "hyperparameter")
     static = {item.text for item in architecture["dims"].items}
     for item in architecture["dynamic"].items:
         if item.text in static:
             yield item.error(f"'{item.text}' is among 'dims' too")
-    names = parts["weights"].get("names")
-    if names and names.text == "hf":
+    if file.weights.names == "hf":
         for name, parameter in architecture["parameters"].entries.items():
             if not {"hf", "rope_base"} & parameter.entries.keys():
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
                 hint = f"give it 'hf' at {parameter.position}"
-                yield names.error(message, hint)
-    yield from _check_pairs(parts, architecture)
-    yield from _check_numbers(parts, architecture)
-    yield from _check_tolerances(architecture)
+                yield file.weights.at.error("names", message, hint)
+    yield from _check_pairs(file, architecture)
+    yield from _check_numbers(file, architecture)
 
 
-def tied(node: Node, architecture: Node, errors: list[ManifestError]) -> dict[str, str]:
+def _may_be_typo(written: Iterable[str], errors: Iterable[ManifestError]) -> bool:
+    """Return whether a key of the manifest may be meant for one that is missing."""
+    return any(
+        error.message == "unknown key" and error.key in written for error in errors
+    )
+
+
+def _compare(
+    file: ManifestFile, key: str, architecture: Node, noun: str
+) -> Iterator[ManifestError]:
+    """Yield each name that only one of manifest and architecture has under a key."""
+    given = file.at.names(key)
+    is_written = key in (file.at.names("") or ())
+    if given is None and (is_written or key != "hyperparameters"):
+        # It is no mapping, or a key is missing that is never left out.
+        return
+    declared = architecture.get(key)
+    items = declared.items if declared else ()
+    names = [item.text for item in items]
+    for name in given or ():
+        if name not in names:
+            hint = did_you_mean(name, names, f"{noun}s")
+            message = f"architecture '{file.architecture}' has no such {noun}"
+            yield file.at.key_error(key, name, message, hint)
+    for item in items:
+        if item.text not in (given or ()):
+            message = f"missing {noun} '{item.text}'"
+            hint = f"architecture '{file.architecture}' needs it: {item.position}"
+            yield file.at.error(key if is_written else "", message, hint)
+
+
+def _check_pairs(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where the columns of heads cannot be turned in pairs."""
+    for name, parameter in architecture["parameters"].entries.items():
+        shape = parameter["shape"].items if "rope_base" in parameter.entries else ()
+        dim = str(shape[-1].value) if shape else ""
+        width = file.dims.get(dim, 0)
+        if width % 2:
+            message = f"'{name}' turns columns in pairs; expected an even number"
+            yield file.at.error(f"dims.{dim}", f"{message}, found {width}")
+
+
+def _check_numbers(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+    """Yield where nothing can be computed with a hyperparameter: NaN would come of it.
+
+    A base is taken to powers that are no integers; what is named `*_eps` keeps roots
+    and divisions from what is below 0.
+    """
+    parameters = architecture["parameters"].entries.values()
+    bases = {
+        item["rope_base"].text for item in parameters if "rope_base" in item.entries
+    }
+    for name, number in file.hyperparameters.items():
+        part = f"hyperparameters.{name}"
+        if name in bases and number <= 0:
+            yield file.at.error(part, f"expected a base above 0, found {number}")
+        elif name.endswith("_eps") and number < 0:
+            yield file.at.error(part, f"expected 0 or more, found {number}")
+
+
+def tied(file: ManifestFile, architecture: Node) -> dict[str, str]:
     """Return the parameters that others serve for, as manifest and architecture say."""
-    listed, found = node["weights"].get("tied"), {}
+    parameters = architecture["parameters"].entries
+    return {
+        name: parameters[name]["tied_to"].text
+        for name in file.weights.tied
+        if name in parameters and "tied_to" in parameters[name].entries
+    }
+
+
+def check_ties(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+    """Yield parameters that no other one can serve for."""
     parameters = architecture["parameters"].entries
     free = [name for name, item in parameters.items() if "tied_to" in item.entries]
-    for item in listed.items if listed else ():
-        if item.text not in free:
-            hint = did_you_mean(item.text, free, "parameters that can be tied")
-            message = f"'{item.text}' cannot be tied"
-            errors.append(item.error(message, hint))
-            continue
-        found[item.text] = parameters[item.text]["tied_to"].text
+    for index, name in enumerate(file.weights.tied):
+        if name not in free:
+            hint = did_you_mean(name, free, "parameters that can be tied")
+            message = f"'{name}' cannot be tied"
+            yield file.weights.at.error(f"tied[{index}]", message, hint)
     for name in free:
-        errors.extend(_check_tie(parameters[name], parameters))
-    return found
+        yield from _check_tie(parameters[name], parameters)
 
 
 def _check_tie(
@@ -123,140 +211,81 @@ def _check_tie(
         yield target.error(f"{message}; expected [{wanted}], found [{found}]")
 
 
-def end_tokens(node: Node, errors: list[ManifestError]) -> tuple[int, ...]:
-    """Return the ids that end a text; one that the model has no row for is an error."""
-    n_vocab, listed = node["dims"].get("n_vocab"), node.get("end_tokens")
-    found = listed.items if listed else ()
-    for item in found:
-        if n_vocab and item.integer >= n_vocab.integer:
-            message = f"expected an id below n_vocab = {n_vocab.integer}"
-            errors.append(item.error(f"{message}, found {item.integer}"))
-    return tuple(item.integer for item in found)
-
-
 def check_graph(
-    parts: Node, architecture: Node, graph: Graph, errors: Collection[ManifestError]
+    file: ManifestFile, architecture: Node, graph: Graph, errors: list[ManifestError]
 ) -> Iterator[ManifestError]:
     """Yield where the weights and the benchmark do not suit the graph.
 
-    `errors` has what was told of the manifest: on it nothing is built.
+    `errors` has every mistake reported so far: nothing is concluded from a wrong part.
     """
     sized = {item.text for item in architecture["dims"].items}
-    if sized <= parts["dims"].entries.keys():
-        yield from _check_policies(parts["weights"], graph)
+    if sized <= file.dims.keys():
+        yield from _check_policies(file, graph)
     points = {entry.name: entry for entry in graph.entry_points}
     ranges = {
         dim.name: dim
         for dim in graph.dynamic
-        if not touched(f"dynamic.{dim.name}", errors)
+        if not _has_error_below(f"dynamic.{dim.name}", errors)
     }
-    for name, cases in entries(parts, "bench").items():
+    for name, cases in file.bench.items():
         if name not in points:
             hint = did_you_mean(name, list(points), "entry points")
             message = f"no entry point named '{name}'"
-            yield parts["bench"].key_error(name, message, hint)
+            yield file.at.key_error("bench", name, message, hint)
             continue
-        for case in cases.items:
-            yield from _check_case(case, points[name], ranges)
+        for index, case in enumerate(cases):
+            part = f"bench.{name}[{index}]"
+            yield from _check_case(file, part, case, points[name], ranges)
 
 
-def _check_policies(weights: Node, graph: Graph) -> Iterator[ManifestError]:
+def _has_error_below(key: str, errors: Iterable[ManifestError]) -> bool:
+    """Return whether one of the errors is at the key or below it."""
+    return any(f"{error.key}.".startswith(f"{key}.") for error in errors)
+
+
+def _check_policies(file: ManifestFile, graph: Graph) -> Iterator[ManifestError]:
     """Yield the first parameter without a policy, and policies without parameters."""
-    names = [parameter.name for parameter in graph.parameters]
-    listed = weights.get("policy")
-    if listed is None:
+    weights = file.weights
+    if not weights.policy:
         return
+    names = [parameter.name for parameter in graph.parameters]
     left = names  # those that no policy above speaks of
-    for item in listed.items:
-        match = item["match"]
-        others = [name for name in left if not fnmatchcase(name, match.text)]
-        if not any(fnmatchcase(name, match.text) for name in names):
-            yield match.error(f"no parameter matches '{match.text}'")
+    for item in weights.policy:
+        others = [name for name in left if not fnmatchcase(name, item.match)]
+        if not any(fnmatchcase(name, item.match) for name in names):
+            yield item.at.error("match", f"no parameter matches '{item.match}'")
         elif others == left:
-            message = f"policies above have all that '{match.text}' matches"
-            yield match.error(message, "the first that matches holds")
+            message = f"policies above have all that '{item.match}' matches"
+            yield item.at.error("match", message, "the first that matches holds")
         left = others
     if left:
         message = f"no policy for parameter '{left[0]}'"
-        yield listed.error(message, 'add one with match: "*"')
-
-
-def _compare(
-    node: Node, given: Node | None, declared: Node | None, noun: str
-) -> Iterator[ManifestError]:
-    """Yield each name that only one of manifest and architecture has."""
-    names = [item.text for item in declared.items] if declared else []
-    for name in given.entries if given else ():
-        if name not in names:
-            assert given is not None
-            hint = did_you_mean(name, names, f"{noun}s")
-            message = f"architecture '{node['architecture'].text}' has no such {noun}"
-            yield given.key_error(name, message, hint)
-    for item in declared.items if declared else ():
-        if given is None or item.text not in given.entries:
-            message = f"missing {noun} '{item.text}'"
-            hint = f"architecture '{node['architecture'].text}' needs it"
-            yield (given or node).error(message, f"{hint}: {item.position}")
-
-
-def _check_pairs(node: Node, architecture: Node) -> Iterator[ManifestError]:
-    """Yield where the columns of heads cannot be turned in pairs."""
-    dims = node["dims"].entries
-    for name, parameter in architecture["parameters"].entries.items():
-        shape = parameter["shape"].items if "rope_base" in parameter.entries else ()
-        width = dims.get(str(shape[-1].value)) if shape else None
-        if width and width.integer % 2:
-            message = f"'{name}' turns columns in pairs; expected an even number"
-            yield width.error(f"{message}, found {width.integer}")
-
-
-def _check_numbers(node: Node, architecture: Node) -> Iterator[ManifestError]:
-    """Yield where nothing can be computed with a hyperparameter: NaN would come of it.
-
-    A base is taken to powers that are no whole numbers; what is named `*_eps` keeps
-    roots and divisions from what is below 0.
-    """
-    parameters = architecture["parameters"].entries.values()
-    bases = {
-        item["rope_base"].text for item in parameters if "rope_base" in item.entries
-    }
-    for name, given in entries(node, "hyperparameters").items():
-        if name in bases and given.number <= 0:
-            yield given.error(f"expected a base above 0, found {given.value}")
-        elif name.endswith("_eps") and given.number < 0:
-            yield given.error(f"expected 0 or more, found {given.value}")
-
-
-def _check_tolerances(holder: Node) -> Iterator[ManifestError]:
-    """Yield where a tolerance does not say one largest difference."""
-    for item in entries(holder, "tolerances").values():
-        given = {"max_abs_error", "max_range_error"} & item.entries.keys()
-        if len(given) != 1:
-            message = "expected one of max_abs_error and max_range_error"
-            yield item.error(f"{message}, found {len(given)}")
+        yield weights.at.error("policy", message, 'add one with match: "*"')
 
 
 def _check_case(
-    case: Node, entry: EntryPoint, ranges: Mapping[str, DynamicDim]
+    file: ManifestFile,
+    part: str,
+    case: Mapping[str, int],
+    entry: EntryPoint,
+    ranges: Mapping[str, DynamicDim],
 ) -> Iterator[ManifestError]:
     """Yield where a case does not give each dynamic dim a size in its range."""
     wanted = dict.fromkeys(
         dim for port in entry.inputs for dim in port.type.shape if isinstance(dim, str)
     )
-    for name, size in case.entries.items():
+    for name, size in case.items():
         if name not in wanted:
             hint = did_you_mean(name, list(wanted), "dynamic dims")
             message = f"entry point '{entry.name}' has no such dynamic dim"
-            yield case.key_error(name, message, hint)
-        elif (
-            name in ranges and not ranges[name].min <= size.integer <= ranges[name].max
-        ):
-            message = f"expected {ranges[name].min} to {ranges[name].max}"
-            yield size.error(f"{message}, found {size.integer}")
+            yield file.at.key_error(part, name, message, hint)
+        elif name in ranges and not ranges[name].min <= size <= ranges[name].max:
+            message = f"expected {ranges[name].min} to {ranges[name].max}, found {size}"
+            yield file.at.error(f"{part}.{name}", message)
     for name in wanted:
-        if name not in case.entries:
-            yield case.error(f"missing dynamic dim '{name}'")
-    ctx, seq = case.entries.get("ctx"), case.entries.get("seq")
-    if ctx and seq and ctx.integer < seq.integer:
-        message = f"the cache holds no sequence of {seq.integer}"
-        yield ctx.error(f"{message}; expected at least that, found {ctx.integer}")
+        if name not in case:
+            yield file.at.error(part, f"missing dynamic dim '{name}'")
+    if {"ctx", "seq"} <= case.keys() and case["ctx"] < case["seq"]:
+        message = f"the cache holds no sequence of {case['seq']}"
+        found = f"expected at least that, found {case['ctx']}"
+        yield file.at.error(f"{part}.ctx", f"{message}; {found}")

@@ -9,6 +9,7 @@ from itertools import groupby
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.bind import LAYER, Scope
 from ingot.model.graph import Parameter
+from ingot.model.manifest_schema import WeightsSection
 from ingot.model.resolve_blocks import known_dim
 from ingot.model.shapes import Product, SymbolicType, parse_dim
 from ingot.model.source_tensors import check_form, source_form
@@ -46,12 +47,12 @@ def written_parameters(
     architecture: Node,
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
-    weights: Node,
+    weights: WeightsSection,
     errors: list[ManifestError],
 ) -> tuple[Parameter, ...]:
     """Return the parameters that are taken; each is (name with {layer}, layer).
 
-    `weights` is the manifest's node: how the source names and holds them.
+    `weights` is the manifest's section: how the source names and holds them.
 
     `blk.0.x` and layer 0 of `blk.{layer}.x` are an error.
     """
@@ -91,7 +92,7 @@ def _parameters(
     architecture: Node,
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
-    weights: Node,
+    weights: WeightsSection,
 ) -> Iterator[Parameter]:
     """Yield the parameters in the architecture's order, a run with {layer} by layer."""
     layers: dict[str, dict[int | None, None]] = {}
@@ -113,10 +114,10 @@ def _parameters(
 
 
 def _parameter(
-    name: str, node: Node, layer: int | None, scope: Scope, weights: Node
+    name: str, node: Node, layer: int | None, scope: Scope, weights: WeightsSection
 ) -> Parameter:
     number = "" if layer is None else str(layer)
-    names = weights["names"].text
+    names = weights.names
     found = node.get("hf") if names == "hf" else None
     source = found.text if found else name
     declared = scope.parameters[name]

@@ -16,6 +16,7 @@ from ingot.model.bind import Scope, entries
 from ingot.model.component import ComponentSignature, read_component
 from ingot.model.entry_points import block_nodes, expand
 from ingot.model.graph import DynamicDim, Graph, Instance
+from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
 from ingot.model.resolve_blocks import BlockPattern, resolve_block
 from ingot.model.variants import base, written_out
@@ -32,7 +33,7 @@ def resolve(
     sizes: Mapping[str, int | None],
     numbers: Mapping[str, float | int],
     dynamic: tuple[DynamicDim, ...],
-    weights: Node,
+    weights: WeightsSection,
     tied: Mapping[str, str],
     root: Path,
     errors: list[ManifestError],
@@ -40,7 +41,7 @@ def resolve(
     """Return the graph of a checked architecture; it is of use only without errors.
 
     `sizes` has every dim, None for the dynamic ones; `weights` is the manifest's
-    node of that name; `tied` has the parameters that others serve for.
+    section of that name; `tied` has the parameters that others serve for.
     """
     parameters = parameter_types(architecture, sizes, numbers, errors)
     scope = Scope(sizes, numbers, parameters, tied)

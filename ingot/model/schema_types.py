@@ -1,18 +1,103 @@
-"""A node and the form it should have in, every place where it differs out.
+"""Read YAML nodes into frozen, typed values, and collect every mistake on the way.
 
-A form is a value, written once: the reader checks nodes against it, and
-`ingot.model.json_schema` makes the JSON Schema for editors from it.
+A section of a file is a frozen dataclass whose fields are the keys: what may stand
+under each, and what it means. The reader checks by this one table and builds the value
+from it; `ingot.model.json_schema` prints the same table for editors. A section keeps
+the `Place` it was read from, so that a rule about values can point at the text.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from ingot.errors import ManifestError, did_you_mean
+from ingot.errors import ManifestError, Position, did_you_mean
 from ingot.model.yaml_nodes import Node, join, kind, load, raise_all
 from ingot.model.yaml_scalars import Ambiguous
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a section stands in its file.
+
+    A part of the section is named by its way from there: "weights.names", "nodes[2]";
+    "" is the section itself.
+    """
+
+    _node: Node
+
+    def error(self, part: str, message: str, hint: str = "") -> ManifestError:
+        """Return an error at the value of a part."""
+        return _part(self._node, part).error(message, hint)
+
+    def key_error(
+        self, part: str, name: str, message: str, hint: str = ""
+    ) -> ManifestError:
+        """Return an error at a key of the mapping that stands at a part."""
+        return _part(self._node, part).key_error(name, message, hint)
+
+    def position(self, part: str = "") -> Position:
+        """Return where the value of a part stands."""
+        return _part(self._node, part).position
+
+    def names(self, key: str) -> tuple[str, ...] | None:
+        """Return the keys written under a key, also those of wrong values.
+
+        "" is the section itself. None where no mapping stands there.
+        """
+        node = self._node.get(key) if key else self._node
+        return tuple(node.value) if node and isinstance(node.value, dict) else None
+
+
+def _part(node: Node, part: str) -> Node:
+    """Return the node that stands at a part of another one."""
+    if not part:
+        return node
+    if isinstance(node.value, tuple):
+        index, _, rest = part.removeprefix("[").partition("]")
+        return _part(node.items[int(index)], rest.removeprefix("."))
+    # Names have dots in them too: of those that fit, the longest.
+    fitting = [
+        name
+        for name in node.entries
+        if part == name or part.startswith((f"{name}.", f"{name}["))
+    ]
+    name = max(fitting, key=len)
+    return _part(node[name], part[len(name) :].removeprefix("."))
+
+
+NOWHERE = Place(Node(Position("", 0, 0), "", None))
+"""The place of a section that stands in no file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The base of all sections: a mapping whose keys are given, as a value."""
+
+    at: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+S = TypeVar("S", bound=Section)
+
+# What a key has that has neither a default nor an empty value.
+_NOTHING: Any = object()
+
+
+def key(form: Form, doc: str, *, default: Any = _NOTHING, empty: Any = _NOTHING) -> Any:
+    """Return a field of a section: what stands under the key, and what it means.
+
+    A key with a default may be left out. One with an empty value may not; where its
+    value is wrong, the section has the empty one, so that the rest can be judged.
+    """
+    value = empty if default is _NOTHING else default
+    about = Key("", form, doc, default is not _NOTHING, value)
+    if value is _NOTHING:
+        return field(metadata={"key": about})
+    if isinstance(value, dict):
+        return field(default_factory=dict, metadata={"key": about})
+    return field(default=value, metadata={"key": about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +112,16 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A whole number."""
+    """An integer."""
 
     min: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An integer or a float."""
+    """An integer or a float, read as a float."""
+
+    keeps_integers: bool = False  # read as it is written: 10000 stays an integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +154,15 @@ class Mapping:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a record, with its meaning in one sentence."""
-
-    name: str
-    form: Form
-    doc: str
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A mapping whose keys are given."""
-
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Tagged:
-    """A record whose other keys depend on the word under one of them: `kind: file`."""
+    """A section whose other keys depend on the word under one of them: `kind: file`.
+
+    The section has the word in a field of that name.
+    """
 
     tag: str
     doc: str
-    variants: tuple[tuple[str, Record], ...]
+    variants: tuple[tuple[str, type[Section]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +170,24 @@ class Either:
     """One of several forms, no two of which share a YAML type."""
 
     forms: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a section, with its meaning in one sentence."""
+
+    name: str
+    form: Form
+    doc: str
+    optional: bool = False
+    empty: Any = _NOTHING  # what the section has instead of a wrong value
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A mapping whose keys are given."""
+
+    keys: tuple[Key, ...]
 
 
 Form = (
@@ -107,53 +198,55 @@ Form = (
     | Choice
     | Sequence
     | Mapping
-    | Record
     | Tagged
     | Either
+    | Record
+    | type[Section]
 )
 
 
-def read(path: Path, root: Path, form: Form) -> Node:
-    """Return the top node of a YAML file, which has the form in every part.
+_keys: dict[type, tuple[Key, ...]] = {}
+
+
+def keys_of(section: type[Section]) -> tuple[Key, ...]:
+    """Return the keys of a section, in the order of its fields."""
+    if section not in _keys:
+        _keys[section] = tuple(
+            replace(item.metadata["key"], name=item.name)
+            for item in fields(section)
+            if "key" in item.metadata
+        )
+    return _keys[section]
+
+
+def read(path: Path, root: Path, section: type[S]) -> S:
+    """Return the section that a YAML file holds.
 
     Raises:
-        ExceptionGroup: of ManifestError, every difference.
+        ExceptionGroup: of ManifestError, every mistake of form.
     """
-    node = load(path, root)
-    raise_all(check(node, form))
-    return node
+    found, errors = build(load(path, root), section)
+    raise_all(errors)
+    assert found is not None
+    return found
+
+
+def build(node: Node, section: type[S]) -> tuple[S | None, list[ManifestError]]:
+    """Return the section that a node holds, and every mistake of form in it.
+
+    What is wrong is left out of the section: an entry of a mapping, a key that has a
+    default or an empty value. None where nothing else can be left out.
+    """
+    builder = _Builder()
+    found = builder.value(node, section)
+    return (None if found is _WRONG else found), builder.errors
 
 
 def check(node: Node, form: Form) -> list[ManifestError]:
-    """Return every place at or below the node that differs from the form."""
-    if not _has_type(node, form):
-        return [_wrong_type(node, form)]
-    match form:
-        case Text():
-            return _check_text(node, form)
-        case Integer(min=least) if least is not None and node.integer < least:
-            return [node.error(f"expected {describe(form)}, found {node.integer}")]
-        case Choice(words) if node.text not in words:
-            return [
-                node.error(
-                    f"expected {describe(form)}, found '{node.text}'",
-                    _near(node.text, form),
-                )
-            ]
-        case Sequence() if len(node.items) < form.min:
-            message = f"expected at least {form.min} items, found {len(node.items)}"
-            return [node.error(message)]
-        case Sequence(of):
-            return [error for item in node.items for error in check(item, of)]
-        case Mapping():
-            return _check_mapping(node, form)
-        case Record(keys):
-            return _check_record(node, keys)
-        case Tagged():
-            return _check_tagged(node, form)
-        case Either(forms):
-            return check(node, next(item for item in forms if _has_type(node, item)))
-    return []
+    """Return every mistake of form at or below a node."""
+    builder = _Builder()
+    builder.value(node, form)
+    return builder.errors
 
 
 def describe(form: Form) -> str:
@@ -184,10 +277,113 @@ _PYTHON_TYPES: dict[type, type | tuple[type, ...]] = {
     Boolean: bool,
     Choice: str,
     Sequence: tuple,
-    Mapping: dict,
-    Record: dict,
-    Tagged: dict,
 }
+
+# What stands for the value of a node that has a mistake in it.
+_WRONG: Any = object()
+
+
+class _Builder:
+    """The mistakes found so far, while values are built from nodes."""
+
+    def __init__(self) -> None:
+        self.errors: list[ManifestError] = []
+
+    def value(self, node: Node, form: Form) -> Any:
+        """Return the value of a node; `_WRONG` where a mistake is in it."""
+        if not _has_type(node, form):
+            return self._wrong(_wrong_type(node, form))
+        match form:
+            case Sequence() if len(node.items) < form.min:
+                message = f"expected at least {form.min} items, found {len(node.items)}"
+                return self._wrong(node.error(message))
+            case Sequence(of):
+                items = tuple(self.value(item, of) for item in node.items)
+                wrong = any(item is _WRONG for item in items)
+                return _WRONG if wrong else items
+            case Mapping():
+                return self._mapping(node, form)
+            case Tagged():
+                return self._tagged(node, form)
+            case Either(forms):
+                fitting = next(item for item in forms if _has_type(node, item))
+                return self.value(node, fitting)
+            case Record(keys):
+                return self._section(node, dict, keys)
+            case type():
+                return self._section(node, form, keys_of(form))
+            case _:
+                return self._scalar(node, form)
+
+    def _scalar(
+        self, node: Node, form: Text | Choice | Integer | Number | Boolean
+    ) -> Any:
+        if isinstance(form, Text | Choice):
+            error = _text_error(node, form)
+            return self._wrong(error) if error else node.value
+        if isinstance(form, Integer):
+            if form.min is not None and node.integer < form.min:
+                message = f"expected {describe(form)}, found {node.integer}"
+                return self._wrong(node.error(message))
+        elif isinstance(form, Number) and not form.keeps_integers:
+            return node.number
+        return node.value
+
+    def _wrong(self, error: ManifestError) -> Any:
+        self.errors.append(error)
+        return _WRONG
+
+    def _mapping(self, node: Node, form: Mapping) -> Any:
+        """Return the entries of a mapping that are right."""
+        found = {}
+        for position, (name, entry) in zip(
+            node.keys, node.entries.items(), strict=True
+        ):
+            # A key is a text at its own place.
+            at_key = Node(position, join(node.key, name), name)
+            error = _text_error(at_key, form.name)
+            self.errors += [error] if error else []
+            value = self.value(entry, form.of)
+            if error is None and value is not _WRONG:
+                found[name] = value
+        if len(node.entries) < form.min:
+            message = f"expected at least {form.min} entries, found {len(node.entries)}"
+            return self._wrong(node.error(message))
+        return found
+
+    def _tagged(self, node: Node, form: Tagged) -> Any:
+        variants = dict(form.variants)
+        words = Choice(tuple(variants))
+        tag = Key(form.tag, words, form.doc)
+        entry = node.get(form.tag)
+        if entry is None:
+            return self._wrong(_key_errors(node, (tag,))[-1])
+        word = self.value(entry, words)
+        if word is _WRONG:
+            # The other keys cannot be judged while the tag is wrong.
+            return _WRONG
+        section = variants[word]
+        return self._section(node, section, (tag, *keys_of(section)))
+
+    def _section(self, node: Node, make: Any, keys: tuple[Key, ...]) -> Any:
+        """Return the section; without its wrong parts where all can be left out."""
+        errors = _key_errors(node, keys)
+        self.errors += errors
+        is_right = not errors
+        values = {}
+        for item in keys:
+            entry = node.get(item.name)
+            if entry is not None:
+                value = self.value(entry, item.form)
+                if value is _WRONG:
+                    is_right = False
+                else:
+                    values[item.name] = value
+        if not is_right and any(item.empty is _NOTHING for item in keys):
+            return _WRONG
+        if make is not dict:
+            values["at"] = Place(node)
+        return make(**values)
 
 
 def _has_type(node: Node, form: Form) -> bool:
@@ -196,7 +392,7 @@ def _has_type(node: Node, form: Form) -> bool:
     # `bool` is an `int` to Python, and no number to a manifest.
     if isinstance(node.value, bool):
         return isinstance(form, Boolean)
-    return isinstance(node.value, _PYTHON_TYPES[type(form)])
+    return isinstance(node.value, _PYTHON_TYPES.get(type(form), dict))
 
 
 def _wrong_type(node: Node, form: Form) -> ManifestError:
@@ -208,64 +404,42 @@ def _wrong_type(node: Node, form: Form) -> ManifestError:
     return node.error(f"expected {describe(form)}, found {kind(node)}", hint)
 
 
-def _check_text(node: Node, form: Text) -> list[ManifestError]:
-    if not node.text:
-        return [node.error(f"expected {form.what}, found an empty text")]
-    if not node.text.isprintable():
-        return [node.error(f"expected {form.what}, found {node.text!r}")]
-    if form.pattern and not re.fullmatch(form.pattern, node.text):
-        return [node.error(f"expected {form.what}, found '{node.text}'")]
-    return []
+def _text_error(node: Node, form: Text | Choice) -> ManifestError | None:
+    """Return what is wrong with a text."""
+    text = node.text
+    if isinstance(form, Choice):
+        if text in form.words:
+            return None
+        hint = did_you_mean(text, form.words, "words")
+        # The message has all words already.
+        near = hint if hint.startswith("did") else ""
+        return node.error(f"expected {describe(form)}, found '{text}'", near)
+    if not text:
+        return node.error(f"expected {form.what}, found an empty text")
+    if not text.isprintable():
+        return node.error(f"expected {form.what}, found {text!r}")
+    if form.pattern and not re.fullmatch(form.pattern, text):
+        return node.error(f"expected {form.what}, found '{text}'")
+    return None
 
 
-def _check_mapping(node: Node, form: Mapping) -> list[ManifestError]:
-    errors = []
-    if len(node.entries) < form.min:
-        message = f"expected at least {form.min} entries, found {len(node.entries)}"
-        errors.append(node.error(message))
-    for index, (name, entry) in enumerate(node.entries.items()):
-        # A key is a text at its own place.
-        key = Node(node.keys[index], join(node.key, name), name)
-        errors.extend(check(key, form.name))
-        errors.extend(check(entry, form.of))
-    return errors
-
-
-def _check_record(node: Node, keys: tuple[Key, ...]) -> list[ManifestError]:
-    known = {key.name: key for key in keys}
+def _key_errors(node: Node, keys: tuple[Key, ...]) -> list[ManifestError]:
+    """Return which keys of a section are unknown, and which are missing."""
+    known = [key.name for key in keys]
     errors: list[ManifestError] = []
     guessed = ""
-    for name, entry in node.entries.items():
-        if name in known:
-            errors.extend(check(entry, known[name].form))
-        else:
+    for name in node.entries:
+        if name not in known:
             missing = [word for word in known if word not in node.entries]
             hint = did_you_mean(name, missing, "keys")
             guessed += hint
             if not missing or hint.startswith("known"):
-                hint = did_you_mean(name, tuple(known), "keys")
+                hint = did_you_mean(name, known, "keys")
             errors.append(node.key_error(name, "unknown key", hint))
-    for key in keys:
+    for item in keys:
         # What an unknown key was meant to be was said there.
-        meant = f"did you mean '{key.name}'?" in guessed
-        if not key.optional and key.name not in node.entries and not meant:
-            message = f"missing key '{key.name}'"
-            errors.append(node.error(message, f"{key.name}: {key.doc}"))
+        meant = f"did you mean '{item.name}'?" in guessed
+        if not item.optional and item.name not in node.entries and not meant:
+            message = f"missing key '{item.name}'"
+            errors.append(node.error(message, f"{item.name}: {item.doc}"))
     return errors
-
-
-def _near(word: str, form: Choice) -> str:
-    """Return the nearest word as a hint; the message has all of them."""
-    hint = did_you_mean(word, form.words, "words")
-    return hint if hint.startswith("did") else ""
-
-
-def _check_tagged(node: Node, form: Tagged) -> list[ManifestError]:
-    variants = dict(form.variants)
-    words = Choice(tuple(variants))
-    tag = Key(form.tag, words, form.doc)
-    word = node.get(form.tag)
-    if word is None:
-        return _check_record(node, (tag,))[-1:]
-    # The other keys cannot be judged while the tag is wrong.
-    return check(word, words) or _check_record(node, (tag, *variants[word.text].keys))

@@ -11,6 +11,7 @@ from math import prod
 
 from ingot.errors import ManifestError
 from ingot.model.graph import SourceForm
+from ingot.model.manifest_schema import WeightsSection
 from ingot.model.shapes import parse_dim
 from ingot.model.yaml_nodes import Node
 
@@ -50,13 +51,13 @@ def check_form(
 
 
 def source_form(
-    name: str, node: Node, architecture: Node, sizes: Sizes, weights: Node
+    name: str, node: Node, architecture: Node, sizes: Sizes, weights: WeightsSection
 ) -> SourceForm | None:
     """Return the form of a parameter's tensor, where it is not the parameter's."""
     own = [str(item.value) for item in node["shape"].items]
-    if weights.get("experts") and len(own) == 3 and own[0] == N_EXPERT:
+    if weights.experts and len(own) == 3 and own[0] == N_EXPERT:
         return _turned(own, [*own[1:], own[0]], sizes)
-    if weights["names"].text != "hf":
+    if weights.names != "hf":
         return None
     if shape := node.get("hf_shape"):
         return _turned(own, [item.text for item in shape.items], sizes)

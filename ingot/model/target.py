@@ -1,4 +1,4 @@
-"""A target's YAML in, the frozen Target out: how to compile for it, how to run it here.
+"""Read a target's YAML: how to compile for it, and how to run the result here.
 
 What this machine can run is read from /proc/cpuinfo, so that asking starts no process.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,21 +16,105 @@ from ingot.engine.actions import Runner
 from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
-from ingot.model.manifest_schema import CHECK_LEVELS
-from ingot.model.schema_types import check
-from ingot.model.target_schema import ALIAS, TARGET
-from ingot.model.yaml_nodes import Node, load, raise_all
+from ingot.model.schema_types import (
+    Boolean,
+    Choice,
+    Mapping,
+    Number,
+    Section,
+    Sequence,
+    Text,
+    build,
+    key,
+)
+from ingot.model.tolerance import CHECK_LEVELS, Tolerance
+from ingot.model.yaml_nodes import collected, load, raise_all
+
+MACHINES = ("x86_64", "aarch64")
+RUNTIMES = ("iree-base-runtime", "iree-base-runtime-aarch64")
+
+_NAME = Text("a target's name", "[a-z0-9_]+(-[a-z0-9_]+)*")
+_FLAG = Text("a flag such as --iree-opt-level=O2", "--[a-z0-9-]+(=.+)?")
+_TARGET = "the target's name: this file's, without .yaml"
+_SUMMARY = "what it is for, in a few words"
+_DEVICE = "what --device= is given"
+_TOOLS = Sequence(Text("a tool that `doit doctor` knows"))
+_TOOLS_DOC = "what runs the code and therefore changes its results"
+_PACKAGES_DOC = "Debian packages that bring the tools"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """What a level of the check may differ by on this target, and why."""
+class _Run(Section):
+    """How the compiled module runs on its own processor."""
 
-    level: str  # "component"
-    max_abs_error: float
-    min_cosine: float | None
-    reason: str
-    source: str  # "targets/aarch64.yaml:31"
+    device: str = key(Text(), _DEVICE)
+    env: Map[str, str] = key(Mapping(Text()), "environment of the program", default={})
+    emulated: bool = key(Boolean(), "its times say nothing of hardware", default=False)
+    tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
+    packages: tuple[str, ...] = key(Sequence(Text()), _PACKAGES_DOC, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Emulator(Section):
+    """How the compiled module runs on another processor."""
+
+    device: str = key(Text(), _DEVICE)
+    argv: tuple[str, ...] = key(Sequence(Text(), min=1), "the emulator and its flags")
+    runtime: str = key(Choice(RUNTIMES), "the wheel that it runs")
+    tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
+    packages: tuple[str, ...] = key(Sequence(Text()), _PACKAGES_DOC, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tolerance(Section):
+    """What a level of the check may differ by."""
+
+    max_abs_error: float = key(Number(), "largest difference allowed")
+    min_cosine: float | None = key(Number(), "smallest cosine allowed", default=None)
+    reason: str = key(Text(), "why this much is right, and no more is needed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TargetFile(Section):
+    """A target as its file describes it."""
+
+    target: str = key(_NAME, _TARGET)
+    summary: str = key(Text(), _SUMMARY)
+    machine: str | None = key(Choice(MACHINES), "the processor", default=None)
+    cpu_features: tuple[str, ...] = key(
+        Sequence(Text()),
+        "what the processor must have, as /proc/cpuinfo spells it",
+        default=(),
+    )
+    compile_flags: tuple[str, ...] = key(
+        Sequence(_FLAG, min=1), "flags of iree-compile"
+    )
+    compile_inputs: tuple[str, ...] = key(
+        Sequence(Text("a path")),
+        "files that the flags name, relative to the checkout",
+        default=(),
+    )
+    layout: str = key(_NAME, "how weights are stored: targets/layouts/<name>.yaml")
+    run: _Run = key(_Run, "how the compiled module is run")
+    emulator: _Emulator | None = key(
+        _Emulator, "how it is run where the processor is another", default=None
+    )
+    tolerances: Map[str, _Tolerance] = key(
+        Mapping(_Tolerance, Text("a check level", "|".join(CHECK_LEVELS))),
+        "what each level of the check may differ by",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AliasFile(Section):
+    """Another name for the first of some targets that runs here."""
+
+    target: str = key(_NAME, _TARGET)
+    summary: str = key(Text(), _SUMMARY)
+    first_of: tuple[str, ...] = key(
+        Sequence(_NAME, min=1),
+        "targets: the first that runs here without an emulator is meant",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +137,7 @@ class Target:
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
-    tolerances: tuple[Tolerance, ...]  # one per check level
-
-    def tolerance(self, level: str) -> Tolerance:
-        """Return the tolerance of a check level."""
-        return next(item for item in self.tolerances if item.level == level)
+    tolerances: Map[str, Tolerance]  # by check level, one for each
 
     def unrunnable_reason(self) -> str | None:
         """Return why this machine's processor cannot run it, None where it can.
@@ -79,131 +161,115 @@ def read_target(path: Path, root: Path) -> Target:
     """
     path, root = path.absolute(), root.absolute()
     node = load(path, root)
-    alias = "first_of" in node.entries
-    errors = check(node, ALIAS if alias else TARGET)
+    if "first_of" in node.entries:
+        alias, errors = build(node, _AliasFile)
+        raise_all(errors)
+        assert alias is not None
+        return _first_of(alias, path, root)
+    file, errors = build(node, _TargetFile)
     raise_all(errors)
-    name = node["target"]
-    if name.text != path.stem:
-        errors.append(name.error(f"expected the file's name '{path.stem}'"))
-    target = (
-        _first_of(node, path, root, errors) if alias else _target(node, root, errors)
-    )
+    assert file is not None
+    errors = [*_check_name(file, path), *_check(file, root)]
+    with collected(errors):
+        layout = _layout(file, root)
     raise_all(errors)
-    assert target is not None
-    return target
+    return _target(file, layout, root)
 
 
-def _first_of(
-    node: Node, path: Path, root: Path, errors: list[ManifestError]
-) -> Target | None:
-    """Return the first target of a list that runs here natively; None, errors added."""
+def _check_name(file: _TargetFile | _AliasFile, path: Path) -> Iterator[ManifestError]:
+    if file.target != path.stem:
+        yield file.at.error("target", f"expected the file's name '{path.stem}'")
+
+
+def _first_of(file: _AliasFile, path: Path, root: Path) -> Target:
+    """Return the first target of a list that runs here natively."""
+    errors = [*_check_name(file, path)]
     known = sorted(item.stem for item in path.parent.glob("*.yaml") if item != path)
     reasons = []
-    for item in node["first_of"].items:
-        if item.text not in known:
-            hint = did_you_mean(item.text, known, "targets")
-            errors.append(item.error(f"no target named '{item.text}'", hint))
+    for index, name in enumerate(file.first_of):
+        if name not in known:
+            hint = did_you_mean(name, known, "targets")
+            message = f"no target named '{name}'"
+            errors.append(file.at.error(f"first_of[{index}]", message, hint))
             continue
-        candidate = read_target(path.with_name(f"{item.text}.yaml"), root)
+        candidate = read_target(path.with_name(f"{name}.yaml"), root)
         reason = candidate.unrunnable_reason()
         if reason is None and not candidate.runner.prefix:
-            summary = f"{node['summary'].text}: {item.text}"
-            return replace(candidate, name=node["target"].text, summary=summary)
-        reasons.append(f"{item.text}: {reason or 'would be emulated'}")
-    if not errors:
-        hint = "\n  ".join(reasons)
-        errors.append(node["first_of"].error("none of these runs here", hint))
-    return None
+            raise_all(errors)
+            summary = f"{file.summary}: {name}"
+            return replace(candidate, name=file.target, summary=summary)
+        reasons.append(f"{name}: {reason or 'would be emulated'}")
+    hint = "\n  ".join(reasons)
+    none = file.at.error("first_of", "none of these runs here", hint)
+    raise_all(errors or [none])
+    raise AssertionError
 
 
-def _target(node: Node, root: Path, errors: list[ManifestError]) -> Target:
-    machine = node.get("machine")
-    run, emulator = node["run"], node.get("emulator")
-    if emulator and machine is None:
+def _check(file: _TargetFile, root: Path) -> Iterator[ManifestError]:
+    """Yield where a target's parts contradict each other, or name no file."""
+    if file.emulator and file.machine is None:
         hint = "machine: the processor that needs no emulator"
-        errors.append(node.key_error("emulator", "'machine' is missing", hint))
-    emulated = emulator and machine and machine.text != platform.machine()
-    chosen = emulator if emulator and emulated else run
-    return Target(
-        name=node["target"].text,
-        resolved=node["target"].text,
-        path=node.position.path,
-        summary=node["summary"].text,
-        machine=machine.text if machine else None,
-        cpu_features=_texts(node, "cpu_features"),
-        compile_flags=_texts(node, "compile_flags"),
-        compile_inputs=_compile_inputs(node, root, errors),
-        layout=_layout(node["layout"], root, errors),
-        runner=_emulator(emulator) if emulator and emulated else _runner(run),
-        tools=_texts(chosen, "tools"),
-        packages=_texts(chosen, "packages"),
-        tolerances=_tolerances(node, errors),
-    )
-
-
-def _layout(node: Node, root: Path, errors: list[ManifestError]) -> Layout:
-    """Return the layout that a target names; an empty one, errors added."""
-    folder = root / FOLDER
-    if os.path.lexists(folder / f"{node.text}.yaml"):
-        try:
-            return read_layout(folder / f"{node.text}.yaml", root)
-        except ExceptionGroup as group:
-            errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
-    else:
-        known = sorted(path.stem for path in folder.glob("*.yaml"))
-        hint = did_you_mean(node.text, known, "layouts")
-        errors.append(node.error(f"no layout named '{node.text}'", hint))
-    return Layout(node.text, "", 1, {}, {})
-
-
-def _compile_inputs(
-    node: Node, root: Path, errors: list[ManifestError]
-) -> tuple[tuple[str, Path], ...]:
-    found = node.get("compile_inputs")
-    items = found.items if found else ()
-    for item in items:
-        if not (root / item.text).is_file():
+        yield file.at.key_error("", "emulator", "'machine' is missing", hint)
+    for index, name in enumerate(file.compile_inputs):
+        if not (root / name).is_file():
             hint = "write it relative to the checkout: targets/<name>"
-            errors.append(item.error(f"no file '{item.text}'", hint))
-    return tuple((item.text, root / item.text) for item in items)
+            yield file.at.error(f"compile_inputs[{index}]", f"no file '{name}'", hint)
+    missing = [level for level in CHECK_LEVELS if level not in file.tolerances]
+    if missing:
+        yield file.at.error("tolerances", f"no tolerance for {', '.join(missing)}")
 
 
-def _runner(node: Node) -> Runner:
-    env, emulated = node.get("env"), node.get("emulated")
-    variables = env.entries if env else {}
-    return Runner(
-        device=node["device"].text,
-        env=tuple((name, value.text) for name, value in sorted(variables.items())),
-        emulated=emulated.boolean if emulated else False,
+def _layout(file: _TargetFile, root: Path) -> Layout:
+    """Return the layout that a target names.
+
+    Raises:
+        ExceptionGroup: of ManifestError, every defect of the layout.
+    """
+    folder = root / FOLDER
+    if not os.path.lexists(folder / f"{file.layout}.yaml"):
+        known = sorted(path.stem for path in folder.glob("*.yaml"))
+        hint = did_you_mean(file.layout, known, "layouts")
+        message = f"no layout named '{file.layout}'"
+        raise_all([file.at.error("layout", message, hint)])
+    return read_layout(folder / f"{file.layout}.yaml", root)
+
+
+def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
+    emulator = file.emulator if file.machine != platform.machine() else None
+    path = file.at.position().path
+    return Target(
+        name=file.target,
+        resolved=file.target,
+        path=path,
+        summary=file.summary,
+        machine=file.machine,
+        cpu_features=file.cpu_features,
+        compile_flags=file.compile_flags,
+        compile_inputs=tuple((name, root / name) for name in file.compile_inputs),
+        layout=layout,
+        runner=_emulated(emulator) if emulator else _native(file.run),
+        tools=(emulator or file.run).tools,
+        packages=(emulator or file.run).packages,
+        tolerances={
+            level: Tolerance(
+                item.max_abs_error,
+                item.min_cosine,
+                f"{path}:{item.at.position('max_abs_error').line}",
+            )
+            for level, item in file.tolerances.items()
+        },
     )
 
 
-def _emulator(node: Node) -> Runner:
+def _native(run: _Run) -> Runner:
+    env = tuple(sorted(run.env.items()))
+    return Runner(device=run.device, env=env, emulated=run.emulated)
+
+
+def _emulated(emulator: _Emulator) -> Runner:
     return Runner(
-        device=node["device"].text,
-        prefix=_texts(node, "argv"),
-        runtime=node["runtime"].text,
+        device=emulator.device,
+        prefix=emulator.argv,
+        runtime=emulator.runtime,
         emulated=True,
     )
-
-
-def _tolerances(node: Node, errors: list[ManifestError]) -> tuple[Tolerance, ...]:
-    levels = node["tolerances"]
-    missing = [level for level in CHECK_LEVELS if level not in levels.entries]
-    if missing:
-        errors.append(levels.error(f"no tolerance for {', '.join(missing)}"))
-    return tuple(
-        Tolerance(
-            level=level,
-            max_abs_error=item["max_abs_error"].number,
-            min_cosine=cosine.number if (cosine := item.get("min_cosine")) else None,
-            reason=item["reason"].text,
-            source=f"{item.position.path}:{item['max_abs_error'].position.line}",
-        )
-        for level, item in levels.entries.items()
-    )
-
-
-def _texts(node: Node, key: str) -> tuple[str, ...]:
-    found = node.get(key)
-    return tuple(item.text for item in found.items) if found else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,15 @@ def raise_all(errors: list[ManifestError]) -> None:
 def format_errors(group: ExceptionGroup[Any]) -> str:
     """Return what the user reads: every error of the group, each with its hint."""
     return "\n".join(str(error) for error in group.exceptions)
+
+
+@contextmanager
+def collected(errors: list[ManifestError]) -> Iterator[None]:
+    """Add the errors that `raise_all` raises in the block to the list, and go on."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
 
 
 def load(path: Path, root: Path) -> Node:

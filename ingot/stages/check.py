@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ingot.model.graph import Graph
     from ingot.model.manifest import Manifest
     from ingot.model.target import Target
+    from ingot.model.tolerance import Tolerance
 
 SCHEMA = "ingot.check.v1"
 
@@ -52,6 +53,7 @@ PROGRAM = (
     "ingot/model/__init__.py",
     "ingot/model/graph.py",
     "ingot/model/oracle.py",
+    "ingot/model/tolerance.py",
     "ingot/runtime/__init__.py",
     "ingot/runtime/calls.py",
     "ingot/runtime/decoder.py",
@@ -126,7 +128,9 @@ def _specification(manifest: Manifest, target: Target) -> dict[str, Any]:
         "target": target.resolved,
         "runner": asdict(target.runner),
         "scope": "model",
-        "tolerances": tolerances(manifest, target),
+        "tolerances": {
+            level: asdict(item) for level, item in tolerances(manifest, target).items()
+        },
         "golden": "golden.npz" if manifest.golden else None,
         "tokenizer": "tokenizer.json" if manifest.tokenizer else None,
         "n_vocab": dict(manifest.dims).get("n_vocab"),
@@ -151,7 +155,7 @@ def main() -> None:
     Path("check.json").write_text(_dump(report), encoding="utf-8")
     Path("check.txt").write_text(printed + "\n", encoding="utf-8")
     judge = "golden file" if specification["golden"] else "oracle"
-    cases = golden_cases(judged, judge, specification["tolerances"])
+    cases = golden_cases(judged, judge, _tolerances(specification))
     Path("golden.json").write_text(_dump(cases), encoding="utf-8")
     print(printed)
     if not report["passed"]:
@@ -245,7 +249,6 @@ def report_text(specification: dict[str, Any], rows: tuple[Row, ...]) -> str:
 
 def _subject(specification: dict[str, Any]) -> Subject:
     from ingot.checks.archive_parameters import read_parameters
-    from ingot.checks.compare import Tolerance
     from ingot.checks.levels import Subject
     from ingot.model.oracle import load_oracles
     from ingot.runtime.invoke import Module, runner_from_json
@@ -260,11 +263,15 @@ def _subject(specification: dict[str, Any]) -> Subject:
         runner=runner_from_json(specification["runner"]),
         model=Module(Path("model.vmfb"), archive, scope),
         probe=Module(Path("probe.vmfb"), archive, scope),
-        tolerances={
-            level: Tolerance(**item)
-            for level, item in specification["tolerances"].items()
-        },
+        tolerances=_tolerances(specification),
     )
+
+
+def _tolerances(specification: dict[str, Any]) -> dict[str, Tolerance]:
+    from ingot.model.tolerance import Tolerance
+
+    given = specification["tolerances"].items()
+    return {level: Tolerance(**item) for level, item in given}
 
 
 def _graph() -> Graph:
