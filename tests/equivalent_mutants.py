@@ -130,6 +130,14 @@ EQUIVALENT: dict[str, str] = {
 
 # Components of so little text that there are not three mistakes to make.
 FEW = (
+    *(
+        f"elementwise/{name}"
+        for name in (
+            *("abs", "add", "div", "exp", "log", "mul", "neg", "sub"),
+            *("cast_bf16_to_f32", "cast_f32_to_bf16"),
+            *("cast_f32_to_i32", "cast_i32_to_f32"),
+        )
+    ),
     "shape/clone",
     "shape/contiguous",
     "shape/copy",

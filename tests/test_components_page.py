@@ -88,9 +88,9 @@ def test_a_changed_component_is_right_nowhere_until_it_is_measured(root: Path) -
     before = entry(page(root), "elementwise/add")
     assert re.search(r"- right on: .*x86_64 \(", before)
     path = root / "components/elementwise/add.mlir"
-    edit(path, "%sum_init = tensor.empty", "// Why.\n    %sum_init = tensor.empty")
+    edit(path, "%sum = arith.addf", "// Why.\n    %sum = arith.addf")
     assert entry(page(root), "elementwise/add") == before
-    edit(path, "arith.addf %left, %right", "arith.subf %left, %right")
+    edit(path, "arith.addf %a, %b", "arith.subf %a, %b")
     assert "- right on: not measured\n" in entry(page(root), "elementwise/add")
 
 

@@ -16,26 +16,7 @@ module @div {
       %a: tensor<?x?x?xf32>,  // [batch, seq, n_embd]
       %b: tensor<?x?x?xf32>   // [batch, seq, n_embd]
   ) -> tensor<?x?x?xf32> {    // [batch, seq, n_embd]
-    %c0 = arith.constant 0 : index
-    %c1 = arith.constant 1 : index
-    %c2 = arith.constant 2 : index
-    %batch = tensor.dim %a, %c0 : tensor<?x?x?xf32>
-    %seq = tensor.dim %a, %c1 : tensor<?x?x?xf32>
-    %n_embd = tensor.dim %a, %c2 : tensor<?x?x?xf32>
-    %y_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
-    %y = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s, j)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel"]
-    } ins(%a, %b : tensor<?x?x?xf32>, tensor<?x?x?xf32>)
-      outs(%y_init : tensor<?x?x?xf32>) {
-    ^bb0(%left: f32, %right: f32, %unused: f32):
-      %result = arith.divf %left, %right : f32
-      linalg.yield %result : f32
-    } -> tensor<?x?x?xf32>
+    %y = arith.divf %a, %b : tensor<?x?x?xf32>
     util.return %y : tensor<?x?x?xf32>
   }
 }

@@ -17,9 +17,13 @@ from typing import Any
 from ingot.codec import from_json
 from ingot.programs.specialize.spec import SpecializeSpec
 
-# Casts move into the body, dims become constants, the component's function disappears;
-# canonicalize runs twice: cse joins dims that the first round found equal.
-PIPELINE = "builtin.module(inline,canonicalize,cse,canonicalize,symbol-dce)"
+# Casts move into the body, dims become constants, the component's function disappears.
+# Arithmetic on tensors becomes linalg first: no pattern moves a cast through it as it
+# is. canonicalize runs twice: cse joins dims that the first round found equal.
+PIPELINE = (
+    "builtin.module(convert-elementwise-to-linalg,inline,canonicalize,cse,canonicalize,"
+    "symbol-dce)"
+)
 
 # The passes above move casts through every operation of the components but these.
 BARRIERS = (
