@@ -27,7 +27,7 @@ from sharing import ROOT, workers
 
 from ingot.cli.tasks import IN_FLIGHT
 from ingot.engine.actions import Action, ActionResult, Digest, resolve_action
-from ingot.engine.remote import dask_scheduler
+from ingot.engine.remote import dask_client
 from ingot.engine.remote.request import WorkResponse, encode, order
 
 # What the stub takes; a real action of a model takes seconds.
@@ -90,9 +90,9 @@ def main() -> int:
 
 def measure(slots: int, n: int, root: Path) -> Row:
     """Return what two workers with so many slots together do."""
-    dask_scheduler.perform = stub
+    dask_client.perform = stub
     with serving(slots // 2, root) as (pid, address):
-        farm = dask_scheduler.DaskWorkers(address, print)
+        farm = dask_client.DaskWorkers(address, print)
 
         def run(place: int) -> None:
             # As long as an order of a build.

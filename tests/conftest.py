@@ -13,7 +13,7 @@ import pytest
 
 from ingot.cli import target_smoke_test
 from ingot.cli.findings import Finding, Level
-from ingot.engine.cache import inline_blobs
+from ingot.engine.cache import shared_cache
 
 # A child that is forked while a server runs here may otherwise be ended, by the poller
 # of grpc 1.85, before it is another program.
@@ -37,7 +37,7 @@ def nginx_finding() -> Finding:
 @pytest.fixture
 def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that shared caches have without the contents of their small blobs."""
-    monkeypatch.setattr(inline_blobs, "INLINE_BYTES", 0)
+    monkeypatch.setattr(shared_cache, "INLINE_BYTES", 0)
 
 
 @pytest.fixture(autouse=True, scope="session")

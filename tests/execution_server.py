@@ -26,7 +26,7 @@ from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Action
 from ingot.engine.cache import services_pb2 as api
 from ingot.engine.cache.backend import Timeouts
-from ingot.engine.remote.reapi_server import open_server
+from ingot.engine.remote.reapi_client import open_server
 from ingot.errors import IngotError
 from tests.cache_server import Machine
 from tests.reapi_server import V2, Method, ReapiServer, listening
@@ -261,7 +261,7 @@ def machine(
     assert made.shared is not None
     place, told = f"{server.address}{query}", made.said.append
     farm = open_server(place, made.shared, made.store, {}, told, timeouts)[1]
-    made.executor._farm = farm
+    made.executor._remote = farm
     return made
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.engine.actions import Action
-from ingot.engine.remote.cache_transfer import RemoteExecutor
-from ingot.engine.remote.dask_scheduler import DaskWorkers
+from ingot.engine.remote.dask_client import DaskWorkers
+from ingot.engine.remote.remote_executor import RemoteExecutor
 from tests.cache_server import Machine
 from tests.project import ROOT
 
@@ -39,7 +39,7 @@ class Farm:
         machine = Machine(root, address or self.shared_cache)
         assert machine.shared is not None
         dask = DaskWorkers(self.address, machine.said.append)
-        machine.executor._farm = RemoteExecutor(dask, machine.shared, machine.store)
+        machine.executor._remote = RemoteExecutor(dask, machine.shared, machine.store)
         return machine
 
 

@@ -18,7 +18,7 @@ from distributed import Client, Future
 
 from ingot.engine.actions import Action, ResolvedAction, SourceFile
 from ingot.engine.keys import encode_action
-from ingot.engine.remote import dask_scheduler
+from ingot.engine.remote import dask_client
 from ingot.engine.run_action import ActionFailed
 from ingot.errors import IngotError
 from tests.cache_server import Machine
@@ -174,17 +174,17 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     running: Farm, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
-    farmed = machine.executor._farm
+    farmed = machine.executor._remote
     assert farmed is not None
-    offered = dask_scheduler.DaskWorkers._resources
-    farmed._workers._known = (-dask_scheduler.KNOWN_S, [])  # type: ignore[attr-defined]
-    order = dask_scheduler.Order("check:x@gpu", UPPER_BOUND, (), False, False)
+    offered = dask_client.DaskWorkers._resources
+    farmed._workers._known = (-dask_client.KNOWN_S, [])  # type: ignore[attr-defined]
+    order = dask_client.Order("check:x@gpu", UPPER_BOUND, (), False, False)
     wanted = offered(farmed._workers, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
-    assert wanted["gpu"] == dask_scheduler.SHARE
+    assert wanted["gpu"] == dask_client.SHARE
     # Capped at what the largest worker has: else it would wait for ever.
     assert wanted["memory"] < 1 << 60
     assert machine.said == [
-        f"executor {running.address}: no worker is labelled 'gpu' so far;"
+        f"executor {running.address}: no worker has the label 'gpu' yet;"
         " check:x@gpu waits"
     ]
 
@@ -204,7 +204,7 @@ def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None
     thread = threading.Thread(target=build)
     thread.start()
     until(lambda: processes(mark))
-    machine.executor._farm._workers.close()  # type: ignore[union-attr]
+    machine.executor._remote._workers.close()  # type: ignore[union-attr]
     thread.join(3)
     assert [str(error) for error in ends] == ["stopped"]
     # What was under way ends there, and is a hit for whoever asks next.
@@ -220,17 +220,17 @@ def test_a_worker_of_another_kind_refuses(running: Farm, tmp_path: Path) -> None
     with pytest.raises(IngotError) as caught:
         machine.build(action)
     text = str(caught.value)
-    assert re.match(r"upper:x: worker \S+, process \d+ refuses it: its cpu is '", text)
+    assert re.match(r"upper:x: worker \S+, process \d+ rejected it: its cpu is '", text)
     assert "expected 'another processor'\n  start workers from the same" in text
 
 
 def test_a_poison_action_stops_after_a_few_tries_and_names_itself(
     running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_scheduler, "perform", poison)
+    monkeypatch.setattr(dask_client, "execute", poison)
     machine = running.machine(tmp_path / "a")
     action = shell("poison:x", f": {os.getpid()}")
-    with pytest.raises(IngotError, match=r"^poison:x: 4 workers died of it; the last"):
+    with pytest.raises(IngotError, match=r"^poison:x: 4 workers died running it;"):
         machine.build(action)
 
 
@@ -253,7 +253,7 @@ def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
     assert machine.events == done
     assert (machine.root / "build/long-x").read_text() == "done\n"
     assert (machine.root / "build/count.txt").read_text().strip() == "3"
-    assert any("the scheduler is lost" in text for text in machine.said)
+    assert any("to the scheduler is lost" in text for text in machine.said)
 
 
 def test_a_scheduler_that_stays_away_is_waited_for_once(
@@ -274,14 +274,14 @@ def test_a_scheduler_that_stays_away_is_waited_for_once(
         for thread in threads:
             thread.start()
         until(lambda: any(processes(mark) for mark in marks))
-        connect = dask_scheduler.DaskWorkers._connect
+        connect = dask_client.DaskWorkers._connect
 
-        def counting(self: dask_scheduler.DaskWorkers, timeout_s: float) -> Any:
+        def counting(self: dask_client.DaskWorkers, timeout_s: float) -> Any:
             tried.append(timeout_s)
             return connect(self, timeout_s)
 
-        monkeypatch.setattr(dask_scheduler.DaskWorkers, "_connect", counting)
-        monkeypatch.setattr(dask_scheduler, "RETURN_S", 0.0)
+        monkeypatch.setattr(dask_client.DaskWorkers, "_connect", counting)
+        monkeypatch.setattr(dask_client, "RETURN_S", 0.0)
         os.killpg(first.process.pid, signal.SIGKILL)
         for thread in threads:
             thread.join(60)

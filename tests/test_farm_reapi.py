@@ -13,7 +13,7 @@ import pytest
 
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import InlineText
-from ingot.engine.remote import reapi_action, reapi_execution
+from ingot.engine.remote import reapi_execution, reapi_worker
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
 from tests.execution_server import (
@@ -26,7 +26,7 @@ from tests.farm import processes, shell, until
 from tests.reapi_server import listening
 from tests.small_actions import COUNT, OUT, UPPER
 
-HERE = "\n  run it here: the same command without executor="
+HERE = "\n  run it on this machine: the same command without executor="
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_stopped_build_leaves_nothing_running_there(
     thread = threading.Thread(target=lambda: ends.append(refused(made, action)))
     thread.start()
     until(lambda: processes(mark))
-    made.executor._farm._workers.close()  # type: ignore[union-attr]
+    made.executor._remote._workers.close()  # type: ignore[union-attr]
     thread.join(3)
     until(lambda: not processes(mark), 5)
     assert ends == ["stopped"]
@@ -117,7 +117,7 @@ def test_a_damaged_output_is_refused_and_made_again(
     second = machine(tmp_path / "b", server)
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
-    assert "is damaged there; dropped, it is made again" in second.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in second.said[0]
 
 
 @pytest.mark.parametrize("fault", ["", "names nothing"])
@@ -158,7 +158,8 @@ def test_an_operation_is_followed_over_a_lost_connection(
     assert made.build(UPPER) == ["ran"]
     assert server.asked == asked
     assert made.said == [
-        f"executor {server.address}: the server is lost; waiting for it to be back"
+        f"executor {server.address}: the connection to the server is lost;"
+        " waiting for it"
     ]
 
 
@@ -177,7 +178,8 @@ def test_a_server_that_comes_back_with_nothing_ends_the_build(tmp_path: Path) ->
     done = [("upper:x", "ran"), ("long:x", "ran"), ("count:x", "ran")]
     assert made.events == done
     assert (made.root / "build/count.txt").read_text().strip() == "3"
-    lost = f"executor {first.address}: the server is lost; waiting for it to be back"
+    lost = f"executor {first.address}: the connection to the server is lost;"
+    lost += " waiting for it"
     assert made.said.count(lost) == 1
 
 
@@ -203,16 +205,16 @@ def test_a_server_that_stays_away_is_said(tmp_path: Path) -> None:
         made = machine(tmp_path / "a", server, return_s=0.3)
     assert refused(made) == (
         f"upper:x: shared cache {server.address}: no connection\n"
-        "  workers get inputs from it: mend it, or run here, without executor="
+        "  workers get inputs from it: fix it, or run without executor="
     )
 
 
 ENDS = {
-    "its workers die": "began it 4 times and has no result; the last time: ABORTED: the"
-    f" worker died{HERE}",
+    "its workers die": "started it 4 times without a result; the last time: ABORTED:"
+    f" the worker died{HERE}",
     "time limit": "stopped it at the server's time limit\n"
-    "  raise that limit, or run it here: the same command without executor=",
-    "refuses": f"refuses it: INVALID_ARGUMENT: no queue for it{HERE}",
+    "  raise that limit, or run it on this machine: the same command without executor=",
+    "refuses": f"rejected it: INVALID_ARGUMENT: no queue for it{HERE}",
 }
 
 
@@ -236,7 +238,7 @@ def test_a_worker_of_another_kind_refuses(
     made = machine(tmp_path / "a", server)
     text = refused(made, replace(UPPER, platform=(("cpu", "another processor"),)))
     assert text.startswith("upper:x: worker ")
-    assert " refuses it: its cpu is '" in text
+    assert " rejected it: its cpu is '" in text
     assert "expected 'another processor'\n  start workers from the same" in text
 
 
@@ -244,7 +246,7 @@ def test_a_worker_without_this_environment_is_told_what_it_lacks(
     server: ExecutionServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        reapi_action.toolchain, "executable", lambda name: f"/nowhere/{name}"
+        reapi_worker.toolchain, "executable", lambda name: f"/nowhere/{name}"
     )
     text = refused(machine(tmp_path / "a", server))
     assert text.startswith(
@@ -263,8 +265,8 @@ def test_a_server_that_keeps_no_results_of_clients_still_runs_actions(
     # Results and word of them are sent by different threads.
     assert sorted(made.said) == [
         f"executor {server.address}: results are not kept there for others:"
-        " it refuses access",
-        f"shared cache {server.address}: it refuses access; `doit why` elsewhere will"
+        " access denied",
+        f"shared cache {server.address}: access denied; `doit why` elsewhere will"
         " not know of this build",
     ]
 

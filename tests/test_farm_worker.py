@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -11,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from ingot.codec import to_json
 from ingot.engine.actions import Action, Digest, ResolvedAction
-from ingot.engine.cache import health
+from ingot.engine.cache import shared_cache
 from ingot.engine.gc import collect_garbage
-from ingot.engine.remote import dask_scheduler, worker
-from ingot.engine.remote.cache_transfer import RemoteExecutor
+from ingot.engine.remote import dask_client, worker
+from ingot.engine.remote.remote_executor import RemoteExecutor
 from ingot.engine.remote.request import (
+    VERSION,
     WorkRequest,
     WorkResponse,
     decode_response,
-    encode,
 )
 from ingot.engine.store import Store
 from ingot.errors import IngotError
@@ -41,7 +43,7 @@ class Here:
     def run(
         self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
     ) -> WorkResponse:
-        return decode_response(worker.perform(encode(order)))
+        return decode_response(worker.execute(to_json(order)))
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Site:
         """Return a machine that has its actions run by the worker."""
         machine = Machine(self.root / name, self.server.url)
         assert machine.shared is not None
-        machine.executor._farm = RemoteExecutor(
+        machine.executor._remote = RemoteExecutor(
             Here(),  # type: ignore[arg-type]
             machine.shared,
             machine.store,
@@ -74,7 +76,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "worker"))
         monkeypatch.setenv("INGOT_SHARED_CACHE", server.url)
         monkeypatch.delenv("INGOT_CACHE_LIMIT", raising=False)
-        monkeypatch.setattr(worker, "_opened", [])
+        monkeypatch.setattr(worker, "_worker", functools.cache(worker.Worker))
         yield Site(server, tmp_path)
 
 
@@ -95,7 +97,7 @@ def test_a_worker_with_the_builds_own_store_refuses(
     thread.start()
     thread.join(20)
     (text,) = ends
-    who, _, rest = text.partition(" refuses it: ")
+    who, _, rest = text.partition(" rejected it: ")
     assert who.startswith("upper:x: worker ")
     assert rest == (
         f"its store, {site.root}/alias, is that of the build\n"
@@ -141,10 +143,10 @@ def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
 def test_a_worker_that_has_seen_much_damage_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "N_CORRUPT", 0)
+    monkeypatch.setattr(shared_cache, "N_CORRUPT", 0)
     machine = site.machine("a")
     machine.build(BIG)
-    _, shared = worker._places()
+    shared = worker._open_worker().shared
     site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
     assert not shared.ensure_local(Digest(OUT, 3))
     assert machine.build(UPPER) == ["ran"]
@@ -154,16 +156,16 @@ def test_a_worker_that_has_seen_much_damage_goes_on(
 def test_what_was_said_is_no_damage(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "N_CORRUPT", 1)
+    monkeypatch.setattr(shared_cache, "N_CORRUPT", 1)
     machine = site.machine("a")
     machine.build(UPPER)
     shared = Machine(site.root / "b", site.server.url).shared
     assert shared is not None
     for number in range(5):
-        shared._standing.say(f"message {number}")
+        shared._health.warn_once(f"message {number}")
     site.server.files[f"/cache/cas/{OUT}"] = b"EVI"
     assert shared.fetch(machine.key(UPPER), UPPER.outputs) is None
-    assert shared._standing.reads
+    assert shared._health.reads
 
 
 def test_a_worker_keeps_its_store_to_the_limit_between_orders(
@@ -213,12 +215,12 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
     def full(*_: object) -> WorkResponse:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(worker, "_perform", full)
+    monkeypatch.setattr(worker, "_execute", full)
     with pytest.raises(IngotError) as caught:
         site.machine("a").build(UPPER)
-    assert str(caught.value).partition(" refuses it: ")[2] == (
+    assert str(caught.value).partition(" rejected it: ")[2] == (
         "[Errno 28] No space left on device\n"
-        "  mend the disk of that worker, or make room or permission there"
+        "  fix the worker's disk, or make room or permission there"
     )
 
 
@@ -228,16 +230,16 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
 )
 def test_a_wrong_address_is_refused(address: str) -> None:
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskWorkers(address, print)
+        dask_client.DaskWorkers(address, print)
     assert str(caught.value) == (
-        f"executor={address}: no address of a scheduler\n"
+        f"executor={address}: not a scheduler's address\n"
         "  expected dask://HOST:PORT, such as dask://127.0.0.1:8786"
     )
 
 
 def test_tls_without_certificates_says_where_they_are_set() -> None:
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskWorkers("dask+tls://127.0.0.1:9", print)
+        dask_client.DaskWorkers("dask+tls://127.0.0.1:9", print)
     assert str(caught.value).startswith(
         "executor=dask+tls://127.0.0.1:9: cannot connect: TLS expects"
     )
@@ -266,22 +268,31 @@ class Future:
 def test_whatever_a_worker_ends_with_is_no_traceback(
     monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
-    monkeypatch.setattr(dask_scheduler.DaskWorkers, "_connect", lambda *_: Client(ends))
-    order = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False, False)
+    monkeypatch.setattr(dask_client.DaskWorkers, "_connect", lambda *_: Client(ends))
+    order = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False)
     with pytest.raises(IngotError) as caught:
-        dask_scheduler.DaskWorkers("dask://h:1", print).run(order, "key", (), 0)
+        dask_client.DaskWorkers("dask://h:1", print).run(order, "key", (), 0)
     assert caught.value.message == told
 
 
-@pytest.mark.parametrize("text", ["{}", "<html>", "[]", '{"result": 1}'])
-def test_what_is_no_answer_is_said(
-    site: Site, monkeypatch: pytest.MonkeyPatch, text: str
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "it is from another version of ingot"),
+        ('{"result": 1}', "it is from another version of ingot"),
+        ("<html>", "it is not JSON: "),
+        ("[]", "it is not a mapping"),
+        (f'{{"version": {VERSION}}}', "expected the fields of WorkResponse;"),
+    ],
+)
+def test_an_unusable_response_is_reported(
+    site: Site, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
-    monkeypatch.setattr(worker, "perform", lambda _: text)
+    monkeypatch.setattr(worker, "execute", lambda _: text)
     with pytest.raises(IngotError) as caught:
         site.machine("a").build(UPPER)
-    reason = "upper:x: its worker's answer cannot be used: no answer of this version"
-    assert caught.value.message.startswith(reason)
+    expected = f"upper:x: the worker's response is unusable: {reason}"
+    assert caught.value.message.startswith(expected)
 
 
 @dataclass

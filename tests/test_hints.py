@@ -20,7 +20,7 @@ from ingot.engine.actions import (
     resolve_action,
 )
 from ingot.engine.cache import hints
-from ingot.engine.cache.hints import Last
+from ingot.engine.cache.hints import BuildHint
 from ingot.engine.keys import encode_action
 from ingot.project.catalogue import Plan
 from tests.bucket_server import serving_bucket
@@ -31,7 +31,7 @@ from tests.small_actions import COUNT, UPPER
 CHANGED = replace(
     UPPER, argv=("sh", "-e", *UPPER.argv[1:]), inputs=(("in.txt", InlineText("abcd")),)
 )
-HINT = f"/cache/ac/{hints.place('', 'upper:x').hash}"
+HINT = f"/cache/ac/{hints.hint_key('', 'upper:x').hash}"
 
 
 @pytest.fixture
@@ -131,21 +131,21 @@ def test_only_an_action_that_ran_costs_a_request_more(
 
 
 def test_another_project_with_a_task_of_that_name_is_none_of_its_business() -> None:
-    places = {hints.place(p, t) for p in ("ingot", "other") for t in ("a:x", "b:x")}
+    places = {hints.hint_key(p, t) for p in ("ingot", "other") for t in ("a:x", "b:x")}
     assert len(places) == 4
 
 
 ENCODED = encode_action(resolve_action(UPPER, (("in.txt", Digest("a" * 64, 3)),), ()))
-LAST = Last((b"no action",), 1e9)
+LAST = BuildHint((b"no action",), 1e9)
 LIES = {
     "no message": b"<html>log in first</html>",
     "of another task": hints.to_bytes("count:x", LAST),
     "of no time": results.to_bytes(
         ActionResult((), task="upper:x", messages=LAST.messages)
     ),
-    "of nothing": hints.to_bytes("upper:x", Last((), 1e9)),
+    "of nothing": hints.to_bytes("upper:x", BuildHint((), 1e9)),
     "of no action": hints.to_bytes("upper:x", LAST),
-    "in pieces": hints.to_bytes("upper:x", Last(ENCODED.messages[:-1], 1e9)),
+    "in pieces": hints.to_bytes("upper:x", BuildHint(ENCODED.messages[:-1], 1e9)),
     "huge": bytes(5 << 20),
 }
 
@@ -173,7 +173,7 @@ def test_a_cache_that_takes_no_hint_is_said_once_and_still_gets_the_results(
     first = Machine(tmp_path / "a", server.url)
     assert first.build(UPPER) == first.build(COUNT) == ["ran"]
     assert first.said == [
-        f"shared cache {server.url}: it answers PUT with 409 Conflict;"
+        f"shared cache {server.url}: PUT failed with 409 Conflict;"
         " `doit why` elsewhere will not know of this build"
     ]
     second = Machine(tmp_path / "b", server.url)

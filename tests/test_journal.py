@@ -81,7 +81,7 @@ def test_the_profile_has_each_phase_within_its_action(built: Project) -> None:
     assert (whole["cat"], whole["args"]["how"]) == ("specialize", "ran")
     phases = [e for e in spans if e["args"]["task"] == TASK and e is not whole]
     assert {event["name"] for event in phases} == {
-        *("key", "look up", "lay out", "run", "keep", "show")
+        *("key", "look up", "stage inputs", "run", "store outputs", "export")
     }
     for event in phases:
         assert event["tid"] == whole["tid"]

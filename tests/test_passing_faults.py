@@ -18,8 +18,7 @@ from ingot.engine import records, store_builds, verify_store
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
 from ingot.engine.cache.folder import FolderBackend
-from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.cache.uploads import N_THREADS, UploadQueue
+from ingot.engine.cache.shared_cache import N_UPLOAD_THREADS, SharedCache, UploadQueue
 from ingot.engine.keys import digest_of
 from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
@@ -85,12 +84,12 @@ def test_a_disk_that_copies_nothing_gets_a_whole_copy(
 
 def test_work_that_raises_ends_no_thread(capsys: pytest.CaptureFixture[str]) -> None:
     uploads, done = UploadQueue(), []
-    for _ in range(N_THREADS):
+    for _ in range(N_UPLOAD_THREADS):
         uploads.add(lambda: done.append(1 // 0))
     uploads.add(lambda: done.append(1))
     assert uploads.finish(timeout_s=20) == 0
     assert done == [1]
-    assert capsys.readouterr().err.count("ZeroDivisionError") == N_THREADS
+    assert capsys.readouterr().err.count("ZeroDivisionError") == N_UPLOAD_THREADS
 
 
 class Garbled:
@@ -126,7 +125,8 @@ def test_a_blob_that_cannot_be_unpacked_is_one_damaged_blob(tmp_path: Path) -> N
     assert not shared.ensure_local(bad)
     assert shared.ensure_local(good)
     assert said == [
-        f"shared cache garbled: blob {bad} is damaged there; dropped, it is made again"
+        f"shared cache garbled: blob {bad} is corrupt there;"
+        " it is discarded and rebuilt"
     ]
 
 
@@ -186,7 +186,7 @@ def test_a_server_that_goes_away_in_a_blob_is_asked_again(tmp_path: Path) -> Non
     remote, cache, digest = held(tmp_path)
     remote.fails = 1
     lost: list[str] = []
-    patient = cache.patient(lambda: lost.append("lost"), lambda _: None)
+    patient = cache.with_retries(lambda: lost.append("lost"), lambda _: None)
     assert patient.ensure_local(digest)
     assert (lost, remote.moved) == (["lost"], ["got", "got"])
 

@@ -33,7 +33,8 @@ def test_an_address_of_no_place_is_refused(address: str) -> None:
     with pytest.raises(IngotError) as caught:
         connect(address, {}, Timeouts())
     scheme = address.partition(":")[0]
-    assert str(caught.value).startswith(f"shared cache: no place; expected {scheme}://")
+    expected = f"shared cache: the address names no place; expected {scheme}://"
+    assert str(caught.value).startswith(expected)
 
 
 @pytest.mark.parametrize(

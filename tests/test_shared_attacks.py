@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot.codec import to_json
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest, ResolvedAction
@@ -17,8 +18,8 @@ from ingot.engine.cache.address import connect
 from ingot.engine.cache.backend import Timeouts
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote import local_cluster, worker
-from ingot.engine.remote.reapi_action import wired
-from ingot.engine.remote.request import WorkRequest, decode_response, encode
+from ingot.engine.remote.reapi_worker import worker_action
+from ingot.engine.remote.request import WorkRequest, decode_response
 from ingot.errors import IngotError
 from tests.cache_server import CacheServer, Machine, serving
 from tests.execution_server import running_actions
@@ -93,16 +94,16 @@ def test_a_server_that_runs_actions_names_no_other_file(
             build.build(UPPER)
     assert victim.read_text() == "mine"
     assert caught.value.message == (
-        "upper:x: its worker's answer cannot be used: no digest:"
+        "upper:x: the worker's response is unusable: no digest:"
         f" '{str(victim)[:80]}', 5 bytes"
     )
 
 
 def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
     bound = ResolvedAction(("true",), (), (), ("out",), ())
-    orders = [WorkRequest("t:x", bound, (), False, False, store=name) for name in "ab"]
+    orders = [WorkRequest("t:x", bound, (), False, store=name) for name in "ab"]
     again = replace(orders[0], again=True)
-    assert len({wired(order, (), ()) for order in (*orders, again)}) == 1
+    assert len({worker_action(order, (), ()) for order in (*orders, again)}) == 1
 
 
 def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:
@@ -120,9 +121,9 @@ def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> Non
 
 def test_a_worker_refuses_an_order_of_what_is_no_digest() -> None:
     bound = ResolvedAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
-    order = WorkRequest("evil:x", bound, (), network=False, exclusive=False)
-    answer = decode_response(worker.perform(encode(order)))
-    assert answer.refusal == "no digest: '/etc/passwd', 1 bytes"
+    order = WorkRequest("evil:x", bound, (), exclusive=False)
+    answer = decode_response(worker.execute(to_json(order)))
+    assert answer.rejection == "no digest: '/etc/passwd', 1 bytes"
 
 
 @pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])
@@ -145,7 +146,7 @@ def test_a_token_that_is_none_is_refused_and_not_quoted(
     with pytest.raises(IngotError) as caught:
         connect(f"{scheme}://127.0.0.1:9", known, Timeouts())
     assert str(caught.value) == (
-        "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
+        "INGOT_SHARED_CACHE_TOKEN: not a bearer token; expected printable ASCII"
         " characters without spaces"
     )
     assert caught.value.__context__ is None

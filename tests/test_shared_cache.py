@@ -94,7 +94,7 @@ def test_small_blobs_come_with_the_result_and_are_looked_at_too(
     server.files[place] = server.files[place].replace(b"ABC", b"EVI")
     third = Machine(tmp_path / "c", server.url)
     assert third.build(UPPER) == ["ran"]
-    assert "is damaged there; dropped, it is made again" in third.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in third.said[0]
     assert Machine(tmp_path / "d", server.url).build(UPPER) == ["fetched"]
 
 
@@ -108,8 +108,8 @@ def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
     assert second.said == [
-        f"shared cache {server.url}: blob {OUT[:12]} is damaged there;"
-        " dropped, it is made again"
+        f"shared cache {server.url}: blob {OUT[:12]} is corrupt there;"
+        " it is discarded and rebuilt"
     ]
     assert server.files[f"/cache/cas/{OUT}"] == b"ABC"
     assert Machine(tmp_path / "c", server.url).build(UPPER) == ["fetched"]
@@ -224,8 +224,8 @@ def test_a_refused_password_is_said_once(server: CacheServer, tmp_path: Path) ->
     machine = Machine(tmp_path / "a", server.url, environment=known)
     assert machine.build(UPPER, COUNT) == ["ran", "ran"]
     assert machine.said == [
-        f"shared cache {server.url}: it answers GET with 401 Unauthorized;"
-        " the build goes on without it"
+        f"shared cache {server.url}: GET failed with 401 Unauthorized;"
+        " the build continues without it"
     ]
 
 

@@ -24,17 +24,17 @@ def server() -> Iterator[CacheServer]:
 
 
 FAULTS = {
-    "hangs": "it does not answer; the build goes on without it",
-    "trickles": "it is too slow; the build goes on without it",
-    "500": "it answers GET with 500 Internal Server Error;"
-    " the build goes on without it",
-    "301": "it answers GET with 301 Moved Permanently; the build goes on without it",
-    "ends too soon": "it broke off a transfer; the build goes on without it",
-    "says more than it sends": "it broke off a transfer; the build goes on without it",
-    "says less than it sends": f"blob {OUT[:12]} is damaged there;"
-    " dropped, it is made again",
-    "another blob": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
-    "longer": f"blob {OUT[:12]} is damaged there; dropped, it is made again",
+    "hangs": "no response; the build continues without it",
+    "trickles": "the transfer is too slow; the build continues without it",
+    "500": "GET failed with 500 Internal Server Error; the build continues without it",
+    "301": "GET failed with 301 Moved Permanently; the build continues without it",
+    "ends too soon": "the transfer was interrupted; the build continues without it",
+    "says more than it sends": "the transfer was interrupted;"
+    " the build continues without it",
+    "says less than it sends": f"blob {OUT[:12]} is corrupt there;"
+    " it is discarded and rebuilt",
+    "another blob": f"blob {OUT[:12]} is corrupt there; it is discarded and rebuilt",
+    "longer": f"blob {OUT[:12]} is corrupt there; it is discarded and rebuilt",
 }
 
 
@@ -74,8 +74,8 @@ def test_a_cache_that_answered_at_once_may_fail_too(
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("full", "it answers PUT with 507 Insufficient Storage"),
-        ("read-only", "it answers PUT with 403 Forbidden"),
+        ("full", "PUT failed with 507 Insufficient Storage"),
+        ("read-only", "PUT failed with 403 Forbidden"),
     ],
 )
 def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
@@ -87,8 +87,7 @@ def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
     other = Action(task="o:x", argv=("touch", "o"), inputs=(), outputs=("o",))
     assert second.build(other, UPPER, COUNT) == ["ran", "fetched", "ran"]
     assert second.said == [
-        f"shared cache {server.url}: {reason};"
-        " the build goes on and sends nothing there"
+        f"shared cache {server.url}: {reason}; the build continues and uploads nothing"
     ]
 
 
@@ -112,5 +111,5 @@ def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
     assert machine.build(UPPER, COUNT) == ["ran", "ran"]
     assert machine.said == [
         f"shared cache {url}: no connection: Connection refused;"
-        " the build goes on without it"
+        " the build continues without it"
     ]

@@ -64,7 +64,7 @@ def test_nginx_takes_garbage_and_the_client_does_not(
         path.write_bytes(b"garbage")
     second = Machine(tmp_path / "b", nginx)
     assert second.build(UPPER) == ["ran"]
-    assert "is damaged there; dropped, it is made again" in second.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in second.said[0]
 
 
 @pytest.mark.nginx

@@ -87,16 +87,16 @@ def test_a_poisoned_object_is_said_and_mended(
     second = Machine(tmp_path / "b", address)
     assert second.build(ZEROS) == ["ran"]
     assert len(second.said) == 1
-    assert "is damaged there" in second.said[0]
+    assert "is corrupt there" in second.said[0]
     assert server.objects[BLOB] == bytes(300_000)
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, "it refuses who asks"),
-        (403, "it refuses access"),
-        (501, "it answers HEAD with 501 Not Implemented"),
+        (401, "authentication failed"),
+        (403, "access denied"),
+        (501, "HEAD failed with 501 Not Implemented"),
     ],
 )
 def test_a_refusal_is_said_once_and_shows_no_password(
@@ -106,7 +106,7 @@ def test_a_refusal_is_said_once_and_shows_no_password(
     machine = Machine(tmp_path / "a", address)
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache {address}: {reason}; the build goes on without it"
+        f"shared cache {address}: {reason}; the build continues without it"
     ]
 
 
@@ -117,8 +117,8 @@ def test_a_bucket_that_is_missing_is_said_when_something_is_sent(
     server.missing = True
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache {address}: there is no such bucket;"
-        " the build goes on and sends nothing there"
+        f"shared cache {address}: the bucket does not exist;"
+        " the build continues and uploads nothing"
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_server_that_hangs_is_given_up(
     machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache {address}: it does not answer; the build goes on without it"
+        f"shared cache {address}: no response; the build continues without it"
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_server_that_hangs_is_given_up(
     ("endpoint", "reason"),
     [
         ("http://me:s3cret@127.0.0.1:9", "no connection"),
-        ("127.0.0.1:9", "its endpoint is no URL; expected http://HOST:PORT"),
+        ("127.0.0.1:9", "its endpoint is not a URL; expected http://HOST:PORT"),
     ],
 )
 def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
@@ -150,7 +150,7 @@ def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
     machine = Machine(tmp_path / "a", "s3://bucket/ingot")
     assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache s3://bucket/ingot: {reason}; the build goes on without it"
+        f"shared cache s3://bucket/ingot: {reason}; the build continues without it"
     ]
 
 
@@ -182,7 +182,7 @@ def test_variables_that_are_wrong_are_refused_and_not_quoted(
         connect(place, {}, Timeouts())
     assert str(caught.value) == (
         f"shared cache {place}: {reason}\n"
-        "  expected BUCKET/PREFIX; docs/sharing.md names the variables that say who"
-        " asks"
+        "  expected BUCKET/PREFIX; docs/sharing.md lists the variables for"
+        " credentials"
     )
     assert caught.value.__cause__ is None

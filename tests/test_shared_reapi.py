@@ -43,16 +43,16 @@ def test_a_poisoned_blob_is_said_and_made_again(tmp_path: Path) -> None:
         second = Machine(tmp_path / "b", server.address)
         assert second.build(ZEROS) == ["ran"]
         assert len(second.said) == 1
-        assert "is damaged there; dropped, it is made again" in second.said[0]
+        assert "is corrupt there; it is discarded and rebuilt" in second.said[0]
         assert Machine(tmp_path / "c", server.address).build(ZEROS) == ["fetched"]
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (grpc.StatusCode.UNAUTHENTICATED, "it refuses who asks"),
+        (grpc.StatusCode.UNAUTHENTICATED, "authentication failed"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "it is full"),
-        (grpc.StatusCode.INTERNAL, "it answers INTERNAL: as the test wants"),
+        (grpc.StatusCode.INTERNAL, "INTERNAL: as the test wants"),
         (grpc.StatusCode.UNAVAILABLE, "no connection"),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_refusal_is_said_once_and_the_build_goes_on(
         machine = Machine(tmp_path / "a", server.address)
         assert machine.build(ZEROS, ZEROS) == ["ran"]
         assert machine.said == [
-            f"shared cache {server.address}: {reason}; the build goes on without it"
+            f"shared cache {server.address}: {reason}; the build continues without it"
         ]
 
 
@@ -74,5 +74,5 @@ def test_a_server_that_does_not_answer_is_said_once(tmp_path: Path) -> None:
         machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
         assert machine.build(ZEROS) == ["ran"]
     assert machine.said == [
-        f"shared cache {address}: it does not answer; the build goes on without it"
+        f"shared cache {address}: no response; the build continues without it"
     ]

@@ -15,7 +15,7 @@ import pytest
 from ingot.engine.actions import Action
 from ingot.engine.cache.address import connect, without_password
 from ingot.engine.cache.backend import Timeouts
-from ingot.engine.remote.reapi_server import open_server
+from ingot.engine.remote.reapi_client import open_server
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
 from tests.farm import shell
@@ -72,7 +72,7 @@ def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
     second = Machine(tmp_path / "b", ADDRESS, environment=known)
     assert second.build(action) == ["ran"]
     assert len(second.said) == 1
-    assert f"blob {blob} is damaged there" in second.said[0]
+    assert f"blob {blob} is corrupt there" in second.said[0]
     assert (second.root / "build/a").read_bytes() == first.store.blob(blob).read_bytes()
     third = Machine(tmp_path / "c", ADDRESS, environment=known)
     assert third.build(action) == ["fetched"]
@@ -83,7 +83,7 @@ def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
 def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
     far = Machine(tmp_path / "far", EXECUTOR, environment=dict(os.environ))
     assert far.shared is not None
-    far.executor._farm = open_server(
+    far.executor._remote = open_server(
         EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Timeouts()
     )[1]
     # Words that no earlier run has used: nothing of it is there.

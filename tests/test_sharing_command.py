@@ -151,13 +151,13 @@ def test_a_wrong_setting_is_refused(
             "grpc://127.0.0.1:9/main?pool=x",
             "",
             "executor=grpc://127.0.0.1:9/main: nothing can be run there: no connection"
-            "\n  it needs what docs/sharing.md says; a password comes from ~/.netrc or"
+            "\n  docs/sharing.md lists what it needs; a password comes from ~/.netrc or"
             " INGOT_SHARED_CACHE_TOKEN",
         ),
         (
             "grpc://me:s3cret@127.0.0.1:9",
             "",
-            "executor=grpc: this is no server's address;"
+            "executor=grpc: not a server's address;"
             " expected grpc://HOST:PORT/INSTANCE?PROPERTY=VALUE&...\n"
             "  a password comes from ~/.netrc or INGOT_SHARED_CACHE_TOKEN",
         ),
@@ -178,7 +178,7 @@ def test_a_wrong_executor_is_refused(
 
 @pytest.mark.parametrize(
     ("token", "runs", "reason"),
-    [("", True, "it refuses who asks"), ("right", False, "it is a cache, and runs")],
+    [("", True, "authentication failed"), ("right", False, "it is a cache without")],
     ids=["no password", "a cache"],
 )
 def test_a_server_that_will_not_run_actions_is_refused(

@@ -15,8 +15,7 @@ from ingot.errors import IngotError, did_you_mean
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
-    from ingot.engine.remote.cache_transfer import RemoteExecutor
-    from ingot.engine.remote.protocol import Workers
+    from ingot.engine.remote.remote_executor import RemoteExecutor, WorkerPool
     from ingot.engine.store import Store
     from ingot.project.catalogue_values import Settings
 
@@ -25,7 +24,7 @@ MODES = ("read-write", "read")
 EXECUTORS = ("dask", "dask+tls", "grpc", "grpcs")
 
 _opened: list[SharedCache] = []
-_farms: list[Workers] = []
+_pools: list[WorkerPool] = []
 
 
 def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache | None:
@@ -68,7 +67,7 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
     return cache
 
 
-def open_farm(
+def open_remote(
     address: str, shared: SharedCache | None, store: Store
 ) -> RemoteExecutor | None:
     """Return the machines that `executor=` names; None where it is this one.
@@ -93,22 +92,22 @@ def open_farm(
     extra = "dask" if scheme.startswith("dask") else "reapi"
     try:
         if extra == "dask":
-            from ingot.engine.remote.cache_transfer import RemoteExecutor
-            from ingot.engine.remote.dask_scheduler import DaskWorkers
+            from ingot.engine.remote.dask_client import DaskWorkers
+            from ingot.engine.remote.remote_executor import RemoteExecutor
 
-            workers: Workers = DaskWorkers(address, _warn)
-            farm = RemoteExecutor(workers, shared, store)
+            workers: WorkerPool = DaskWorkers(address, _warn)
+            remote = RemoteExecutor(workers, shared, store)
         else:
-            from ingot.engine.remote.reapi_server import open_server
+            from ingot.engine.remote.reapi_client import open_server
 
-            workers, farm = open_server(address, shared, store, os.environ, _warn)
+            workers, remote = open_server(address, shared, store, os.environ, _warn)
     except ModuleNotFoundError as error:
         raise IngotError(
             f"executor={address}: the package '{error.name}' is not installed",
             f"run: pip install -e '.[{extra}]'",
         ) from error
-    _farms.append(workers)
-    return farm
+    _pools.append(workers)
+    return remote
 
 
 def finish() -> None:
@@ -128,8 +127,8 @@ def abandon() -> None:
 
 
 def _close() -> None:
-    while _farms:
-        _farms.pop().close()
+    while _pools:
+        _pools.pop().close()
 
 
 def _warn(message: str) -> None:

@@ -66,9 +66,9 @@ class Front:
             kept.sweep()
             where = variables.get("executor", "local")
             shared = cache_options.open_cache(catalogue.settings, kept, where)
-            farm = cache_options.open_farm(where, shared, kept)
+            remote = cache_options.open_remote(where, shared, kept)
             build_log.begin(root)
-            self.executor = Executor(root, kept, self._ended, shared, farm)
+            self.executor = Executor(root, kept, self._ended, shared, remote)
             # At once: one by one, it is a tenth of a build with nothing to do.
             kept.lease(*self.executor.records.digests())
             self._stale: set[str] = set()
@@ -134,8 +134,8 @@ class Front:
 
 def n_parallel() -> int:
     """Return how many actions are under way at once: elsewhere, more than cores."""
-    farmed = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
-    return IN_FLIGHT if farmed else len(os.sched_getaffinity(0))
+    is_remote = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
+    return IN_FLIGHT if is_remote else len(os.sched_getaffinity(0))
 
 
 def stop_on_signals() -> None:

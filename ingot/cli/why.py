@@ -167,7 +167,7 @@ class Elsewhere:
         at_s, key = self._newest().get(action.task, (0.0, ""))
         where = "result in the store, {}, last used {}"
         shared = self._shared()
-        last = shared.last(action.task) if shared else None
+        last = shared.last_build(action.task) if shared else None
         try:
             if last is not None and last.at_s > at_s and last.key != key:
                 at_s, key, messages = last.at_s, last.key, last.messages

@@ -1,8 +1,9 @@
-"""Actions in, results out: from the record, from the store, or by running the command.
+"""Bring the result of each action into the store, as cheaply as possible.
 
-An action is current when it is equal to the one recorded and everything it made is as
-it was left. Otherwise the store is asked by key, then the shared cache; only then does
-the command run.
+An action is up to date when it equals the one recorded for its task and its exported
+files are as the build left them. Otherwise the executor looks up its key in the store,
+then in the shared cache; only when both miss does it run the command, on this machine
+or on a remote worker.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from ingot.errors import IngotError
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
     from ingot.engine.keys import EncodedAction
-    from ingot.engine.remote.protocol import Farm
+    from ingot.engine.remote.remote_executor import RemoteExecutor
 
-# What is so small takes no longer to be read or copied than a thread to be told of it.
+# Reading or copying this much takes no longer than handing it to another thread.
 AT_ONCE_BYTES = 1 << 20
 
 
 class Executor:
-    """Runs actions of one checkout against a store."""
+    """Executes the actions of one checkout against a store."""
 
     def __init__(
         self,
@@ -41,28 +42,28 @@ class Executor:
         store: Store,
         report: Callable[[str, str, float], None],
         shared: SharedCache | None = None,
-        farm: Farm | None = None,
+        remote: RemoteExecutor | None = None,
     ) -> None:
-        """Keep checkout and stores; `report(task, source, ms)` is told of each end."""
+        """Open the checkout's records; call `report(task, source, ms)` at each end."""
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
         exports.sweep(root)
         self._report = report
         self._shared = shared
-        self._farm = farm
+        self._remote = remote
         self.trace = Trace()
         self._inputs = InputResolver(store, self.records)
 
     def is_up_to_date(self, action: Action) -> bool:
-        """Return whether the recorded result of the action still stands."""
+        """Return whether the action equals its record, and nothing of it changed."""
         try:
-            return self._check_record(action)
+            return self._matches_record(action)
         except (OSError, IngotError):
-            # A tool or an input is gone: performing it says so.
+            # A tool or an input is missing: executing the action reports it.
             return False
 
-    def _check_record(self, action: Action) -> bool:
+    def _matches_record(self, action: Action) -> bool:
         record = self.records.get(action.task)
         if record is None or self.resolve(action) != record.resolved:
             return False
@@ -75,7 +76,7 @@ class Executor:
         return True
 
     def resolve(self, action: Action) -> ResolvedAction:
-        """Return the action with its inputs' digests; those above it have ended.
+        """Return the action with its inputs' digests; call it once those are built.
 
         Raises: OSError where an input file cannot be read; IngotError where a tool is
         not installed.
@@ -83,20 +84,20 @@ class Executor:
         return self._inputs.resolve(action)
 
     def restore(self, action: Action) -> bool:
-        """Return whether its result was at hand, and small: it is shown and recorded.
+        """Restore a small result that is a cache hit; return whether there was one.
 
-        At hand is what the store has, or a shared cache that answers at once. Nothing
-        else is waited for: what another build has in hand, and what goes wrong, is
-        for `perform`.
+        It looks in the store, and in a shared cache that answers fast, and waits for
+        nothing: a key that another build has locked, and every failure, is left to
+        `execute`.
         """
         start = time.monotonic()
         try:
             if not self._inputs.source_files_fit(action, AT_ONCE_BYTES):
                 return False
-            resolved, encoded = self._encoded(action)
-            shared = (
-                self._shared if self._shared and self._shared.answers_fast() else None
-            )
+            resolved, encoded = self._encode(action)
+            shared = self._shared
+            if shared is not None and not shared.answers_fast():
+                shared = None
             if not (shared or self.store.may_have(encoded.key)):
                 return False
             with self.store.try_lock(encoded.key) as is_ours:
@@ -111,14 +112,14 @@ class Executor:
                 if result is None or result.size_bytes() > AT_ONCE_BYTES:
                     return False
                 self._forget(action)
-                self._record(action, resolved, encoded, result, source, start)
+                self._finish(action, resolved, encoded, result, source, start)
         except (OSError, IngotError):
             return False
         self.trace.end(action.task, "action", start)
         return True
 
     def execute(self, action: Action) -> None:
-        """Get the outputs into the store and the shown files into the checkout.
+        """Get the outputs into the store, and export files to the checkout.
 
         Raises: ActionFailed where its command fails; IngotError where an input is
         missing.
@@ -126,28 +127,45 @@ class Executor:
         start = time.monotonic()
         try:
             self._forget(action)
-            resolved, encoded = self._encoded(action)
+            resolved, encoded = self._encode(action)
             self.trace.end(action.task, "key", start)
-            # Shown and recorded under the lock too: two builds in one checkout would
+            # Export and record under the lock too: two builds in one checkout would
             # otherwise record each other's files.
             with self.store.lock(encoded.key):
                 result, source = self._obtain(action, resolved, encoded)
-                self._record(action, resolved, encoded, result, source, start)
+                self._finish(action, resolved, encoded, result, source, start)
         except OSError as error:
             raise IngotError(
                 f"{action.task}: {error.filename}: {error.strerror}",
-                "mend it, or what names it, and run the same command again",
+                "fix the file, or what names it, and run the same command again",
             ) from error
         finally:
             self.trace.end(action.task, "action", start)
 
-    def _encoded(self, action: Action) -> tuple[ResolvedAction, EncodedAction]:
+    def is_local(self, action: Action) -> bool:
+        """Return whether its command runs on this machine."""
+        return self._remote is None or not self._remote.accepts(action)
+
+    def assume_outputs(
+        self, task: str, outputs: tuple[tuple[str, Digest], ...]
+    ) -> None:
+        """Resolve later actions as if the task had produced these outputs."""
+        self._inputs.set_outputs(task, outputs)
+
+    def log(self, task: str) -> str:
+        """Return what the task's command printed when it ran, on any machine."""
+        record = self.records.get(task)
+        if record is None or record.log is None or not self.store.holds(record.log):
+            return ""
+        return self.store.blob(record.log).read_text("utf-8", errors="replace")
+
+    def _encode(self, action: Action) -> tuple[ResolvedAction, EncodedAction]:
         from ingot.engine.keys import encode_action
 
         resolved = self.resolve(action)
         return resolved, encode_action(resolved)
 
-    def _record(
+    def _finish(
         self,
         action: Action,
         resolved: ResolvedAction,
@@ -156,16 +174,16 @@ class Executor:
         source: str,
         start: float,
     ) -> None:
-        """Show the outputs; remember and tell how the action ended."""
-        showing = time.monotonic()
-        copies = exports.export(self.root, self.store, action, result)
-        self.trace.end(action.task, "show", showing)
+        """Export the outputs, record the action, report its end."""
+        exporting = time.monotonic()
+        exported = exports.export(self.root, self.store, action, result)
+        self.trace.end(action.task, "export", exporting)
         wall_ms = (time.monotonic() - start) * 1e3
         record = TaskRecord(
             resolved,
             encoded.key.hash,
             result.outputs,
-            copies,
+            exported,
             result.log,
             source,
             wall_ms,
@@ -175,7 +193,7 @@ class Executor:
         self._report(action.task, source, wall_ms)
 
     def _forget(self, action: Action) -> None:
-        """Know nothing of it until its end: a kill leaves no stale record."""
+        """Delete its record until it ends: a killed build leaves no stale record."""
         before = self.records.get(action.task)
         if before is not None:
             exports.remove_stale(self.root, before, action)
@@ -200,49 +218,32 @@ class Executor:
         if local:
             result = self._run(action, resolved)
         else:
-            result = self._run_elsewhere(action, resolved, encoded.key)
-        result = replace(result, messages=encoded.messages + results.pack_texts(action))
+            result = self._run_remotely(action, resolved, encoded.key)
+        messages = encoded.messages + results.pack_texts(action)
+        result = replace(result, messages=messages)
         if self._shared is not None and local:
             result = self._shared.with_inline_blobs(result)
         self.store.put_action(encoded.key, result)
-        if self._shared is not None and local:
-            self._shared.share(encoded.key, result)
-        elif self._shared is not None:
-            self._shared.hint(result)
+        if self._shared is not None:
+            if local:
+                self._shared.upload(encoded.key, result)
+            else:
+                self._shared.upload_hint(result)
         return result, "ran"
 
     def _stored(self, action: Action, key: Digest) -> ActionResult | None:
         """Return the result that the store has."""
         result = self.store.action(key)
-        # A flipped bit may leave a message that can be read.
+        # A flipped bit may leave a message that still decodes.
         names = {name for name, _ in result.outputs} if result else set()
         return result if names == set(action.outputs) else None
-
-    def is_local(self, action: Action) -> bool:
-        """Return whether its command runs on this machine."""
-        return self._farm is None or not self._farm.takes(action)
-
-    def assume_outputs(
-        self, task: str, outputs: tuple[tuple[str, Digest], ...]
-    ) -> None:
-        """Take these for the outputs of a task that would be restored."""
-        self._inputs.set_outputs(task, outputs)
-
-    def log(self, task: str) -> str:
-        """Return what the task's command printed when it ran, here or elsewhere."""
-        record = self.records.get(task)
-        if record is None or record.log is None or not self.store.holds(record.log):
-            return ""
-        return self.store.blob(record.log).read_text("utf-8", errors="replace")
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
         with self.store.machine_lock(action.exclusive), self.store.scratch() as folder:
             start = time.monotonic()
-            large = run_action.stage_inputs(
-                action, resolved, folder, self._inputs.locate_output
-            )
-            start = self.trace.end(action.task, "lay out", start)
+            large = self._stage_inputs(action, resolved, folder)
+            start = self.trace.end(action.task, "stage inputs", start)
             done = run_action.run_command(action, folder, large)
             ended = self.trace.end(action.task, "run", start)
             missing = [p for p in action.outputs if not os.path.isfile(f"{folder}/{p}")]
@@ -258,25 +259,29 @@ class Executor:
                 task=action.task,
                 wall_ms=(ended - start) * 1e3,
             )
-            self.trace.end(action.task, "keep", ended)
+            self.trace.end(action.task, "store outputs", ended)
             return result
 
-    def _run_elsewhere(
+    def _run_remotely(
         self, action: Action, resolved: ResolvedAction, key: Digest
     ) -> ActionResult:
-        """Have the command run by another machine; return what it made."""
-        assert self._farm is not None
-        result = self._farm.run(
-            action, resolved, key, self._inputs.locate_all(action, resolved)
-        )
+        """Run the command on a remote worker; return what it made."""
+        assert self._remote is not None
+        files = self._inputs.locate_all(action, resolved)
+        result = self._remote.run(action, resolved, key, files)
         if isinstance(result, ActionResult):
             self._inputs.check_unchanged(action, resolved)
             return result
         with self.store.scratch() as folder:
-            large = run_action.stage_inputs(
-                action, resolved, folder, self._inputs.locate_output
-            )
+            large = self._stage_inputs(action, resolved, folder)
             raise self._failure(action, folder, large, result)
+
+    def _stage_inputs(
+        self, action: Action, resolved: ResolvedAction, folder: Path
+    ) -> dict[str, Path]:
+        return run_action.stage_inputs(
+            action, resolved, folder, self._inputs.locate_output
+        )
 
     def _failure(
         self, action: Action, folder: Path, large: dict[str, Path], how: FailedCommand
@@ -285,7 +290,7 @@ class Executor:
         try:
             kept = run_action.keep_failed(action, folder, large, self.root)
         except OSError as error:
-            # Not instead of the command's own words.
+            # The command's own output must be shown all the same.
             kept = error
         return run_action.describe_failure(
             action, how.done, how.missing, folder, self.root, kept

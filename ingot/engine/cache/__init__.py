@@ -1,4 +1,4 @@
-"""A shared cache keeps results where several machines find them.
+"""A shared cache holds results where several machines find them.
 
 It imports `ingot.engine`, but not `ingot.engine.remote`.
 """

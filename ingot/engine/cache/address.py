@@ -1,12 +1,12 @@
-"""Where the shared cache is, as text in, the remote that speaks its protocol out.
+"""Parse the shared cache's address and return the backend that speaks its protocol.
 
     https://cache.example/ingot      Bazel's HTTP protocol
     grpcs://cache.example/instance   Bazel's remote-execution API
     s3://bucket/prefix               also gs:// and az://
     file:///net/cache                a folder
 
-A password comes from the environment or netrc, never from a file of the checkout, and
-is neither shown nor handed to an action.
+A password comes from the environment or from netrc, never from a file of the checkout;
+it is neither printed nor passed on to an action.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ PLACES = {
     "file": "file:///FOLDER",
 }
 
-# What an HTTP header and gRPC's metadata both take.
+# Both an HTTP header and gRPC's metadata accept these characters.
 TOKEN = re.compile(r"[!-~]+")
 
-# Extras that bring what a scheme needs.
+# The extra that installs what a scheme needs.
 EXTRAS = {"grpc": "reapi", "grpcs": "reapi", "s3": "s3", "gs": "s3", "az": "s3"}
 
 
 def without_password(address: str) -> str:
-    """Return the address as it may be shown.
+    """Return the address as messages may show it.
 
-    Raises: IngotError where it is none.
+    Raises: IngotError where it is not an address of a shared cache.
     """
     try:
         parts = urlsplit(address)
     except ValueError:
-        raise IngotError("shared cache: its address is no URL") from None
+        raise IngotError("shared cache: the address is not a URL") from None
     scheme = parts.scheme
     if scheme not in PLACES:
         raise IngotError(
@@ -52,13 +52,15 @@ def without_password(address: str) -> str:
             did_you_mean(scheme, list(PLACES), "protocols"),
         )
     if not _is_place(parts):
-        raise IngotError(f"shared cache: no place; expected {PLACES[scheme]}")
+        raise IngotError(
+            f"shared cache: the address names no place; expected {PLACES[scheme]}"
+        )
     place = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
 
 
 def _is_place(parts: SplitResult) -> bool:
-    """Return whether there is a host, with a port that can be, or a folder's path."""
+    """Return whether it names a host, with a valid port, or an absolute folder."""
     if parts.scheme == "file":
         folder = Path(unquote(parts.path))
         is_other = folder.exists() and not folder.is_dir()
@@ -78,7 +80,7 @@ def has_password(address: str) -> bool:
 def connect(
     address: str, environment: Mapping[str, str], timeouts: Timeouts
 ) -> CacheBackend:
-    """Return the remote; nothing is sent yet.
+    """Return the backend for the address, without contacting it.
 
     Raises: IngotError where the address is wrong, or a package is missing.
     """
@@ -102,7 +104,7 @@ def connect(
 
         return BucketBackend(shown, timeouts)
     except ValueError as error:
-        raise IngotError(f"shared cache {shown}: no such address: {error}") from error
+        raise IngotError(f"shared cache {shown}: invalid address: {error}") from error
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(parts.scheme, "")
         raise IngotError(
@@ -112,16 +114,16 @@ def connect(
 
 
 def authorization(address: str, environment: Mapping[str, str]) -> str | None:
-    """Return the header's value: a token, the URL's user, or netrc's, in this order.
+    """Return the header's value: from a token, the URL's user, or netrc, in this order.
 
     Raises: IngotError for a token that no header can hold, without quoting it.
     """
-    # From a file it often comes with the file's last newline.
+    # A token read from a file often ends with a newline.
     token = environment.get("INGOT_SHARED_CACHE_TOKEN", "").strip()
     if token:
         if TOKEN.fullmatch(token) is None:
             raise IngotError(
-                "INGOT_SHARED_CACHE_TOKEN: no bearer token; expected printable ASCII"
+                "INGOT_SHARED_CACHE_TOKEN: not a bearer token; expected printable ASCII"
                 " characters without spaces"
             )
         return f"Bearer {token}"
@@ -142,6 +144,6 @@ def _netrc(host: str, environment: Mapping[str, str]) -> tuple[str, str]:
     except OSError:
         return "", ""
     except netrc.NetrcParseError as error:
-        # Its own message may quote a password.
-        raise IngotError(f"{path}:{error.lineno}: this is no netrc") from None
+        # The exception's own message may quote a password.
+        raise IngotError(f"{path}:{error.lineno}: not a netrc file") from None
     return ("", "") if found is None else (found[0], found[2])

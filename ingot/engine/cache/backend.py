@@ -1,8 +1,9 @@
-"""What a shared cache must be able to do, and the ways in which it may fail.
+"""Define what a shared cache must be able to do, and the ways in which it can fail.
 
-Action results and blobs are named as in the store: `ac` by the action's key, `cas` by
-the sha256 of the content. A remote moves bytes; `ingot.engine.cache.shared_cache`
-verifies them and decides what a failure means.
+Action results and blobs have the names that they have in the store: `ac` entries are
+named by the action's key, `cas` entries by the sha256 of their content. A backend only
+moves bytes; `ingot.engine.cache.shared_cache` verifies them and decides what a failure
+means for the build.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ Kind = Literal["ac", "cas"]
 
 
 class CacheFailure(Exception):
-    """The cache cannot do what was asked, nor, it is to be feared, the next thing."""
+    """The cache could not serve a request, and probably cannot serve the next one."""
 
 
 class Unreachable(CacheFailure):
-    """Nobody answers there; that may pass."""
+    """Nothing answers at the cache's address; this may be temporary."""
 
 
 class BlobRejected(CacheFailure):
-    """The cache does not take this one blob; it may take others."""
+    """The cache does not accept, or cannot deliver, this one blob."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a cache is waited for: one that is slower is as good as down."""
+    """How long to wait for a cache; one that is slower counts as down."""
 
     connect_s: float = 5.0
     silent_s: float = 15.0  # without a byte
     bytes_per_s: float = 50_000.0  # a phone's link; slower, building again is sooner
-    # Where workers need it too, until it is back.
+    # How long a build waits for a lost server when remote workers need it too.
     return_s: float = 60.0
 
     def deadline(self, size_bytes: int) -> float:
@@ -48,32 +49,32 @@ class Timeouts:
 
 
 class CacheBackend(Protocol):
-    """One shared cache. Every method may raise CacheFailure, and is thread-safe."""
+    """The protocol of one shared cache. Methods are thread-safe, raise CacheFailure."""
 
-    # Where it is, without a password: this is shown.
+    # The address without a password: it appears in messages.
     name: str
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the content in pieces; None where the cache has none."""
+        """Return the content in pieces; None where the cache does not have it."""
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
-        """Send the file; of an action result the digest is the action's key."""
+        """Upload the file; for an action result, `digest` is the action's key."""
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
-        """Return the blobs to send: those that are not there, or not worth asking."""
+        """Return the blobs to upload: those not there, or too small to ask about."""
 
 
 def with_deadline(pieces: Iterable[bytes], deadline: float) -> Iterator[bytes]:
     """Yield the pieces.
 
-    Raises: CacheFailure where the deadline passes first.
+    Raises: CacheFailure where the deadline passes before the last one.
     """
     for piece in pieces:
         yield piece
         if time.monotonic() > deadline:
-            raise CacheFailure("it is too slow")
+            raise CacheFailure("the transfer is too slow")
 
 
 def read_with_deadline(path: Path, timeouts: Timeouts) -> Iterator[bytes]:
-    """Yield the file's content, as `with_deadline`."""
+    """Yield the file's content, with the deadline that fits its size."""
     return with_deadline(chunks(path), timeouts.deadline(path.stat().st_size))

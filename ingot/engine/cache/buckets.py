@@ -1,7 +1,7 @@
-"""A bucket as shared cache: S3, Google Cloud Storage or Azure, through obstore.
+"""Use a bucket as shared cache: S3, Google Cloud Storage or Azure, through obstore.
 
 Objects are named `ac/<key>` and `cas/<sha256>` below the address's prefix. Credentials
-are found as the provider's own tools find them: `AWS_ACCESS_KEY_ID`, instance roles,
+come from where the provider's own tools look: `AWS_ACCESS_KEY_ID`, instance roles,
 `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`.
 """
 
@@ -17,26 +17,24 @@ from ingot.engine.actions import Digest
 from ingot.engine.cache.backend import CacheFailure, Kind, Timeouts
 from ingot.errors import IngotError
 
-# Asked for piece by piece: obstore's time limit is for one request as a whole.
+# Objects are read in pieces: obstore's timeout applies to each request as a whole.
 PIECE_BYTES = 16 << 20
 
-# What tells one failure from another in obstore's text, and how it is said here.
+# Patterns in obstore's error texts, and the message for each.
 REASONS = (
-    (r"^PermissionDeniedError", "it refuses access"),
-    (r"^UnauthenticatedError", "it refuses who asks"),
-    # The provider's own machines ask there who they are.
-    (r"token request|//169\.254\.", "there are no valid credentials for it"),
-    (r"performing (\w+) .*status code: (\d+[ \w]*)", r"it answers \1 with \2"),
+    (r"^PermissionDeniedError", "access denied"),
+    (r"^UnauthenticatedError", "authentication failed"),
+    # Where a provider's own machines ask for their identity.
+    (r"token request|//169\.254\.", "no valid credentials"),
+    (r"performing (\w+) .*status code: (\d+[ \w]*)", r"\1 failed with \2"),
     (r"kind: Connect", "no connection"),
-    (r"kind: Timeout", "it does not answer"),
-    (r"InvalidUri", "its endpoint is no URL; expected http://HOST:PORT"),
+    (r"kind: Timeout", "no response"),
+    (r"InvalidUri", "its endpoint is not a URL; expected http://HOST:PORT"),
 )
 
-EXPECTED = (
-    "expected BUCKET/PREFIX; docs/sharing.md names the variables that say who asks"
-)
+EXPECTED = "expected BUCKET/PREFIX; docs/sharing.md lists the variables for credentials"
 
-# May hold a password.
+# May contain a password.
 QUOTED = re.compile(r"\S+://\S+|\"[^\"]*\"")
 
 
@@ -44,7 +42,7 @@ class BucketBackend:
     """A prefix of a bucket."""
 
     def __init__(self, address: str, timeouts: Timeouts) -> None:
-        """Keep the place; nothing is sent yet.
+        """Prepare the client; send nothing yet.
 
         Raises: IngotError where the address or the provider's variables are wrong.
         """
@@ -58,7 +56,7 @@ class BucketBackend:
                 client_options={
                     "connect_timeout": timedelta(seconds=timeouts.connect_s),
                     "timeout": timedelta(seconds=seconds),
-                    # A server in one's own network, or a test's.
+                    # For a server in the user's own network, or in a test.
                     "allow_http": True,
                 },
                 retry_config={
@@ -67,7 +65,7 @@ class BucketBackend:
                 },
             )
         except Exception as error:
-            # Its own text, which a traceback would show, may quote a key.
+            # The original text, which a traceback would show, may quote a key.
             raise IngotError(
                 f"shared cache {address}: {_reason(error)}", EXPECTED
             ) from None
@@ -78,7 +76,7 @@ class BucketBackend:
 
         name = f"{kind}/{digest.hash}"
         try:
-            with _told():
+            with _failures():
                 size_bytes = obstore.head(self._store, name)["size"]
         except FileNotFoundError:
             return None
@@ -89,21 +87,21 @@ class BucketBackend:
 
         for start in range(0, size_bytes, PIECE_BYTES):
             end = min(start + PIECE_BYTES, size_bytes)
-            with _told():
+            with _failures():
                 piece = obstore.get_range(self._store, name, start=start, end=end)
             yield bytes(piece)
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
-        """Send the file, a large one in several parts."""
+        """Upload the file; a large one in several parts."""
         import obstore
 
         try:
-            with _told():
+            with _failures():
                 obstore.put(
                     self._store, f"{kind}/{digest.hash}", path, max_concurrency=2
                 )
         except FileNotFoundError as error:
-            raise CacheFailure("there is no such bucket") from error
+            raise CacheFailure("the bucket does not exist") from error
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
         """Return the blobs that have no object."""
@@ -112,7 +110,7 @@ class BucketBackend:
         found = set()
         for digest in digests:
             try:
-                with _told():
+                with _failures():
                     obstore.head(self._store, f"cas/{digest.hash}")
             except FileNotFoundError:
                 found.add(digest)
@@ -120,21 +118,21 @@ class BucketBackend:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Raise what goes wrong within as CacheFailure, but that nothing is there."""
+def _failures() -> Iterator[None]:
+    """Raise every failure as CacheFailure, except that an object does not exist."""
     try:
         yield
     except FileNotFoundError:
         raise
     except BaseException as error:
-        # Of an endpoint that is no URL it makes a panic, which is no Exception.
+        # For an endpoint that is not a URL obstore panics, which is not an Exception.
         if not isinstance(error, Exception) and "InvalidUri" not in str(error):
             raise
         raise CacheFailure(_reason(error)) from error
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong in few words, without URLs: they may hold a password."""
+    """Return a short reason, without URLs: they may contain a password."""
     text = f"{type(error).__name__} {error}"
     for pattern, words in REASONS:
         if found := re.search(pattern, text):

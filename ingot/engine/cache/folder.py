@@ -1,4 +1,4 @@
-"""A folder as shared cache: a network disk, or the folder of Bazel's --disk_cache."""
+"""Use a folder as shared cache: a network disk, or that of Bazel's --disk_cache."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ingot.engine.actions import Digest
 from ingot.engine.cache.backend import BlobRejected, CacheFailure, Kind
 from ingot.engine.digests import chunks
 
-# No copy of one file takes so long.
+# No copy of a single file takes this long.
 LEFT_S = 24 * 3600.0
 
 
 class FolderBackend:
-    """A folder laid out as the store is."""
+    """A folder with the layout of the store."""
 
     def __init__(self, root: Path) -> None:
-        """Keep the place; it is made with the first file that is put there."""
+        """Remember the folder; the first upload creates it."""
         self.name = f"file://{root}"
         self._root = root
         self._incoming = f"{root}/incoming"
@@ -32,7 +32,7 @@ class FolderBackend:
         """Return the file's content; None where there is none."""
         path = self._path(kind, digest)
         try:
-            # Asked here: a generator would fail at its first piece only.
+            # Check now: a generator would only fail at its first piece.
             os.stat(path)
         except FileNotFoundError:
             return None
@@ -63,7 +63,7 @@ class FolderBackend:
         return {item for item in digests if not os.path.exists(self._path("cas", item))}
 
     def _sweep(self) -> None:
-        """Remove what killed builds left, of this machine or another; once."""
+        """Remove, once, what killed builds of this or another machine left."""
         if self._swept:
             return
         self._swept = True
@@ -73,7 +73,7 @@ class FolderBackend:
                     path.unlink()
 
     def _make(self, folder: str) -> None:
-        """Make a folder, for whoever may use the one that it is made in."""
+        """Create a folder with the permissions of its parent folder."""
         if os.path.isdir(folder):
             return
         parent = os.path.dirname(folder)
@@ -83,7 +83,7 @@ class FolderBackend:
             self._make(parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
-            # What the user's umask takes away would keep other users out.
+            # The user's umask would keep other users out.
             os.chmod(folder, stat.S_IMODE(os.stat(parent).st_mode))
 
     def _path(self, kind: Kind, digest: Digest) -> str:

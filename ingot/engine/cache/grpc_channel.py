@@ -1,6 +1,6 @@
-"""A connection to an instance of a server of Bazel's remote-execution API.
+"""Connect to an instance of a server of Bazel's remote-execution API.
 
-Goes in: its address and who asks; comes out: calls, and why one failed, in words.
+The cache and the executor share this: calls, and the reason in words where one fails.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ V2 = "/build.bazel.remote.execution.v2"
 BYTES = "/google.bytestream.ByteStream"
 OPERATIONS = "/google.longrunning.Operations"
 
-# A server may refuse to be asked more often whether it is there.
-# Source: grpc's GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS.
+# A server may reject more frequent keep-alive pings.
 ALIVE_MS = 300_000
 
 
@@ -29,13 +28,13 @@ class NotFound(CacheFailure):
 
 
 class Channel:
-    """A connection, made with the first call; safe for several threads."""
+    """A connection, opened by the first call; safe for several threads."""
 
     def __init__(self, address: str, authorization: str | None) -> None:
-        """Keep the place; nothing is sent yet."""
-        # Its notes on connections are nothing for who builds; it reads this once.
+        """Remember the address; send nothing yet."""
+        # gRPC reads this once; its notes on connections mean nothing to users.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-        # Its poller may otherwise end a child before it is another program (grpc 1.85).
+        # Otherwise gRPC's poller may end a child between fork and exec (grpc 1.85).
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         import grpc
 
@@ -43,7 +42,7 @@ class Channel:
         self.name = address
         self.instance = parts.path.strip("/")
         self.metadata = [("authorization", authorization)] if authorization else []
-        # A connection of its own: servers limit the calls that one may have open.
+        # A connection of its own: servers limit the open calls of one.
         options = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.keepalive_time_ms", ALIVE_MS),
@@ -64,7 +63,7 @@ class Channel:
         decode: Callable[[bytes], Any],
         timeout_s: float,
     ) -> Any:
-        """Return the answer to one question.
+        """Return the response to one request.
 
         Raises: CacheFailure where there is none.
         """
@@ -76,7 +75,7 @@ class Channel:
         return guarded(lambda: call(request, metadata=self.metadata, timeout=timeout_s))
 
     def tell(self, method: str, request: Any, timeout_s: float) -> Any:
-        """Return a call under way, whose answer does not matter."""
+        """Start a call whose response does not matter; return it."""
         call = self._channel.unary_unary(
             method, request_serializer=type(request).SerializeToString
         )
@@ -89,7 +88,7 @@ class Channel:
         decode: Callable[[bytes], Any],
         timeout_s: float | None = None,
     ) -> Any:
-        """Return a call whose answers come one by one; reading may raise RpcError."""
+        """Return a call that yields responses; reading them may raise RpcError."""
         call = self._channel.unary_stream(
             method,
             request_serializer=type(request).SerializeToString,
@@ -105,7 +104,7 @@ class Channel:
         decode: Callable[[bytes], Any],
         timeout_s: float,
     ) -> Any:
-        """Return the answer to all requests together.
+        """Return the response to a stream of requests.
 
         Raises: CacheFailure where there is none.
         """
@@ -131,17 +130,17 @@ def guarded(ask: Callable[[], Any]) -> Any:
 
 
 def failure(error: Any, codes: type[grpc.StatusCode]) -> CacheFailure:
-    """Return why a call failed."""
+    """Return the failure that a gRPC status stands for."""
     code = error.code()
     if code is codes.NOT_FOUND:
-        return NotFound("it is not there")
+        return NotFound("not found")
     text = {
-        codes.UNAUTHENTICATED: "it refuses who asks",
-        codes.PERMISSION_DENIED: "it refuses access",
+        codes.UNAUTHENTICATED: "authentication failed",
+        codes.PERMISSION_DENIED: "access denied",
         codes.UNAVAILABLE: "no connection",
-        codes.DEADLINE_EXCEEDED: "it does not answer",
+        codes.DEADLINE_EXCEEDED: "no response",
         codes.RESOURCE_EXHAUSTED: "it is full",
-    }.get(code, f"it answers {code.name}: {error.details()}"[:200])
+    }.get(code, f"{code.name}: {error.details()}"[:200])
     if code is codes.INVALID_ARGUMENT:
         return BlobRejected(text)
     if code is codes.UNAVAILABLE:

@@ -1,7 +1,8 @@
-"""Bazel's HTTP cache protocol: GET, HEAD and PUT of /ac/<key> and /cas/<sha256>.
+"""Speak Bazel's HTTP cache protocol: GET, HEAD and PUT of /ac/<key> and /cas/<sha256>.
 
-Spoken by nginx with its dav module, bazel-remote and others. urllib3: it streams both
-ways, its pool serves many threads, and it needs no other package.
+nginx with its dav module, bazel-remote and others serve it. The client is urllib3,
+because it streams in both directions, its pool serves many threads, and it needs no
+other package.
 
 Source: bazel.build/remote/caching, "HTTP caching protocol".
 """
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 18
 
-# A smaller blob is sent unasked: the question costs as much as the answer saves.
+# A smaller blob is uploaded without asking: the question costs as much as it saves.
 ASK_BYTES = 1 << 16
 
-# What a proxy in front of a busy cache answers; tried again before it counts.
+# A proxy in front of a busy cache answers with these; they are retried.
 PASSING = (500, 502, 503, 504)
 
 
@@ -41,7 +42,7 @@ class HttpBackend:
     """A cache behind one URL."""
 
     def __init__(self, url: str, authorization: str | None, timeouts: Timeouts) -> None:
-        """Keep the place; nothing is sent yet."""
+        """Prepare the connection pool; send nothing yet."""
         import urllib3
 
         self.name = url
@@ -65,20 +66,20 @@ class HttpBackend:
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
         """Return the content in pieces as they arrive."""
-        # What is small takes longer to be packed than to be sent.
+        # Packing a small entry takes longer than sending it.
         small = kind == "ac" or digest.size_bytes <= ASK_BYTES
         wanted = {} if small else {"Accept-Encoding": _compressions()}
         response = self._ask("GET", kind, digest, wanted)
         if response.status == HTTPStatus.NOT_FOUND:
             response.drain_conn()
             return None
-        _refuse(response, "GET")
+        _check_status(response, "GET")
         return _pieces(response)
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
-        """Send the file in pieces."""
+        """Upload the file in pieces."""
         size = path.stat().st_size
-        # A stream cannot be sent twice, so small files go as they are, and may be.
+        # A stream cannot be sent again, so only a small file, sent whole, is retried.
         body = path.read_bytes() if size <= ASK_BYTES else None
         response = self._ask(
             "PUT",
@@ -89,10 +90,10 @@ class HttpBackend:
             **({"retries": False} if body is None else {}),
         )
         response.drain_conn()
-        _refuse(response, "PUT")
+        _check_status(response, "PUT")
 
     def missing(self, digests: Iterable[Digest]) -> set[Digest]:
-        """Return the small ones, and the large ones that are not there."""
+        """Return the small blobs, and the large ones that are not there."""
         return {item for item in digests if self._is_missing(item)}
 
     def _is_missing(self, digest: Digest) -> bool:
@@ -128,9 +129,9 @@ class HttpBackend:
 
 
 def _pool(url: str, **options: Any) -> tuple[HTTPConnectionPool | ProxyManager, str]:
-    """Return the connections, and what the place is called on them.
+    """Return the connections, and the path of the cache on them.
 
-    They go through the proxy that the environment asks for.
+    They go through the proxy that the environment names.
     """
     import urllib3
 
@@ -138,7 +139,7 @@ def _pool(url: str, **options: Any) -> tuple[HTTPConnectionPool | ProxyManager, 
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not urllib.request.proxy_bypass(parts.netloc):
         return urllib3.ProxyManager(proxy, **options), url
-    # A manager looks at each request's URL for half as long as the rest of it takes.
+    # A pool manager parses each request's URL, which adds half to the request's time.
     return urllib3.connection_from_url(url, **options), parts.path
 
 
@@ -153,7 +154,7 @@ def _pieces(response: BaseHTTPResponse) -> Iterator[bytes]:
     import urllib3
 
     try:
-        # As much as has arrived: a fuller piece might be waited for without an end.
+        # Read what has arrived: waiting for a full piece might take forever.
         while piece := response.read1(PIECE_BYTES, decode_content=True):
             yield piece
         response.release_conn()
@@ -162,36 +163,36 @@ def _pieces(response: BaseHTTPResponse) -> Iterator[bytes]:
     except OSError as error:
         raise CacheFailure(error.strerror or str(error)) from error
     finally:
-        # Half-read, it is of no use to the next request.
+        # A connection that was read halfway cannot serve another request.
         with contextlib.suppress(OSError):
             response.close()
 
 
-def _refuse(response: BaseHTTPResponse, method: str) -> None:
+def _check_status(response: BaseHTTPResponse, method: str) -> None:
     if 200 <= response.status < 300:
         return
     response.close()
     with contextlib.suppress(ValueError):
         words = HTTPStatus(response.status).phrase
-        text = f"it answers {method} with {response.status} {words}"
+        text = f"{method} failed with {response.status} {words}"
         if response.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise BlobRejected(text)
         raise CacheFailure(text)
-    raise CacheFailure(f"it answers {method} with {response.status}")
+    raise CacheFailure(f"{method} failed with {response.status}")
 
 
 def _reason(error: Exception) -> str:
-    """Return what went wrong in few words, without the URL and the pool's repr."""
+    """Return a short reason, without the URL and the pool's repr."""
     import urllib3
 
     cause = getattr(error, "reason", None) or error
-    # First: it is a kind of timeout too.
+    # First: it is also a kind of timeout.
     if isinstance(cause, urllib3.exceptions.NewConnectionError):
         return f"no connection: {str(cause).rpartition('] ')[2]}"
     if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
-        return "it does not take connections"
+        return "it does not accept connections"
     if isinstance(cause, urllib3.exceptions.TimeoutError):
-        return "it does not answer"
+        return "no response"
     if isinstance(cause, urllib3.exceptions.ProtocolError):
-        return "it broke off a transfer"
+        return "the transfer was interrupted"
     return str(cause).rpartition(": ")[2] or type(cause).__name__

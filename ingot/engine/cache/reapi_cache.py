@@ -1,6 +1,6 @@
-"""Bazel's remote-execution API as shared cache: ActionCache, CAS and ByteStream.
+"""Use Bazel's remote-execution API as shared cache: ActionCache, CAS and ByteStream.
 
-Blobs are packed with zstd on the way where the server offers it.
+Blobs are compressed with zstd in transfer where the server offers it.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestream.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ZSTD = 1  # Compressor.Value
 
-# gRPC's own limit of a message is 4 MiB.
+# gRPC limits a message to 4 MiB.
 PIECE_BYTES = 1 << 20
 
 
@@ -39,8 +39,8 @@ class ReapiBackend:
     def __init__(
         self, address: str, authorization: str | None, timeouts: Timeouts
     ) -> None:
-        """Keep the place; nothing is sent yet."""
-        import zstandard  # noqa: F401 - missed here, not in the middle of a build
+        """Remember the address; send nothing yet."""
+        import zstandard  # noqa: F401 - fail now, not in the middle of a build
 
         self.name = address
         self._channel = Channel(address, authorization)
@@ -49,11 +49,11 @@ class ReapiBackend:
         self._packs: bool | None = None
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the content in pieces; None where the server has none."""
+        """Return the content in pieces; None where the server does not have it."""
         if kind == "ac":
             return self._result(digest)
         pieces = self._read(digest)
-        # The answer comes with the first piece; an empty blob has none.
+        # The response starts with the first piece; an empty blob has none.
         try:
             first = next(pieces, b"")
         except NotFound:
@@ -61,7 +61,7 @@ class ReapiBackend:
         return _chain(first, pieces)
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
-        """Send the file."""
+        """Upload the file."""
         if kind == "ac":
             request = api.UpdateActionResultRequest(
                 instance_name=self._instance,
@@ -143,7 +143,7 @@ class ReapiBackend:
         yield packer.flush()
 
     def _packed(self) -> bool:
-        """Return whether the server takes and sends zstd; asked once."""
+        """Return whether the server supports zstd; ask once."""
         if self._packs is None:
             answer = self._ask(
                 f"{V2}.Capabilities/GetCapabilities",
@@ -164,19 +164,19 @@ class ReapiBackend:
         return self._channel.ask(method, request, decode, self._seconds(0))
 
     def _seconds(self, size_bytes: int) -> float:
-        """Return how long moving so much may take."""
+        """Return how long a transfer of this size may take."""
         return self._timeouts.silent_s + size_bytes / self._timeouts.bytes_per_s
 
 
 class _Joined(io.RawIOBase):
-    """Pieces as a file to read from."""
+    """A file object that reads from an iterator of pieces."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = b""
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most that many bytes; none at the end."""
+        """Return at most that many bytes; b"" at the end."""
         while not self._rest and (piece := next(self._pieces, None)) is not None:
             self._rest = piece
         part, self._rest = self._rest[:size], self._rest[size:]
@@ -184,7 +184,7 @@ class _Joined(io.RawIOBase):
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what the pieces unpack to, no more at a time than fits in memory."""
+    """Yield the uncompressed content in pieces that fit in memory."""
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(
@@ -194,7 +194,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         while piece := reader.read(PIECE_BYTES):
             yield piece
     except zstandard.ZstdError as error:
-        raise BlobRejected(f"it sends no zstd: {error}") from error
+        raise BlobRejected(f"invalid zstd: {error}") from error
 
 
 def _arriving(stream: Iterator[Any]) -> Iterator[bytes]:

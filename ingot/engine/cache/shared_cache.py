@@ -1,299 +1,536 @@
-"""What a build asks of a shared cache: results by key, each blob verified.
+"""Look up results in a shared cache, verify every blob, and upload what this build ran.
 
-A cache is help, never a need: where it fails that is said once, and the build goes on
-without it. Blobs are sent before the result that names them, beside the build.
+A build can always do without the cache: where the cache fails, the build reports that
+once and continues. Uploads run on threads of their own, next to the build; the blobs go
+before the result that names them, so that nobody finds a result without its blobs.
+
+Small blobs travel inside of the result (the API has a field for them), so that fetching
+a small result takes one request instead of three.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest
-from ingot.engine.cache import hints, inline_blobs
+from ingot.engine.atomic_files import SMALL_BYTES
+from ingot.engine.cache import hints
 from ingot.engine.cache.backend import (
     BlobRejected,
     CacheBackend,
     CacheFailure,
+    Kind,
     Timeouts,
+    Unreachable,
+    with_deadline,
 )
-from ingot.engine.cache.download import keep, message
-from ingot.engine.cache.health import CacheHealth
-from ingot.engine.cache.hints import Last
-from ingot.engine.cache.retry import RetryingBackend
-from ingot.engine.cache.uploads import UploadQueue
+from ingot.engine.cache.hints import BuildHint
+from ingot.engine.keys import digest_of
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
-# One that answers sooner keeps a thread waiting for less than the threads each other.
+# An answer within this time is sooner than handing the question to another thread.
 NEAR_S = 2e-3
 
-# Locks are shared out over the blobs: few are moved at once.
+# Blobs share this many locks: few are transferred at once.
 N_LOCKS = 256
+
+# An action result names some files; anything longer is not an action result.
+RESULT_BYTES = 4 << 20
+
+# A file takes this much of a disk anyway; a larger blob is worth a request of its own.
+INLINE_BYTES = 4 << 10
+
+# A cache with more corrupt entries than this is not asked any more.
+N_CORRUPT = 10
+
+N_UPLOAD_THREADS = 4
+
+T = TypeVar("T")
 
 
 class SharedCache:
-    """A remote in front of nothing and behind the store; safe for several threads."""
+    """The results that machines share through one cache; safe for several threads."""
 
     def __init__(
         self,
-        remote: CacheBackend,
+        backend: CacheBackend,
         store: Store,
         warn: Callable[[str], None],
         writes: bool,
         timeouts: Timeouts,
         project: str = "",
     ) -> None:
-        """Keep the remote; nothing is asked yet. Without `writes` nothing is sent."""
-        self.name = remote.name
-        self._remote = remote
+        """Prepare the cache without contacting it; without `writes`, upload nothing."""
+        self.name = backend.name
+        self._backend = backend
         self._store = store
         self._warn = warn
         self._timeouts = timeouts
         self._project = project
         self._may_write = writes
-        # Whether the build still looks there, and sends there beside its work; who
-        # needs the cache is told of each failure instead.
-        self._standing = CacheHealth(remote.name, warn, writes)
-        self._hints = True
-        self._damaged: set[Digest] = set()
+        # For fetching and for uploads next to the build; callers that cannot do without
+        # the cache get each failure as an exception instead.
+        self._health = CacheHealth(backend.name, warn, writes)
+        self._sends_hints = True
+        self._corrupt: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = UploadQueue()
-        self._answer_s = math.inf  # what the last result took to come
+        self._answer_s = math.inf  # how long the last result took to arrive
         self._answers: dict[str, ActionResult | None] = {}
-        # One thread moves a blob; others that want it then see that it is there.
-        self._moving = tuple(threading.Lock() for _ in range(N_LOCKS))
-        self._waited: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
+        # One thread transfers a blob; others that want it then find it in the store.
+        self._transfers = tuple(threading.Lock() for _ in range(N_LOCKS))
+        self._retry: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
 
-    def patient(
+    def with_retries(
         self, lost: Callable[[], None], wait: Callable[[float], None]
     ) -> SharedCache:
-        """Return the same cache for what cannot do without: it is waited for."""
+        """Return the same cache for callers that need it: it waits for a lost server.
+
+        `lost` is called when the server goes away, `wait` between two tries.
+        """
         timeouts = self._timeouts
-        remote = RetryingBackend(self._remote, lost, wait, timeouts.return_s)
+        backend = RetryingBackend(self._backend, lost, wait, timeouts.return_s)
         cache = SharedCache(
-            remote, self._store, self._warn, self._may_write, timeouts, self._project
+            backend, self._store, self._warn, self._may_write, timeouts, self._project
         )
-        # The whole transfer: a server may go away in the middle of a blob.
-        cache._waited = remote.patiently
+        # Retry whole downloads: a server may go away in the middle of a blob.
+        cache._retry = backend.retry
         return cache
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
-        """Return the key's result once all of it is in the store; None without one."""
-        if not self._standing.reads:
+        """Download the key's result into the store; return None where there is none."""
+        if not self._health.reads:
             return None
         try:
             if key.hash in self._answers:
                 result = self._answers.pop(key.hash)
             else:
-                result = self._result(key, outputs)
+                result = self._get_result(key, outputs)
             if result is None:
                 return None
-            # What is here already stays, however full the store is meanwhile.
+            # Lease before looking: what the store already has must stay meanwhile.
             self._store.lease_result(key.hash, *result.blobs())
-            if not all(self._bring(d) for d in inline_blobs.keep(self._store, result)):
+            missing = _store_inline_blobs(self._store, result)
+            if not all(self._ensure_local(digest) for digest in missing):
                 return None
         except CacheFailure as error:
-            self._standing.stop("read", str(error))
+            self._health.stop("read", str(error))
             return None
         self._store.put_action(key, result)
         return result
 
     def answers_fast(self) -> bool:
-        """Return whether its last answer came so soon that no thread need wait."""
-        return self._standing.reads and self._answer_s < NEAR_S
+        """Return whether the last answer came so fast that waiting needs no thread."""
+        return self._health.reads and self._answer_s < NEAR_S
 
     def fetch_small(
         self, key: Digest, outputs: tuple[str, ...], limit_bytes: int
     ) -> ActionResult | None:
-        """Do as `fetch` if the outputs are no larger than that; else only ask."""
+        """Fetch the result if its outputs fit the limit; else only look it up."""
         result = self._answers[key.hash] = self.look_up(key, outputs)
         if result is None or result.size_bytes() > limit_bytes:
             return None
         result = self.fetch(key, outputs)
         if result is None:
-            # What is gone or damaged there is not asked for again.
+            # Do not ask again for what is gone or corrupt there.
             self._answers[key.hash] = None
         return result
 
     def look_up(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
-        """Return the key's result; nothing of it is brought."""
+        """Return the key's result without downloading its blobs."""
         try:
-            return self._result(key, outputs) if self._standing.reads else None
+            return self._get_result(key, outputs) if self._health.reads else None
         except CacheFailure as error:
-            self._standing.stop("read", str(error))
+            self._health.stop("read", str(error))
             return None
 
-    def last(self, task: str) -> Last | None:
-        """Return as what the task was last built.
-
-        A hint: it may be anyone's, of any time, and there may be none.
-        """
-        if not self._standing.reads:
+    def last_build(self, task: str) -> BuildHint | None:
+        """Return the action that the task was last built as, by anyone, at any time."""
+        if not self._health.reads:
             return None
         try:
-            content = self._message(hints.place(self._project, task))
+            content = self._get_message(hints.hint_key(self._project, task))
             return hints.from_bytes(content, task) if content else None
         except CacheFailure as error:
-            self._standing.stop("read", str(error))
+            self._health.stop("read", str(error))
             return None
 
-    def share(self, key: Digest, result: ActionResult) -> None:
-        """Send a result that the store has, soon: its blobs, then the result itself."""
-        if self._standing.writes:
-            self._uploads.add(lambda: self._share(key, result))
+    def upload(self, key: Digest, result: ActionResult) -> None:
+        """Queue the upload of a result that the store has."""
+        if self._health.writes:
+            self._uploads.add(lambda: self._upload(key, result))
 
     def with_inline_blobs(self, result: ActionResult) -> ActionResult:
-        """Return the result as it is to be kept and sent: with its small blobs."""
-        return inline_blobs.inlined(self._store, result)
+        """Return the result with the contents of its small blobs, for store and cache.
 
-    def hint(self, result: ActionResult) -> None:
-        """Leave, soon, word of the action that the task was just built as."""
-        if self._standing.writes:
-            self._uploads.add(lambda: self._hint(result))
+        All its blobs must be in the store.
+        """
+        small = {d for d in result.blobs() if 0 < d.size_bytes <= INLINE_BYTES}
+        contents = [(d, self._store.blob(d).read_bytes()) for d in small]
+        return replace(result, contents=tuple(sorted(contents)))
+
+    def upload_hint(self, result: ActionResult) -> None:
+        """Queue the upload of a hint: as which action the task was just built."""
+        if self._health.writes:
+            self._uploads.add(lambda: self._upload_hint(result))
 
     def ensure_local(self, digest: Digest) -> bool:
-        """Return whether the blob is in the store, from now on.
+        """Return whether the blob is in the store, after a download if necessary.
+
+        The store keeps the blob as long as this process lives.
 
         Raises: CacheFailure where the cache fails.
         """
         self._store.lease(digest)
-        return self._waited(lambda: self._bring(digest))
+        return self._retry(lambda: self._ensure_local(digest))
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
-        """Send the files that are not there; `again`, whatever is said to be there.
+        """Upload the files that the cache lacks; with `again`, upload all of them.
 
-        Raises: CacheFailure where the cache fails, or takes nothing from here.
+        Raises: CacheFailure where the cache fails, or may not be written.
         """
         if not self._may_write:
-            raise CacheFailure("nothing is sent there")
+            raise CacheFailure("it is read-only for this machine")
         if again:
             self._present.difference_update(files)
             wanted = set(files)
         else:
             asked = [digest for digest in files if digest not in self._present]
-            wanted = self._remote.missing(asked) | self._damaged.intersection(asked)
+            wanted = self._backend.missing(asked) | self._corrupt.intersection(asked)
             self._present.update(set(asked) - wanted)
         for digest in wanted:
-            with self._alone(digest):
+            with self._transfer_lock(digest):
                 if digest not in self._present:
-                    self._remote.put("cas", digest, files[digest])
-                    self._damaged.discard(digest)
+                    self._backend.put("cas", digest, files[digest])
+                    self._corrupt.discard(digest)
                     self._present.add(digest)
 
     def publish(self, key: Digest, blobs: Iterable[Digest], again: bool) -> None:
-        """Send a result that the store has, now: its blobs, then the result itself.
+        """Upload a result that the store has, and its blobs before it, now.
 
-        Raises: CacheFailure where the cache fails, or takes nothing from here.
+        Raises: CacheFailure where the cache fails, or may not be written.
         """
         files = {digest: self._store.blob(digest) for digest in blobs}
-        # A worker lives for weeks: what was there once may be there no more.
+        # A worker runs for weeks: what the cache had once may be gone.
         self._present.difference_update(files)
         self.send(files, again)
-        self._remote.put("ac", key, self._entry(key))
+        self._backend.put("ac", key, self._stored_result(key))
 
     def finish(self, silent_s: float = 1.0) -> None:
-        """Wait for what is being sent; say so where that takes longer."""
+        """Wait for all uploads; report what is left where they take longer."""
         left = self._uploads.finish(timeout_s=silent_s)
         if left:
-            self._standing.say(f"sending the last {left} results")
+            self._health.warn_once(f"uploading the last {_count(left)}")
             self._uploads.finish()
 
     def abandon(self) -> None:
-        """Send no more; say what is left."""
+        """Start no further upload; report how many are left."""
         left = self._uploads.abandon()
         if left:
-            self._standing.say(f"{left} results were not sent")
+            was = "was" if left == 1 else "were"
+            self._health.warn_once(f"{_count(left)} {was} not uploaded")
 
-    def _share(self, key: Digest, result: ActionResult) -> None:
-        if not self._standing.writes:
+    def _upload(self, key: Digest, result: ActionResult) -> None:
+        if not self._health.writes:
             return
         try:
             self.send({digest: self._store.blob(digest) for digest in result.blobs()})
-            self._remote.put("ac", key, self._entry(key))
-            self._hint(result)
+            self._backend.put("ac", key, self._stored_result(key))
+            self._upload_hint(result)
         except BlobRejected as error:
-            self._standing.say(f"{error}; a result was not sent")
+            self._health.warn_once(f"{error}; a result was not uploaded")
         except CacheFailure as error:
-            self._standing.stop("write", str(error))
+            self._health.stop("write", str(error))
         except OSError as error:
-            # Another build's clean-up may have been here first.
-            self._standing.say(f"cannot send {error.filename}: {error.strerror}")
+            # Another build's garbage collection may have removed the file.
+            self._health.warn_once(f"cannot upload {error.filename}: {error.strerror}")
 
-    def _hint(self, result: ActionResult) -> None:
-        """Say what goes wrong and try it no more: results are worth more than hints."""
-        if not (self._standing.writes and self._hints and result.task):
+    def _upload_hint(self, result: ActionResult) -> None:
+        """Upload the hint; after one failure send no more: results matter more."""
+        if not (self._health.writes and self._sends_hints and result.task):
             return
-        last = Last(result.messages, time.time())
+        hint = BuildHint(result.messages, time.time())
         try:
             with self._store.scratch() as folder:
                 path = folder / "hint"
-                path.write_bytes(hints.to_bytes(result.task, last))
-                self._remote.put("ac", hints.place(self._project, result.task), path)
+                path.write_bytes(hints.to_bytes(result.task, hint))
+                key = hints.hint_key(self._project, result.task)
+                self._backend.put("ac", key, path)
         except (CacheFailure, IngotError, OSError) as error:
-            self._hints = False
-            self._standing.say(
+            self._sends_hints = False
+            self._health.warn_once(
                 f"{error}; `doit why` elsewhere will not know of this build"
             )
 
-    def _entry(self, key: Digest) -> Path:
+    def _stored_result(self, key: Digest) -> Path:
         return self._store.root / "ac" / key.hash[:2] / key.hash
 
-    def _result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+    def _get_result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         start = time.monotonic()
-        content = self._message(key)
+        content = self._get_message(key)
         self._answer_s = time.monotonic() - start
-        return None if content is None else self._decoded(key, content, outputs)
+        return None if content is None else self._decode(key, content, outputs)
 
-    def _decoded(
+    def _decode(
         self, key: Digest, content: bytes, outputs: tuple[str, ...]
     ) -> ActionResult | None:
-        """Return the result that the message tells; None where it is another's."""
+        """Return the message's result; None where it is not one of this action."""
         try:
             result = results.from_bytes(content)
         except CorruptMessage:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}
-        right = result.exit_code == 0 and names == set(outputs)
-        if right and inline_blobs.is_whole(result):
+        matches = result.exit_code == 0 and names == set(outputs)
+        if matches and all(digest_of(blob) == d for d, blob in result.contents):
             return result
-        self._standing.damage(f"the result of action {key}")
+        self._health.report_corrupt(f"the result of action {key}")
         return None
 
-    def _message(self, key: Digest) -> bytes | None:
-        pieces = self._remote.get("ac", key)
-        return None if pieces is None else message(pieces, self._timeouts)
+    def _get_message(self, key: Digest) -> bytes | None:
+        """Return the entry under the key, cut off where it is too long for one."""
+        pieces = self._backend.get("ac", key)
+        if pieces is None:
+            return None
+        content = b""
+        for piece in with_deadline(pieces, self._timeouts.deadline(RESULT_BYTES)):
+            content += piece
+            if len(content) > RESULT_BYTES:
+                break
+        return content
 
-    def _bring(self, digest: Digest) -> bool:
+    def _ensure_local(self, digest: Digest) -> bool:
         if self._store.holds(digest):
             return True
         if digest.size_bytes == 0:
-            # Everybody knows it, so Bazel never sends it.
+            # The empty blob is known to everybody, so Bazel never uploads it.
             return self._store.put_bytes(b"") == digest
-        with self._alone(digest):
-            return self._store.holds(digest) or self._get(digest)
+        with self._transfer_lock(digest):
+            return self._store.holds(digest) or self._download(digest)
 
-    def _alone(self, digest: Digest) -> threading.Lock:
-        return self._moving[int(digest.hash[:8], 16) % N_LOCKS]
+    def _transfer_lock(self, digest: Digest) -> threading.Lock:
+        return self._transfers[int(digest.hash[:8], 16) % N_LOCKS]
 
-    def _get(self, digest: Digest) -> bool:
-        """Return whether the cache has the blob, which the store has then."""
+    def _download(self, digest: Digest) -> bool:
+        """Return whether the cache had the blob, which is in the store then."""
         try:
-            pieces = self._remote.get("cas", digest)
+            pieces = self._backend.get("cas", digest)
         except BlobRejected:
-            # Its first piece cannot be unpacked already.
+            # Already its first piece cannot be unpacked.
             pieces = iter(())
         if pieces is None:
             return False
-        if keep(self._store, digest, pieces, self._timeouts):
+        if _store_verified(self._store, digest, pieces, self._timeouts):
             self._present.add(digest)
             return True
-        self._damaged.add(digest)
+        self._corrupt.add(digest)
         self._present.discard(digest)
-        self._standing.damage(f"blob {digest}")
+        self._health.report_corrupt(f"blob {digest}")
         return False
+
+
+class CacheHealth:
+    """Whether a cache is still read and written; reports each failure once."""
+
+    def __init__(self, name: str, warn: Callable[[str], None], writes: bool) -> None:
+        """Start with a cache that works; without `writes` it is never written."""
+        self.reads = True
+        self.writes = writes
+        self._name = name
+        self._warn = warn
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+        self._n_corrupt = 0
+
+    def report_corrupt(self, what: str) -> None:
+        """Report a corrupt entry; after too many of them stop reading the cache."""
+        self.warn_once(f"{what} is corrupt there; it is discarded and rebuilt")
+        self._n_corrupt += 1
+        if self._n_corrupt > N_CORRUPT:
+            self.stop("read", "too many of its entries are corrupt")
+
+    def stop(self, how: str, reason: str) -> None:
+        """Stop reading, or only writing; a cache that cannot be read is not written."""
+        with self._lock:
+            was_in_use = self.reads if how == "read" else self.writes
+            self.writes = False
+            if how == "read":
+                self.reads = False
+        if was_in_use:
+            without = "without it" if how == "read" else "and uploads nothing"
+            self.warn_once(f"{reason}; the build continues {without}")
+
+    def warn_once(self, text: str) -> None:
+        """Report the text unless it was reported before."""
+        with self._lock:
+            if text in self._warned:
+                return
+            self._warned.add(text)
+        self._warn(f"shared cache {self._name}: {text}")
+
+
+class RetryingBackend:
+    """A backend that waits for its server to come back: workers need the cache."""
+
+    def __init__(
+        self,
+        backend: CacheBackend,
+        lost: Callable[[], None],
+        wait: Callable[[float], None],
+        return_s: float,
+    ) -> None:
+        """Wrap the backend; call `lost` when the server goes away, `wait` to pause."""
+        self.name = backend.name
+        self._backend = backend
+        self._lost = lost
+        self._wait = wait
+        self._return_s = return_s
+
+    def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
+        """Return the content in pieces; None where the cache does not have it."""
+        return self.retry(lambda: self._backend.get(kind, digest))
+
+    def put(self, kind: Kind, digest: Digest, path: Path) -> None:
+        """Upload the file."""
+        self.retry(lambda: self._backend.put(kind, digest, path))
+
+    def missing(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Return the blobs to upload."""
+        asked = tuple(digests)
+        return self.retry(lambda: self._backend.missing(asked))
+
+    def retry(self, ask: Callable[[], T]) -> T:
+        """Return what `ask` returns; call it again while the server is unreachable.
+
+        Raises: CacheFailure where it fails, or the server stays away; IngotError where
+        the build is being stopped.
+        """
+        end = time.monotonic() + self._return_s
+        while True:
+            try:
+                return ask()
+            except Unreachable:
+                if time.monotonic() > end:
+                    raise
+                self._lost()
+                self._wait(0.5)
+
+
+class UploadQueue:
+    """Work for a few threads, which die with the process whatever they wait for."""
+
+    def __init__(self) -> None:
+        """Start no thread yet: most builds upload nothing."""
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._running = 0
+        self._threads: list[threading.Thread] = []
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Queue the work; an exception in it is printed and stops nothing else."""
+        with self._changed:
+            self._waiting.append(work)
+            if len(self._threads) < N_UPLOAD_THREADS:
+                thread = threading.Thread(target=self._work, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify()
+
+    def finish(self, timeout_s: float | None = None) -> int:
+        """Wait for all work, or until the timeout; return how much is left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._left(), timeout_s)
+            return self._left()
+
+    def abandon(self) -> int:
+        """Start no further work; return how much is left."""
+        with self._changed:
+            left = self._left()
+            self._waiting.clear()
+            return left
+
+    def _left(self) -> int:
+        return len(self._waiting) + self._running
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
+                work = self._waiting.popleft()
+                self._running += 1
+            try:
+                work()
+            except Exception:
+                traceback.print_exc()
+            finally:
+                with self._changed:
+                    self._running -= 1
+                    self._changed.notify_all()
+
+
+def _store_inline_blobs(store: Store, result: ActionResult) -> list[Digest]:
+    """Store the verified blobs inside of the result; return which are not inside."""
+    for digest, content in result.contents:
+        store.put_blob(digest, content)
+    inline = {digest for digest, _ in result.contents}
+    return [digest for digest in result.blobs() if digest not in inline]
+
+
+def _store_verified(
+    store: Store, digest: Digest, pieces: Iterator[bytes], timeouts: Timeouts
+) -> bool:
+    """Store the pieces if they are the blob; return whether they are.
+
+    Raises: CacheFailure where they arrive too slowly.
+    """
+    limited = _limited(digest, pieces, timeouts)
+    if digest.size_bytes <= SMALL_BYTES:
+        content = bytearray()
+        for piece in limited:
+            content += piece
+        if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
+            return False
+        store.put_blob(digest, bytes(content))
+        return True
+    hasher, size_bytes = hashlib.sha256(), 0
+    with store.scratch() as folder:
+        path = folder / digest.hash
+        with open(path, "wb") as file:
+            for piece in limited:
+                size_bytes += len(piece)
+                hasher.update(piece)
+                file.write(piece)
+        if Digest(hasher.hexdigest(), size_bytes) != digest:
+            return False
+        store.take_file(path)
+    return True
+
+
+def _limited(
+    digest: Digest, pieces: Iterator[bytes], timeouts: Timeouts
+) -> Iterator[bytes]:
+    """Yield the pieces until they exceed the size that the digest states."""
+    left = digest.size_bytes
+    # Content that cannot be unpacked is as corrupt as content with another hash.
+    with contextlib.suppress(BlobRejected):
+        for piece in with_deadline(pieces, timeouts.deadline(digest.size_bytes)):
+            yield piece
+            left -= len(piece)
+            if left < 0:
+                return
+
+
+def _count(n: int) -> str:
+    return f"{n} result" if n == 1 else f"{n} results"

@@ -1,4 +1,4 @@
-"""CacheBackend workers run actions on other machines.
+"""Remote workers run actions on other machines.
 
-It imports `ingot.engine` and its caches.
+It imports `ingot.engine`, its caches and `ingot.codec`.
 """

@@ -1,6 +1,7 @@
-"""A scheduler and workers on this machine, to try a distributed build.
+"""Start a scheduler and workers on this machine, to try a distributed build.
 
-Everything listens on 127.0.0.1 only: whoever reaches a scheduler can run commands.
+Everything listens on 127.0.0.1 only, because whoever reaches a scheduler can run
+commands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.engine.cache.address import has_password, without_password
-from ingot.engine.remote.dask_scheduler import SILENT_S
+from ingot.engine.remote.dask_client import SILENT_S
 from ingot.engine.remote.request import BENCH, LABELS
 from ingot.engine.toolchain import SYSTEM_FILES
 from ingot.errors import IngotError
@@ -22,8 +23,8 @@ HOST = "127.0.0.1"
 
 SETTINGS = {
     "distributed.comm.timeouts.tcp": f"{SILENT_S}s",
-    # Dask looks at itself 100 and 50 times a second in each process, on the processors
-    # that actions want.
+    # Dask profiles itself 100 and 50 times a second in each process, on the processors
+    # that actions need.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
 }
@@ -45,7 +46,7 @@ def here(benchmarks: bool, n_workers: int) -> dict[str, float]:
 def worker(
     number: int, n_workers: int, root: Path, shared_cache: str
 ) -> dict[str, Any]:
-    """Return the options of one worker; the first alone runs benchmarks."""
+    """Return the options of one worker; only the first one runs benchmarks."""
     return {
         "host": HOST,
         "dashboard_address": None,
@@ -56,7 +57,7 @@ def worker(
             "INGOT_CACHE": str(root / "store"),
             "INGOT_SHARED_CACHE": shared_cache,
             "DASK_LOGGING__DISTRIBUTED": "error",
-            # What is set for this process is not for those that it starts.
+            # The processes that it starts do not inherit this process's settings.
             **{
                 f"DASK_{name.replace('.', '__').upper()}": str(value)
                 for name, value in SETTINGS.items()
@@ -69,7 +70,8 @@ def worker(
 def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterator[Any]:
     """Yield a cluster that ends, with all its processes, when the block does.
 
-    Its workers share a store under `root`, so that a benchmark runs alone among them.
+    Its workers share a store under `root`, so that only one of them benchmarks at a
+    time.
 
     Raises: IngotError where the port is taken.
     """
@@ -99,15 +101,15 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
             )
         except (OSError, RuntimeError) as error:
             raise IngotError(
-                f"cluster: port {port} of {HOST} cannot be had: {error}",
-                "end what uses it, or choose another: port=N",
+                f"cluster: cannot listen on port {port} of {HOST}: {error}",
+                "stop what uses it, or choose another: port=N",
             ) from error
         with running:
             yield running
 
 
 def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
-    """Run a cluster until this process is told to end."""
+    """Run a cluster until this process is stopped."""
     with cluster(n_workers, port, root, shared_cache) as running:
         place = running.scheduler_address.partition("://")[2]
         print(welcome(n_workers, place, shared_cache), flush=True)
@@ -117,7 +119,7 @@ def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
 def welcome(n_workers: int, place: str, shared_cache: str) -> str:
     """Return how to build there, without the shared cache's password.
 
-    Raises: IngotError where the shared cache's address is none.
+    Raises: IngotError where the shared cache's address is not one.
     """
     shown = without_password(shared_cache)
     words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{place}"

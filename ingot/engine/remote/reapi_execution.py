@@ -1,7 +1,8 @@
-"""Actions run by a server of Bazel's remote-execution API: a digest in, its end out.
+"""Run an action on a server of Bazel's remote-execution API and return how it ended.
 
-An operation is followed to its end, whatever becomes of the connection: where that is
-lost the operation is waited for anew, and asked for anew where it is forgotten.
+An operation is followed to its end even if the connection is lost: the client then
+waits for the operation again, and starts the action again where the server has
+forgotten it.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto; google.longrunning.
 """
@@ -26,29 +27,29 @@ from ingot.errors import IngotError
 CONNECT_S = 10.0
 CANCEL_S = 2.0
 
-# Longer in the queue than this, it is worth a line.
+# Report an action that is queued for longer.
 QUEUED_S = 30.0
 
-# How often an action is asked for that ends without a result.
+# How often to start an action that ends without a result.
 N_TRIES = 4
 PAUSE_S = 0.1
 
 QUEUED = 2  # ExecutionStage.Value
 
-# What another try may end otherwise: of an operation, and of a stream.
+# Statuses of an operation, and of a stream, after which to try again.
 AGAIN = ("ABORTED", "CANCELLED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 LOST = ("ABORTED", "CANCELLED", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE")
 
-# Of a WaitExecution: the server does not know the operation, or the question.
+# Statuses of a WaitExecution whose server does not know the operation or the method.
 FORGOTTEN = ("NOT_FOUND", "UNIMPLEMENTED")
 
-# In the subject of a violation: "blobs/<hash>/<size>".
+# Found in the subject of a violation: "blobs/<hash>/<size>".
 BLOB = re.compile(r"blobs/([0-9a-f]{64})/[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an operation ended: `code` is a name of google.rpc.Code."""
+    """How an operation ended; `code` is a name of google.rpc.Code."""
 
     code: str = "OK"
     text: str = ""
@@ -64,7 +65,7 @@ class Execution:
     def __init__(
         self, address: str, authorization: str | None, timeouts: Timeouts
     ) -> None:
-        """Keep the place; nothing is sent yet."""
+        """Remember the address; send nothing yet."""
         self.name = address
         self._timeouts = timeouts
         self._channel = Channel(address, authorization)
@@ -72,8 +73,8 @@ class Execution:
         self._calls: dict[Any, str] = {}
         self._stopped = threading.Event()
 
-    def refusal(self) -> str:
-        """Return why nothing can be run there; "" where it can."""
+    def why_not(self) -> str:
+        """Return why the server cannot run anything; "" where it can."""
         try:
             answer = self._channel.ask(
                 f"{V2}.Capabilities/GetCapabilities",
@@ -84,7 +85,7 @@ class Execution:
         except CacheFailure as error:
             return str(error)
         enabled = answer.execution_capabilities.exec_enabled
-        return "" if enabled else "it is a cache, and runs nothing"
+        return "" if enabled else "it is a cache without execution"
 
     def run(
         self,
@@ -93,9 +94,10 @@ class Execution:
         lost: Callable[[], None],
         queued: Callable[[], None],
     ) -> Ended:
-        """Return how the action ended; with `skip_lookup` no earlier end will do.
+        """Return how the action ended; with `skip_lookup`, always run it.
 
-        `lost` is told that the server went away, `queued` that nobody takes the action.
+        `lost` is called when the server goes away, `queued` when the action waits for a
+        worker.
 
         Raises: Unreachable where the server stays away; IngotError once stopped.
         """
@@ -114,7 +116,7 @@ class Execution:
             self.wait(PAUSE_S * 4**tries)
 
     def wait(self, seconds: float) -> None:
-        """Wait so long.
+        """Wait for so many seconds.
 
         Raises: IngotError once stopped.
         """
@@ -122,23 +124,23 @@ class Execution:
             raise IngotError("stopped")
 
     def close(self) -> None:
-        """Stop whatever is under way, here and there."""
+        """Stop everything that is under way, on this side and on the server."""
         self._stopped.set()
         with self._changed:
             calls = dict(self._calls)
         cancels = [(call, self._cancel(name)) for call, name in calls.items() if name]
         for call, cancel in cancels:
-            # Not every server can: then it ends there, and is kept.
+            # Not every server can cancel: then the action finishes there and is kept.
             cancel.exception()
             call.cancel()
-        # What has no name yet is cancelled as it gets one.
+        # Calls without an operation name are cancelled when they get one.
         with self._changed:
             self._changed.wait_for(lambda: not self._calls, CANCEL_S)
             for call in self._calls:
                 call.cancel()
 
     def _cancel(self, operation: str) -> Any:
-        """Return the call, under way, that ends an operation there."""
+        """Start the call that cancels an operation on the server; return it."""
         request = api.CancelOperationRequest(name=operation)
         return self._channel.tell(f"{OPERATIONS}/CancelOperation", request, CANCEL_S)
 
@@ -179,7 +181,7 @@ class Execution:
                 self._changed.notify_all()
 
     def _note(self, call: Any, operation: str) -> None:
-        """Remember what to cancel.
+        """Remember the operation of a call, to cancel it later.
 
         Raises: IngotError once stopped.
         """
@@ -210,7 +212,7 @@ class Execution:
 
 @dataclass(slots=True)
 class _Watch:
-    """What is known of an operation: when it was heard of, and its name there."""
+    """What is known about an operation: when it last reported, and its name."""
 
     heard_s: float
     operation: str = ""
@@ -233,12 +235,12 @@ def _ended(operation: Any) -> Ended:
 
 
 def _broken(error: Any, waited: bool) -> Ended | None:
-    """Return how it ended where the server said so; None where it is lost."""
+    """Return the end that the server reported; None where the connection is lost."""
     code = error.code().name
     if code in LOST:
         return None
     if waited and code in FORGOTTEN:
-        return Ended("ABORTED", "the server has forgotten it")
+        return Ended("ABORTED", "the server does not know the operation any more")
     told = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
     status = api.Status.FromString(told)
     return Ended(code, error.details() or "", missing=_missing(status))

@@ -1,11 +1,17 @@
-"""An order and its inputs in a folder; outputs, log and answer in it: one action.
+"""Run one action inside of an action of a remote-execution server.
 
     python -IB -m ingot.engine.remote.reapi_worker
 
-What a server of Bazel's remote-execution API has its worker run
-(`ingot.engine.remote.reapi_action` says in which folder). Like a worker of a Dask
-scheduler it runs an action only where its tools are those of the key, in the sandbox of
-the key.
+A server of Bazel's remote-execution API starts this program on a worker. Like a worker
+of a Dask scheduler, it runs the command only with the tools, and in the sandbox, that
+the action's key names. What the server runs is a different action than the one in the
+key, so that program paths, worker labels and server properties are in no key. Its
+folder:
+
+    request.json         what to run
+    in/                  the inputs
+    out/                 the outputs
+    log, response.json   what the command printed, and how it ended
 """
 
 from __future__ import annotations
@@ -16,55 +22,84 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ingot.engine import run_action
-from ingot.engine.actions import ActionResult
+from ingot.codec import to_json
+from ingot.engine import run_action, toolchain
+from ingot.engine.actions import ResolvedAction
 from ingot.engine.digests import Digests
-from ingot.engine.remote.reapi_action import ANSWER, INPUTS, LOG, ORDER, OUTPUTS
-from ingot.engine.remote.request import (
-    WorkRequest,
-    WorkResponse,
-    decode_request,
-    encode,
-)
-from ingot.engine.remote.worker import ROOM, SAME, other_tools
+from ingot.engine.keys import digest_of
+from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
+from ingot.engine.remote.worker import DISK, SAME, tool_mismatch
 from ingot.errors import IngotError
+
+REQUEST, RESPONSE, LOG = "request.json", "response.json", "log"
+INPUTS, OUTPUTS = "in", "out"
+
+PROGRAM = ("-IB", "-m", "ingot.engine.remote.reapi_worker")
+
+
+def worker_action(
+    request: WorkRequest,
+    labels: tuple[str, ...],
+    properties: tuple[tuple[str, str], ...],
+) -> tuple[ResolvedAction, bytes]:
+    """Return the action that the server runs, and the content of its request.
+
+    `labels` and `properties` select the worker.
+    """
+    # Without the store, so that equal actions of all builds are one action there.
+    content = to_json(replace(request, store="", again=False)).encode()
+    inputs = [(f"{INPUTS}/{path}", digest) for path, digest in request.resolved.inputs]
+    outputs = [f"{OUTPUTS}/{path}" for path in request.resolved.outputs]
+    wanted = {**dict.fromkeys(labels, "1"), **dict(properties)}
+    action = ResolvedAction(
+        # The same path there as here: a worker has the same environment.
+        argv=(toolchain.executable("python"), *PROGRAM),
+        env=(("PATH", "/usr/bin:/bin"),),
+        inputs=tuple(sorted([*inputs, (REQUEST, digest_of(content))])),
+        outputs=tuple(sorted([*outputs, RESPONSE, LOG])),
+        platform=tuple(sorted(wanted.items())),
+    )
+    return action, content
 
 
 def main() -> int:
-    """Write answer and log; return 0 only where the action made its outputs."""
+    """Write response and log; return 0 only where the command made its outputs."""
     here = Path.cwd()
-    order = decode_request((here / ORDER).read_text(encoding="utf-8"))
+    text = (here / REQUEST).read_text(encoding="utf-8")
     (here / LOG).write_bytes(b"")
     try:
-        answer = _perform(order, here)
+        response = _run(decode_request(text), here)
     except IngotError as error:
-        answer = WorkResponse("", refusal=error.message, remedy=error.hint)
+        response = WorkResponse("", rejection=error.message, remedy=error.hint)
+    except CorruptMessage as error:
+        response = WorkResponse("", rejection=str(error), remedy=SAME)
     except OSError as error:
-        answer = WorkResponse("", refusal=str(error), remedy=ROOM)
-    answer = replace(answer, worker=socket.gethostname())
-    (here / ANSWER).write_text(encode(answer), encoding="utf-8")
-    return 0 if answer.result is not None else 1
+        response = WorkResponse("", rejection=str(error), remedy=DISK)
+    response = replace(response, worker=socket.gethostname())
+    (here / RESPONSE).write_text(to_json(response), encoding="utf-8")
+    return 0 if response.outputs is not None else 1
 
 
-def _perform(order: WorkRequest | None, here: Path) -> WorkResponse:
-    if order is None:
-        raise IngotError("it is of another version of ingot", SAME)
-    refusal = other_tools(order, Digests(here / "digests.sqlite"))
-    if refusal:
-        raise IngotError(refusal, SAME)
-    folder = here / OUTPUTS
-    for name in order.resolved.outputs:
+def _run(request: WorkRequest | None, here: Path) -> WorkResponse:
+    if request is None:
+        raise IngotError("the request is from another version of ingot", SAME)
+    mismatch = tool_mismatch(request, Digests(here / "digests.sqlite"))
+    if mismatch:
+        raise IngotError(mismatch, SAME)
+    folder, resolved = here / OUTPUTS, request.resolved
+    for name in resolved.outputs:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    inputs = {name: here / INPUTS / name for name, _ in order.resolved.inputs}
+    inputs = {name: here / INPUTS / name for name, _ in resolved.inputs}
     start = time.monotonic()
-    done = run_action.run_command(order.action(), folder, inputs)
+    done = run_action.run_command(request.action(), folder, inputs)
     wall_ms = (time.monotonic() - start) * 1e3
     (here / LOG).write_bytes(done.output)
-    unwritten = tuple(p for p in order.resolved.outputs if not (folder / p).is_file())
-    if done.exit_code != 0 or unwritten:
-        return WorkResponse("", exit_code=done.exit_code, unwritten=unwritten)
-    # Digests of outputs are the server's word, and verified when they are read.
-    return WorkResponse("", result=ActionResult((), task=order.task, wall_ms=wall_ms))
+    missing = tuple(p for p in resolved.outputs if not (folder / p).is_file())
+    if done.exit_code != 0 or missing:
+        return WorkResponse("", exit_code=done.exit_code, missing_outputs=missing)
+    # The server names the outputs' digests; they are verified on download.
+    return WorkResponse("", outputs=(), wall_ms=wall_ms)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,43 @@
-"""Write what a worker is asked to run as text, and read its response.
+"""Define what a build asks of a worker, and what the worker responds.
 
-Contents never travel this way, only their digests: they are in the shared cache.
+Both are values written as JSON. Contents never travel this way, only their digests: the
+contents are in the shared cache.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from ingot.codec import from_plain
 from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedAction
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.results import checked_digest
 
-# Bumped when an order's meaning changes: older workers then refuse it.
-VERSION = 3
+# Bumped when the meaning of a request changes: older workers then reject it.
+VERSION = 4
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
 BENCH = "bench"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """What a worker is to run."""
+    """An action for a worker to run."""
 
     task: str
     resolved: ResolvedAction
     tools: tuple[str, ...]
-    network: bool
     exclusive: bool
-    store: str = ""  # identity of the store that waits for the answer
-    # What it made before did not arrive: all of it is to be sent anew.
+    store: str = ""  # identity of the store that waits for the result
+    # What an earlier run made did not arrive: upload all of it again.
     again: bool = False
+    version: int = VERSION
 
     def action(self) -> Action:
         """Return the action; its inputs are contents, wherever they come from."""
@@ -50,112 +55,98 @@ class WorkRequest:
 
 @dataclass(frozen=True, slots=True)
 class WorkResponse:
-    """How it went: a result, or why there is none; one of them is set."""
+    """How the action ended on a worker: with outputs, or why there are none."""
 
     worker: str  # its host and process
-    result: ActionResult | None = None
-    # The command ended with this code, printed this, did not write these.
-    exit_code: int = 0
+    outputs: tuple[tuple[str, Digest], ...] | None = None
+    wall_ms: float = 0.0
+    # What the command printed; if it failed, its exit code and what it did not write.
     log: Digest | None = None
-    unwritten: tuple[str, ...] = ()
-    missing: tuple[Digest, ...] = ()  # inputs that the shared cache lacks or has wrong
-    refusal: str = ""  # this worker cannot run it
-    remedy: str = ""  # what to do about the refusal
+    exit_code: int = 0
+    missing_outputs: tuple[str, ...] = ()
+    # Inputs that the shared cache lacks or has corrupt.
+    missing_inputs: tuple[Digest, ...] = ()
+    rejection: str = ""  # why this worker cannot run it
+    remedy: str = ""  # what to do about the rejection
+    version: int = VERSION
+
+    def result(self, task: str) -> ActionResult | None:
+        """Return the task's result; None where the response has no outputs."""
+        if self.outputs is None:
+            return None
+        return ActionResult(
+            outputs=self.outputs, log=self.log, task=task, wall_ms=self.wall_ms
+        )
 
 
-def order(action: Action, resolved: ResolvedAction, store: str = "") -> WorkRequest:
-    """Return the order of an action; `store` is the identity of who waits for it."""
-    network = ("network", "yes") in action.platform
-    return WorkRequest(
-        action.task, resolved, action.tools, network, action.exclusive, store
-    )
+def work_request(
+    action: Action, resolved: ResolvedAction, store: str = ""
+) -> WorkRequest:
+    """Return the request for an action; `store` identifies the build's store."""
+    return WorkRequest(action.task, resolved, action.tools, action.exclusive, store)
 
 
-def labels(action: Action) -> tuple[str, ...]:
-    """Return what a worker must be labelled with to run the action."""
+def required_labels(action: Action) -> tuple[str, ...]:
+    """Return the labels that a worker must have to run the action."""
     found = [LABELS[tool] for tool in action.tools if tool in LABELS]
     return (*found, BENCH) if action.exclusive else tuple(found)
 
 
 def memory_bytes(resolved: ResolvedAction) -> int:
-    """Return what the action may need of its worker's memory.
+    """Return how much of its worker's memory the action may need.
 
-    A compiler of a large model takes 1 GB; checks hold weights twice, as they are
-    stored and as float64 of one layer at a time.
+    The compiler takes 1 GB for a large model; a check holds the weights twice, as they
+    are stored and, one layer at a time, as float64.
     """
     return (1 << 30) + 2 * sum(digest.size_bytes for _, digest in resolved.inputs)
 
 
-def encode(value: WorkRequest | WorkResponse) -> str:
-    """Return the value as text."""
-    return json.dumps({"version": VERSION, **_fields(value)}, default=_fields)
-
-
 def decode_request(text: str) -> WorkRequest | None:
-    """Return the order; None where it is of another version."""
-    value = json.loads(text)
-    if value["version"] != VERSION:
+    """Return the request; None where another version of ingot wrote it.
+
+    Raises: CorruptMessage where it is not a request.
+    """
+    value = _parse(text)
+    if value.get("version") != VERSION:
         return None
-    resolved = value["resolved"]
-    return WorkRequest(
-        task=value["task"],
-        resolved=ResolvedAction(
-            argv=tuple(resolved["argv"]),
-            env=_pairs(resolved["env"]),
-            inputs=_digests(resolved["inputs"]),
-            outputs=tuple(resolved["outputs"]),
-            platform=_pairs(resolved["platform"]),
-        ),
-        tools=tuple(value["tools"]),
-        network=value["network"],
-        exclusive=value["exclusive"],
-        store=value["store"],
-        again=value["again"],
-    )
+    request = _decode(WorkRequest, value)
+    _check(digest for _, digest in request.resolved.inputs)
+    return request
 
 
 def decode_response(text: str) -> WorkResponse:
-    """Return the answer.
+    """Return the response.
 
-    Raises: CorruptMessage where it is none, or of another version.
+    Raises: CorruptMessage where it is none, or another version of ingot wrote it.
     """
+    value = _parse(text)
+    if value.get("version") != VERSION:
+        raise CorruptMessage("it is from another version of ingot")
+    response = _decode(WorkResponse, value)
+    _check(digest for _, digest in response.outputs or ())
+    _check(response.missing_inputs)
+    _check(() if response.log is None else (response.log,))
+    return response
+
+
+def _parse(text: str) -> dict[str, Any]:
     try:
-        return _answer(json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptMessage(f"no answer of this version of ingot: {error}") from error
+        value = json.loads(text)
+    except ValueError as error:
+        raise CorruptMessage(f"it is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CorruptMessage("it is not a mapping")
+    return value
 
 
-def _answer(value: Any) -> WorkResponse:
-    result = value["result"]
-    return WorkResponse(
-        worker=value["worker"],
-        result=result
-        and ActionResult(
-            **{
-                **result,
-                "outputs": _digests(result["outputs"]),
-                "log": result["log"] and checked_digest(**result["log"]),
-                "messages": (),
-                "contents": (),
-            }
-        ),
-        exit_code=value["exit_code"],
-        log=value["log"] and checked_digest(**value["log"]),
-        unwritten=tuple(value["unwritten"]),
-        missing=tuple(checked_digest(**item) for item in value["missing"]),
-        refusal=value["refusal"],
-        remedy=value["remedy"],
-    )
+def _decode(kind: type[T], value: dict[str, Any]) -> T:
+    try:
+        return from_plain(kind, value)
+    except ValueError as error:
+        raise CorruptMessage(str(error)) from error
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a value with slots, one level of it: `asdict` copies all."""
-    return {name: getattr(value, name) for name in value.__slots__}
-
-
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((name, item) for name, item in value)
-
-
-def _digests(value: Any) -> tuple[tuple[str, Digest], ...]:
-    return tuple((path, checked_digest(**item)) for path, item in value)
+def _check(digests: Iterable[Digest]) -> None:
+    """Raise CorruptMessage for a hash that is none: it becomes part of a path."""
+    for digest in digests:
+        checked_digest(digest.hash, digest.size_bytes)

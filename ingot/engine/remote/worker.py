@@ -1,7 +1,7 @@
-"""An order in, its result in the shared cache and the answer out: what a worker does.
+"""Run a request on a worker of a Dask scheduler, and upload the result.
 
-A worker has a store of its own (INGOT_CACHE) and shares one cache with whoever builds
-(INGOT_SHARED_CACHE). It runs an action only where its tools are those of the key.
+A worker has a store of its own (INGOT_CACHE) and shares a cache with the builds
+(INGOT_SHARED_CACHE). It runs an action only with the tools that the action's key names.
 """
 
 from __future__ import annotations
@@ -12,178 +12,182 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+from ingot.codec import to_json
 from ingot.engine import process, run_action, toolchain
-from ingot.engine.actions import Action, ActionResult, Digest, Output
+from ingot.engine.actions import Action, Digest, Output
 from ingot.engine.byte_sizes import parse_size
 from ingot.engine.cache.backend import CacheFailure
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.digests import Digests
 from ingot.engine.gc import collect_garbage
+from ingot.engine.keys import encode_action
 from ingot.engine.machine import machine
 from ingot.engine.protobuf_wire import CorruptMessage
-from ingot.engine.remote.request import (
-    WorkRequest,
-    WorkResponse,
-    decode_request,
-    encode,
-)
+from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
 SAME = "start workers from the same checkout, on machines of one kind"
-ROOM = "mend the disk of that worker, or make room or permission there"
-REACH = "mend the cache, or run here, without executor="
+DISK = "fix the worker's disk, or make room or permission there"
+CACHE = "fix the cache, or run without executor="
 
 LIMIT = "INGOT_CACHE_LIMIT"
 
-# Between two looks at the size of the store, which reads all results in it.
+# Between two collections, each of which reads all results in the store.
 COLLECT_S = 60.0
 
-_collecting = threading.Lock()
-_collected = {"at_s": -COLLECT_S}
-_opening = threading.Lock()
-_opened: list[tuple[Store, SharedCache]] = []
 
-
-def perform(text: str) -> str:
-    """Return the answer to an order; this is what the scheduler calls."""
+def execute(text: str) -> str:
+    """Return the response to a request; this is what the scheduler calls."""
     worker = f"{socket.gethostname()}, process {os.getpid()}"
     try:
-        order = decode_request(text)
-        if order is None:
-            raise IngotError("it is of another version of ingot", SAME)
-        store, shared = _places()
-        refusal = other_tools(order, store.digests)
-        if refusal:
-            raise IngotError(refusal, SAME)
-        if order.store == store.identity():
-            # Who waits for the answer holds the lock that running it needs.
+        request = decode_request(text)
+        if request is None:
+            raise IngotError("the request is from another version of ingot", SAME)
+        here = _open_worker()
+        mismatch = tool_mismatch(request, here.store.digests)
+        if mismatch:
+            raise IngotError(mismatch, SAME)
+        if request.store == here.store.identity():
+            # The build holds the lock that running the action here needs.
             raise IngotError(
-                f"its store, {store.root}, is that of the build",
+                f"its store, {here.store.root}, is that of the build",
                 "set INGOT_CACHE of the workers to another folder",
             )
-        _keep_to_limit(store)
-        with store.lease_scope():
-            answer = _perform(order, store, shared)
-        return encode(replace(answer, worker=worker))
+        here.keep_to_limit()
+        with here.store.lease_scope():
+            response = _execute(request, here.store, here.shared)
+        return to_json(replace(response, worker=worker))
     except IngotError as error:
-        return encode(WorkResponse(worker, refusal=error.message, remedy=error.hint))
+        response = WorkResponse(worker, rejection=error.message, remedy=error.hint)
     except OSError as error:
-        return encode(WorkResponse(worker, refusal=str(error), remedy=ROOM))
+        response = WorkResponse(worker, rejection=str(error), remedy=DISK)
     except CorruptMessage as error:
-        return encode(WorkResponse(worker, refusal=str(error), remedy=SAME))
+        response = WorkResponse(worker, rejection=str(error), remedy=SAME)
     except CacheFailure as error:
-        return encode(
-            WorkResponse(worker, refusal=f"shared cache: {error}", remedy=REACH)
+        response = WorkResponse(
+            worker, rejection=f"shared cache: {error}", remedy=CACHE
         )
+    return to_json(response)
 
 
-def _places() -> tuple[Store, SharedCache]:
-    """Return the worker's store and shared cache, opened once a process."""
+class Worker:
+    """The store and the shared cache of this process; safe for several threads."""
+
+    def __init__(self) -> None:
+        """Open both, as the environment names them.
+
+        Raises: IngotError where the environment names no shared cache.
+        """
+        from ingot.engine.cache.address import connect
+        from ingot.engine.cache.backend import Timeouts
+
+        address = os.environ.get("INGOT_SHARED_CACHE")
+        if not address:
+            raise IngotError("it has no shared cache: set INGOT_SHARED_CACHE")
+        name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
+        self.store = Store(Path(name).expanduser().absolute(), warn=_warn)
+        timeouts = Timeouts()
+        backend = connect(address, os.environ, timeouts)
+        self.shared = SharedCache(
+            backend, self.store, _warn, writes=True, timeouts=timeouts
+        )
+        self._collecting = threading.Lock()
+        self._collected_s = -COLLECT_S
+
+    def keep_to_limit(self) -> None:
+        """Now and then, remove from the store what exceeds INGOT_CACHE_LIMIT.
+
+        Raises: IngotError where the limit is not a size.
+        """
+        limit = parse_size(os.environ.get("INGOT_CACHE_LIMIT") or "none", LIMIT)
+        if limit is None or not self._collecting.acquire(blocking=False):
+            return
+        try:
+            if time.monotonic() - self._collected_s > COLLECT_S:
+                self._collected_s = time.monotonic()
+                # No grace period: nobody looks at results here, and what is needed
+                # again is downloaded again.
+                collect_garbage(self.store.root, limit, grace_s=0.0)
+        except OSError as error:
+            _warn(f"store {self.store.root}: cannot be kept to its limit: {error}")
+        finally:
+            self._collecting.release()
+
+
+_opening = threading.Lock()
+_worker = cache(Worker)
+
+
+def _open_worker() -> Worker:
+    """Return the process's worker, opened once, whichever thread comes first."""
     with _opening:
-        if not _opened:
-            from ingot.engine.cache.address import connect
-            from ingot.engine.cache.backend import Timeouts
-
-            address = os.environ.get("INGOT_SHARED_CACHE")
-            if not address:
-                raise IngotError("it has no shared cache: set INGOT_SHARED_CACHE")
-            name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-            store = Store(Path(name).expanduser().absolute(), warn=_warn)
-            timeouts = Timeouts()
-            remote = connect(address, os.environ, timeouts)
-            shared = SharedCache(remote, store, _warn, writes=True, timeouts=timeouts)
-            _opened.append((store, shared))
-        return _opened[0]
+        return _worker()
 
 
-def other_tools(order: WorkRequest, digests: Digests) -> str:
-    """Return in what this machine differs from the action's key; "" where it does not.
+def tool_mismatch(request: WorkRequest, digests: Digests) -> str:
+    """Return how this machine differs from the action's key; "" where it does not.
 
     A result under another machine's key would be wrong for everybody who shares it.
     """
-    here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in order.tools}
+    here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in request.tools}
     here |= {"sandbox": process.sandbox(), **dict(machine())}
-    for name, wanted in order.resolved.platform:
+    for name, wanted in request.resolved.platform:
         if here.get(name, wanted) != wanted:
             return f"its {name} is '{here[name]}'; expected '{wanted}'"
     return ""
 
 
-def _perform(order: WorkRequest, store: Store, shared: SharedCache) -> WorkResponse:
-    from ingot.engine.keys import encode_action
-
-    encoded = encode_action(order.resolved)
+def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkResponse:
+    encoded = encode_action(request.resolved)
     with store.lock(encoded.key):
         result = store.action(encoded.key)
         names = {path for path, _ in result.outputs} if result else set()
-        if result is None or names != set(order.resolved.outputs):
+        if result is None or names != set(request.resolved.outputs):
             missing = tuple(
                 digest
-                for _, digest in order.resolved.inputs
+                for _, digest in request.resolved.inputs
                 if not shared.ensure_local(digest)
             )
             if missing:
-                return WorkResponse("", missing=missing)
-            answer = _run(order, store)
-            if answer.result is None:
-                assert answer.log is not None
-                shared.send({answer.log: store.blob(answer.log)}, again=True)
-                return answer
-            result = answer.result
-            told = replace(result, messages=encoded.messages)
-            store.put_action(encoded.key, shared.with_inline_blobs(told))
-        shared.publish(encoded.key, result.blobs(), order.again)
-        # Who asked has the messages.
-        return WorkResponse("", result=replace(result, messages=(), contents=()))
+                return WorkResponse("", missing_inputs=missing)
+            response = _run(request, store)
+            result = response.result(request.task)
+            if result is None:
+                assert response.log is not None
+                shared.send({response.log: store.blob(response.log)}, again=True)
+                return response
+            stored = replace(result, messages=encoded.messages)
+            store.put_action(encoded.key, shared.with_inline_blobs(stored))
+        shared.publish(encoded.key, result.blobs(), request.again)
+        return WorkResponse(
+            "", outputs=result.outputs, wall_ms=result.wall_ms, log=result.log
+        )
 
 
-def _run(order: WorkRequest, store: Store) -> WorkResponse:
-    """Return what the command made, or how it failed."""
-    action = order.action()
+def _run(request: WorkRequest, store: Store) -> WorkResponse:
+    """Run the command; return what it made, or how it failed."""
+    action = request.action()
     with store.machine_lock(action.exclusive), store.scratch() as folder:
 
         def blob(action: Action, source: Output, digest: Digest) -> Path:
             return store.blob(digest)
 
-        large = run_action.stage_inputs(action, order.resolved, folder, blob)
+        large = run_action.stage_inputs(action, request.resolved, folder, blob)
         start = time.monotonic()
         done = run_action.run_command(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(done.output)
-        unwritten = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
-        if done.exit_code != 0 or unwritten:
+        missing = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
+        if done.exit_code != 0 or missing:
             return WorkResponse(
-                "", exit_code=done.exit_code, log=log, unwritten=unwritten
+                "", log=log, exit_code=done.exit_code, missing_outputs=missing
             )
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
-        return WorkResponse(
-            "",
-            result=ActionResult(
-                outputs=outputs, log=log, task=action.task, wall_ms=wall_ms
-            ),
-        )
-
-
-def _keep_to_limit(store: Store) -> None:
-    """Remove from the store what exceeds INGOT_CACHE_LIMIT, now and then.
-
-    Raises: IngotError where the limit is no size.
-    """
-    limit = parse_size(os.environ.get("INGOT_CACHE_LIMIT") or "none", LIMIT)
-    if limit is None or not _collecting.acquire(blocking=False):
-        return
-    try:
-        if time.monotonic() - _collected["at_s"] > COLLECT_S:
-            _collected["at_s"] = time.monotonic()
-            # Nothing here is for people: what is used again is fetched again.
-            collect_garbage(store.root, limit, grace_s=0.0)
-    except OSError as error:
-        _warn(f"store {store.root}: cannot be kept to its limit: {error}")
-    finally:
-        _collecting.release()
+        return WorkResponse("", outputs=outputs, wall_ms=wall_ms, log=log)
 
 
 def _warn(message: str) -> None:

@@ -1,8 +1,9 @@
-"""Orders in, answers out: by workers of a Dask scheduler.
+"""Run actions on the workers of a Dask scheduler.
 
-Equal actions of several builds are one task there, since its name is the action's key.
-A worker that dies loses what it ran: it runs elsewhere, a few times at most. Where the
-scheduler is lost, everything is sent again once it is back; what is done is a hit.
+Equal actions of several builds are one task there, because the task is named by the
+action's key. When a worker dies, the scheduler runs its tasks on another one, a few
+times at most. When the scheduler is lost, every request is sent again once it is back;
+finished actions are then cache hits.
 """
 
 from __future__ import annotations
@@ -18,44 +19,41 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ingot.engine.remote.request import (
-    WorkRequest,
-    WorkResponse,
-    decode_response,
-    encode,
-)
-from ingot.engine.remote.worker import perform
+from ingot.codec import to_json
+from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_response
+from ingot.engine.remote.worker import execute
 from ingot.errors import IngotError
 
 ADDRESS = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 
-# How long a scheduler that went away is waited for.
+# How long to wait for a scheduler that went away.
 RETURN_S = 60.0
 CONNECT_S = 10.0
 
-# Of a connection: a scheduler or a build with much to do may be silent that long.
+# A scheduler or a build with much to do may be silent on a connection for this long.
 SILENT_S = 300
 
-# What workers offer changes seldom, and asking costs a scheduler as much as a task.
-KNOWN_S = 2.0
+# Workers' resources change seldom, and the question costs a scheduler as much as a
+# task.
+REFRESH_S = 2.0
 
-# Calls of so short a time are sent as one message: a scheduler takes twice as long for
-# as many messages.
+# Requests within this time are sent as one message: a scheduler takes twice as long for
+# separate messages.
 GATHER_S = 0.02
 
-# A worker labelled `vulkan=1` runs so many of its actions at once; a benchmark takes
+# A worker labelled `vulkan=1` runs this many of its actions at once; a benchmark takes
 # the whole label.
-SHARE = 1 / 1024
+LABEL_SHARE = 1 / 1024
 
 
 @dataclass(slots=True)
-class _Call:
-    """One order on its way to a worker."""
+class _PendingCall:
+    """One request on its way to a worker."""
 
     text: str
     key: str
     client: Any
-    wanted: dict[str, float] | None = None
+    resources: dict[str, float] | None = None
     future: Any = None
     error: Exception | None = None
 
@@ -64,130 +62,138 @@ class DaskWorkers:
     """The workers of one scheduler; safe for several threads."""
 
     def __init__(self, address: str, warn: Callable[[str], None]) -> None:
-        """Connect.
+        """Connect to the scheduler.
 
-        Raises: IngotError where nobody answers at the address.
+        Raises: IngotError where nothing answers at the address.
         """
         self.address = address
         self._warn = warn
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._sending = threading.Lock()
-        self._waiting: list[_Call] = []
+        self._waiting: list[_PendingCall] = []
         self._gone: IngotError | None = None
-        self._said: set[str] = set()
-        # Its own complaints are told here, in words for who builds. When it is imported
-        # it sets these levels.
+        self._warned: set[str] = set()
+        # Dask's own warnings are reported here instead, in the user's words. It sets
+        # these levels when it is imported.
         import distributed  # noqa: F401
 
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self._known: tuple[float, list[dict[str, float]]] = (-KNOWN_S, [])
+        self._last_known: tuple[float, list[dict[str, float]]] = (-REFRESH_S, [])
         self._closed = False
         self._client = self._connect(CONNECT_S)
 
     def run(
-        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+        self,
+        request: WorkRequest,
+        name: str,
+        labels: tuple[str, ...],
+        memory_bytes: int,
     ) -> WorkResponse:
-        """Return a worker's answer.
+        """Return a worker's response.
 
         Raises: IngotError where workers die of it, or the scheduler stays away.
         """
         from distributed import KilledWorker
 
-        text = encode(order)
+        text = to_json(request)
         while True:
-            call = _Call(text, f"ingot-{name}", self._client)
+            call = _PendingCall(text, f"ingot-{name}", self._client)
             try:
-                call.wanted = self._resources(order, labels, memory_bytes)
+                call.resources = self._resources(request, labels, memory_bytes)
                 self._send(call)
                 return decode_response(call.future.result())
             except KilledWorker as error:
                 raise IngotError(
-                    f"{order.task}: {error.allowed_failures + 1} workers died of it;"
-                    f" the last was {error.last_worker.address}",
-                    "run it here: the same command without executor=",
+                    f"{request.task}: {error.allowed_failures + 1} workers died running"
+                    f" it; the last was {error.last_worker.address}",
+                    "run it on this machine: the same command without executor=",
                 ) from error
             except IngotError:
                 raise
             except Exception as error:
                 if call.future is not None and call.future.status == "error":
-                    # The worker's own defect, not the connection's.
+                    # The worker failed, not the connection.
                     raise IngotError(
-                        f"{order.task}: its worker failed:"
+                        f"{request.task}: its worker failed:"
                         f" {type(error).__name__}: {error}",
-                        "start workers from the same checkout, or run it here: the same"
-                        " command without executor=",
+                        "start workers from the same checkout, or run it on this"
+                        " machine: the same command without executor=",
                     ) from error
                 if not isinstance(error, _losses()):
                     raise
                 self._reconnect(call.client)
 
     def remedy(self, cache: str) -> str:
-        """Return what to do where workers do not see what this machine sends."""
+        """Return what to do where workers do not see what this machine uploads."""
         return f"set INGOT_SHARED_CACHE of the workers to {cache}"
 
     def close(self) -> None:
-        """Let go of what still waits there; what runs ends, and is kept."""
+        """Abandon what waits there; what runs finishes, and its results are kept."""
         self._closed = True
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
-    def _send(self, call: _Call) -> None:
-        """Send the call, and those that come with it; it has its future then.
+    def _send(self, call: _PendingCall) -> None:
+        """Send the call together with others of this moment; it has its future then.
 
-        Raises: what the client does where the scheduler is lost.
+        Raises: what the client raises where the scheduler is lost.
         """
         with self._lock:
             self._waiting.append(call)
-        # Whoever comes first sends for all that came meanwhile.
+        # The first thread sends for all that arrive in the meantime.
         with self._sending:
             if call.future is None and call.error is None:
                 time.sleep(GATHER_S)
                 with self._lock:
                     calls, self._waiting = self._waiting, []
-                for wanted in {
-                    str(each.wanted): each.wanted for each in calls
+                for resources in {
+                    str(each.resources): each.resources for each in calls
                 }.values():
-                    _map(self._client, [c for c in calls if c.wanted == wanted])
+                    _map(self._client, [c for c in calls if c.resources == resources])
         if call.error is not None:
             raise call.error
 
     def _resources(
-        self, order: WorkRequest, labels: tuple[str, ...], memory_bytes: int
+        self, request: WorkRequest, labels: tuple[str, ...], memory_bytes: int
     ) -> dict[str, float]:
-        """Return what the worker must have; say where none has it so far."""
-        offered = self._offered()
+        """Return what the worker must have; report where no worker has it yet."""
+        available = self._available()
         for label in labels:
-            if not any(label in item for item in offered):
-                self._say(f"no worker is labelled '{label}' so far; {order.task} waits")
-        if not offered:
-            self._say(f"there is no worker so far; {order.task} waits")
-        wanted = {
-            label: 1.0 if order.exclusive and label == "bench" else SHARE
+            if not any(label in item for item in available):
+                self._warn_once(
+                    f"no worker has the label '{label}' yet; {request.task} waits"
+                )
+        if not available:
+            self._warn_once(f"there is no worker yet; {request.task} waits")
+        resources = {
+            label: 1.0 if request.exclusive and label == "bench" else LABEL_SHARE
             for label in labels
         }
-        # More than anybody has would wait for ever.
-        largest = max(_column(offered, "memory"), default=0.0)
+        # A request for more than any worker has would wait forever.
+        largest = max(_column(available, "memory"), default=0.0)
         if largest:
-            wanted["memory"] = min(float(memory_bytes), largest)
-        return wanted
+            resources["memory"] = min(float(memory_bytes), largest)
+        return resources
 
-    def _offered(self) -> list[dict[str, float]]:
+    def _available(self) -> list[dict[str, float]]:
         """Return the resources of every worker.
 
         Raises: OSError where the scheduler is lost.
         """
-        # One asks for all: hundreds of threads find the answer old at once.
+        # One thread asks for all: hundreds find the answer outdated at once.
         with self._asking:
-            asked, offered = self._known
-            if time.monotonic() - asked > KNOWN_S:
+            asked, available = self._last_known
+            if time.monotonic() - asked > REFRESH_S:
                 known = self._client.scheduler_info(n_workers=-1)
                 if "workers" not in known:
                     raise ConnectionError("the scheduler is lost")
-                offered = [worker["resources"] for worker in known["workers"].values()]
-                self._known = (time.monotonic(), offered)
-            return offered
+                available = [
+                    worker["resources"] for worker in known["workers"].values()
+                ]
+                self._last_known = (time.monotonic(), available)
+            return available
 
     def _connect(self, timeout_s: float) -> Any:
         import dask
@@ -197,7 +203,7 @@ class DaskWorkers:
         place = self.address.partition("://")[2]
         if ADDRESS.fullmatch(place) is None or int(place.rpartition(":")[2]) > 65535:
             raise IngotError(
-                f"executor={self.address}: no address of a scheduler",
+                f"executor={self.address}: not a scheduler's address",
                 "expected dask://HOST:PORT, such as dask://127.0.0.1:8786",
             )
         dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"})
@@ -211,15 +217,15 @@ class DaskWorkers:
                 "start one: doit cluster",
             ) from error
         except (TypeError, ValueError) as error:
-            # What Dask says of TLS without certificates is of its own insides.
+            # Dask's message about TLS without certificates is about its internals.
             raise IngotError(
                 f"executor={self.address}: cannot connect: {error}",
-                "certificates and their keys are set as Dask's documentation says:"
+                "configure certificates and keys as Dask's documentation describes:"
                 " distributed.comm.tls",
             ) from error
 
     def _reconnect(self, lost: Any) -> None:
-        """Replace the connection; whoever comes first does it for all.
+        """Replace the lost connection; the first thread does it for all.
 
         Raises: IngotError where the scheduler stays away.
         """
@@ -229,16 +235,16 @@ class DaskWorkers:
             if self._client is not lost:
                 return
             if self._gone is not None:
-                # Waited for once, not by each in turn.
+                # One thread has waited; the others do not wait again.
                 raise IngotError(self._gone.message, self._gone.hint)
-            self._say("the scheduler is lost; waiting for it to be back")
-            # It may fail in any way: it is half-closed.
+            self._warn_once("the connection to the scheduler is lost; waiting for it")
+            # A half-closed client may raise anything.
             with contextlib.suppress(Exception):
                 lost.close(timeout=1)
             end = time.monotonic() + RETURN_S
             while True:
                 try:
-                    # A client that finds nobody leaves a thread behind, each time.
+                    # Every client that finds no scheduler leaves a thread behind.
                     if self._is_there() or time.monotonic() > end:
                         self._client = self._connect(2.0)
                         return
@@ -251,28 +257,28 @@ class DaskWorkers:
                 time.sleep(0.5)
 
     def _is_there(self) -> bool:
-        """Return whether anybody takes connections at the scheduler's address."""
+        """Return whether anything accepts connections at the scheduler's address."""
         place = urlsplit(self.address)
         with contextlib.suppress(OSError):
             socket.create_connection((place.hostname, place.port), 2.0).close()
             return True
         return False
 
-    def _say(self, text: str) -> None:
-        if text.partition(";")[0] not in self._said:
-            self._said.add(text.partition(";")[0])
+    def _warn_once(self, text: str) -> None:
+        if text.partition(";")[0] not in self._warned:
+            self._warned.add(text.partition(";")[0])
             self._warn(f"executor {self.address}: {text}")
 
 
-def _map(client: Any, calls: list[_Call]) -> None:
-    """Give each call, all of one kind of worker, its future, or what went wrong."""
+def _map(client: Any, calls: list[_PendingCall]) -> None:
+    """Give each call, all with the same resources, its future or its error."""
     try:
         futures = client.map(
-            perform,
+            execute,
             [call.text for call in calls],
             key=[call.key for call in calls],
-            resources=calls[0].wanted,
-            # An answer is for one build only: another asks the caches first.
+            resources=calls[0].resources,
+            # A response is for one build only: another looks in the caches first.
             pure=False,
         )
     except Exception as error:
@@ -284,7 +290,7 @@ def _map(client: Any, calls: list[_Call]) -> None:
 
 
 def _losses() -> tuple[type[BaseException], ...]:
-    """Return what is raised where the scheduler is lost."""
+    """Return the exceptions that a lost scheduler raises."""
     from distributed import CancelledError
     from distributed.client import FutureCancelledError
     from distributed.comm.core import CommClosedError
