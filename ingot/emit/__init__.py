@@ -1,4 +1,4 @@
-"""The graph is written as MLIR.
+"""Write the graph of a model as MLIR.
 
-It imports `ingot.model`.
+This package imports `ingot.model`.
 """

@@ -1,8 +1,8 @@
-"""Which values of an entry point live in memory that its caller owns.
+"""Decide which values of an entry point live in memory that its caller owns.
 
-An output that `updates` an input takes over its memory. Every value on the way from one
-to the other does: a component that is given such a value, and returns one of the same
-type, updates it.
+An output marked `updates: X` takes over the memory of input `X`, and so does every
+value on the way from one to the other: a component that takes such a value and returns
+one of the same type updates it in place.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ingot.model.graph import Block, EntryPoint, Graph, held_values
 def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
     """Return, for each block, the inputs that live in an input of the entry point.
 
-    Raises: IngotError where a block reads what an earlier one has overwritten, or an
-        output is in an input's memory and does not say so, or says so and is not.
+    Raises: IngotError where a block reads a value that an earlier block has
+        overwritten, or where an output aliases an input without saying so, or says so
+        without aliasing it.
     """
-    # Entry-point value: the input that it lives in, and how often that was updated.
+    # Entry-point value: the input that it lives in, and that input's update count.
     where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
     updates = dict.fromkeys(where, 0)
     found = []
@@ -57,7 +58,7 @@ def _refuse_outputs(
     where: Mapping[str, tuple[str, int]],
     newest: Mapping[str, tuple[str, int]],
 ) -> None:
-    """Refuse outputs whose values are not in the memory that they are said to be in.
+    """Reject outputs whose values are not in the memory that they claim.
 
     Raises: IngotError.
     """
@@ -78,13 +79,13 @@ def _refuse_outputs(
 
 
 def is_chain(graph: Graph, entry: EntryPoint) -> bool:
-    """Return whether each block makes one value, which the next one takes.
+    """Return whether each block produces one value, which the next one takes.
 
-    Held values are not counted. IREE 3.13 keeps values that are made together in one
-    piece of memory, and forgets where in it a value is that a function is given.
+    Held values do not count. IREE 3.13 places values that are produced together in one
+    allocation, and then passes them to a function without their offsets.
 
-    Raises: IngotError where it is none, and values are held: several blocks that update
-        one input cannot be inlined.
+    Raises: IngotError where the blocks are not a chain but hold values, because several
+        blocks that update one input cannot be inlined.
     """
     made: set[str] = set()
     before: set[str] = set()
@@ -105,10 +106,11 @@ def is_chain(graph: Graph, entry: EntryPoint) -> bool:
 
 
 def own_values(graph: Graph, entry: EntryPoint) -> dict[str, object]:
-    """Return, by block, which of the values that it takes and makes are the caller's.
+    """Return, by block, which of its inputs and results belong to the caller.
 
-    That is: inputs and outputs of the entry point; held values are not counted. For
-    IREE 3.13 they are of another type, and an argument or a result has one.
+    These are inputs and outputs of the entry point; held values do not count. IREE 3.13
+    gives them another type, and an argument or a result of a function has only one
+    type.
     """
     last = {value: block.name for block in entry.blocks for value, _ in block.outputs}
     returned = {port.value for port in entry.outputs}
@@ -126,7 +128,7 @@ def own_values(graph: Graph, entry: EntryPoint) -> dict[str, object]:
 def _walk(
     graph: Graph, entry: EntryPoint
 ) -> Iterator[tuple[Block, tuple[str, ...], dict[str, str]]]:
-    """Yield each block, what it makes that is not held, and its inputs that are."""
+    """Yield each block with its results that are not held and its inputs that are."""
     for block, held in zip(entry.blocks, held_inputs(graph, entry), strict=True):
         owners, _ = held_values(block, held)
         made = tuple(value for value, inner in block.outputs if inner not in owners)

@@ -1,11 +1,12 @@
-"""Blocks in, the functions that they call out: blocks of one form share one.
+"""Write one function for all blocks that have the same structure.
 
-The layers of a model differ in their parameters and in whole numbers, such as a
-layer's own. Those are arguments: however many layers there are, one is compiled. A
-layer that is given what the caller gave, or makes what it gets, is one of its own.
+The layers of a model differ in their parameters and in integers, such as the layer's
+number. These become arguments, so the compiler sees each kind of layer once, however
+many layers there are. A layer that takes an input of the entry point, or produces one
+of its outputs, gets a function of its own.
 
-A value whose memory the caller owns, a cache, is an argument as a buffer: the function
-reads it there, writes it there, and returns nothing of it.
+A value whose memory the caller owns, such as a cache, is passed as a buffer. The
+function reads and writes it in place and does not return it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from ingot.model.graph import (
     held_values,
 )
 
-# Every target has one device, to which the compiler gives this name. A function that is
-# not inlined must say where it runs: else all its arguments are copied there.
+# Every target has one device, and the compiler gives it this name. A function that is
+# not inlined must name its device; otherwise all its arguments are copied there.
 DEVICE = "#hal.device.promise<@__device_0>"
 
 Argument = tuple[str, str]
@@ -47,15 +48,15 @@ Argument = tuple[str, str]
 
 @dataclass(slots=True)
 class Function:
-    """What blocks of one form call."""
+    """The function that all blocks of one structure call."""
 
     name: str
     sizes: tuple[str, ...]  # the dynamic dims, which come first
     arguments: tuple[Argument, ...]
-    results: tuple[tuple[str, TensorType], ...]  # block values that are not held
+    results: tuple[tuple[str, TensorType], ...]  # values of the block that are not held
     lines: tuple[str, ...]
     returned: tuple[str, ...]
-    apart: bool = False  # whether it may be compiled apart from what calls it
+    apart: bool = False  # whether it may be compiled separately from its callers
     n_calls: int = 0
 
 
@@ -71,16 +72,16 @@ class Blocks:
     kinds: dict[str, str] = field(init=False)  # the parameters' types
 
     def __post_init__(self) -> None:
-        """Look the types up once."""
+        """Look up the types of the parameters once."""
         self.kinds = {x.name: mlir_type(x.type) for x in self.graph.parameters}
 
     def function(
         self, entry: EntryPoint, block: Block, held: frozenset[str]
     ) -> Function:
-        """Return what the block calls; `held` names its inputs that are buffers.
+        """Return the block's function; `held` names its inputs that are buffers.
 
-        Raises: IngotError where the block writes a buffer and does not read it: nothing
-        would wait for the write.
+        Raises: IngotError where the block writes a buffer without reading it, because
+            nothing would wait for the write.
         """
         if entry.name not in self.entries:
             chain = is_chain(self.graph, entry)
@@ -101,7 +102,7 @@ class Blocks:
             yield _text(function)
 
     def _name(self, entry: EntryPoint, block: Block) -> str:
-        """Return `<entry point>.<kind>`, numbered where there are several."""
+        """Return `<entry point>.<kind>`, with a number if the name is taken."""
         stem = f"{entry.name}.{symbol(block.kind.partition('.')[0])}"
         taken = {function.name for function in self.functions.values()}
         names = (stem, *(f"{stem}.{number}" for number in range(2, len(taken) + 2)))
@@ -116,7 +117,7 @@ def parameters_of(block: Block) -> tuple[str, ...]:
 
 
 def integers_of(graph: Graph, block: Block) -> tuple[tuple[str, str, int], ...]:
-    """Return the whole numbers that a block's calls are given: name, type, value."""
+    """Return the integer arguments of a block's calls: name, type, value."""
     return tuple(
         (f"{symbol(use.name)}.{symbol(name)}", kind, int(value))
         for use in block.calls
@@ -131,7 +132,7 @@ def _scalars(graph: Graph, use: Call) -> Iterator[tuple[float | int, tuple[str, 
 
 
 def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
-    """Return what is equal where two blocks can share a function."""
+    """Return a value that is equal for blocks that can share a function."""
     places = {f"param:{x}": place for place, x in enumerate(parameters_of(block))}
     return (
         tuple((formal, formal in held) for formal, _ in block.inputs),
@@ -221,7 +222,7 @@ def _calls(
     owners: Mapping[str, str],
     sizes: tuple[str, ...],
 ) -> Iterator[str]:
-    """Yield the calls; define what they make in `local`."""
+    """Yield the calls, and add their results to `local`."""
     graph, types = blocks.graph, dict(block.types)
     read = {operand for use in block.calls for operand in use.operands}
     for use in block.calls:

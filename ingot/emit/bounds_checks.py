@@ -1,8 +1,8 @@
-"""A call of a component in, the lines of a debug build that check its addresses out.
+"""Write the lines with which a debug build checks the indices of a component's call.
 
-Components take ids, blocks and positions as addresses and do not look at them. A debug
-build does, and says which are outside. What it goes on with is the nearest inside:
-what reads may run ahead of what is checked.
+Components use ids, blocks and positions as indices without checking them. A debug build
+checks them and reports those that are out of range. It then continues with the nearest
+index in range, because a read may execute before the check that precedes it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ingot.model.graph import Instance, TensorType
 from ingot.model.shapes import Product
 
 Limits = Mapping[str, Mapping[str, Limit]]
-"""By component, by argument: where its values must be."""
+"""By component and argument: the range of its values."""
 
 
 def checked(
     instance: Instance, operands: list[str], limits: Limits, where: str, prefix: str
 ) -> tuple[list[str], list[str]]:
-    """Return the lines, and the operands with what was checked in place of some.
+    """Return the lines, and the operands with the checked ones replaced.
 
-    `where` says in messages which call it is; `prefix` starts the names of values.
+    `where` names the call in messages; `prefix` starts the names of values.
     """
     lines: list[str] = []
     found = list(operands)
@@ -47,7 +47,7 @@ def checked(
 def _last(
     instance: Instance, operands: list[str], limit: Limit, value: str
 ) -> Iterator[str]:
-    """Yield `<value>.last`, the largest number that is allowed, as i32."""
+    """Yield `<value>.last`, the largest number in range, as i32."""
     yield from _size(instance, operands, limit.most, f"{value}.most")
     last = f"{value}.most"
     if limit.less:
@@ -82,7 +82,7 @@ def _size(
 
 
 def _where(instance: Instance, name: str) -> tuple[int, int]:
-    """Return the first argument that has a dynamic dim, and the dim's place in it."""
+    """Return the first argument that has a dynamic dim, and the dim's axis in it."""
     return next(
         (place, axis)
         for place, argument in enumerate(instance.arguments)
@@ -92,7 +92,7 @@ def _where(instance: Instance, name: str) -> tuple[int, int]:
 
 
 def _check(value: str, operand: str, kind: TensorType, words: str) -> Iterator[str]:
-    """Yield the assertion that nothing is outside."""
+    """Yield the assertion that every element is in range."""
     init, zero = f"{value}.wrong_init", f"{value}.wrong_zero"
     yield f"{init} = tensor.empty() : tensor<i32>"
     yield f"{zero} = linalg.fill ins({value}.zero : i32) outs({init} : tensor<i32>)"
@@ -111,7 +111,7 @@ def _check(value: str, operand: str, kind: TensorType, words: str) -> Iterator[s
 
 
 def _inside(value: str, operand: str, kind: TensorType) -> Iterator[str]:
-    """Yield `<value>.inside`, the tensor with the nearest number that is allowed."""
+    """Yield `<value>.inside`, the tensor with each element clamped to the range."""
     typed = mlir_type(kind)
     yield from _generic(f"{value}.inside", operand, kind, (operand, typed))
     yield "^bb0(%number: i32, %unused: i32):"
@@ -123,7 +123,7 @@ def _inside(value: str, operand: str, kind: TensorType) -> Iterator[str]:
 def _generic(
     result: str, operand: str, kind: TensorType, out: tuple[str, str]
 ) -> Iterator[str]:
-    """Yield the head of an operation on each number, into as many or into one."""
+    """Yield the start of an operation on each element, with as many results or one."""
     axes = ", ".join(f"d{axis}" for axis in range(len(kind.shape)))
     is_one = out[0] != operand
     word = '"reduction"' if is_one else '"parallel"'

@@ -1,4 +1,4 @@
-"""Blocks one after the other in, the lines of a function that calls theirs out."""
+"""Write the lines of a function that calls the functions of its blocks in order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ingot.model.graph import Block, EntryPoint, held_values
 
 @dataclass(slots=True)
 class Run:
-    """A function's body as it grows."""
+    """The body of a function, as it grows."""
 
     blocks: Blocks
     entry: EntryPoint
     lines: list[str]
-    values: dict[str, str]  # of the entry point: what stands for them here
+    values: dict[str, str]  # by value of the entry point: its name in this body
     loaded: dict[str, str] = field(default_factory=dict)  # parameters
 
     def call(self, block: Block, held: dict[str, str]) -> None:
-        """Add a block, whose inputs in `held` are buffers."""
+        """Add a call of a block, whose inputs in `held` are buffers."""
         graph = self.blocks.graph
         function = self.blocks.function(self.entry, block, frozenset(held))
         self.lines.append(f"// Block {block.name}.")
@@ -53,7 +53,7 @@ class Run:
         self.lines.append("")
 
     def _hold(self, block: Block, held: dict[str, str]) -> None:
-        """Give the values that the block updates the buffers that they live in."""
+        """Map the values that the block updates to the buffers that they live in."""
         buffers = {
             held[formal]: self.values[value]
             for formal, value in block.inputs
@@ -65,7 +65,7 @@ class Run:
                 self.values[made] = buffers[owners[inner]]
 
     def _parameter(self, name: str) -> str:
-        """Return what holds a parameter; it is loaded once."""
+        """Return the value that holds a parameter; it is loaded once."""
         if name not in self.loaded:
             self.loaded[name] = f"%{symbol(name)}"
             self.lines.append(

@@ -1,4 +1,8 @@
-"""Names, types, numbers and signatures in, MLIR text laid out like written MLIR out."""
+"""Write names, types, numbers and signatures as MLIR text.
+
+The text is laid out like MLIR that a person writes, because people read it when
+something goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from functools import cache
 
 from ingot.model.graph import DynamicDim, Instance, TensorType
 
-# A tensor in memory that the caller owns: as an entry point is given it, and inside.
+# A tensor in the caller's memory: the type of the argument, and the type inside.
 VIEW = "!hal.buffer_view"
 BUFFER = "!hal.buffer"
 
@@ -22,7 +26,7 @@ class View:
     type: TensorType
 
 
-# (name, type) of the arguments of a function, and of its results.
+# (name, type) of each argument or result of a function.
 Formals = list[tuple[str, TensorType | View | str]]
 
 
@@ -34,7 +38,7 @@ def symbol(name: str) -> str:
 
 @cache
 def mlir_type(kind: TensorType | View | str) -> str:
-    """Return the MLIR spelling, `tensor<?x?x384xf32>`: a named dim is dynamic."""
+    """Return the MLIR spelling, `tensor<?x?x384xf32>`; a named dim is dynamic."""
     if isinstance(kind, str):
         return kind
     if isinstance(kind, View):
@@ -46,7 +50,7 @@ def mlir_type(kind: TensorType | View | str) -> str:
 def literal(value: float | int, kind: str) -> str:
     """Return a number as an MLIR literal of type `kind`, without loss.
 
-    Raises: ValueError where a fraction is given for an integer type.
+    Raises: ValueError if the type is an integer and the number is not.
     """
     if not kind.startswith("f"):
         if value != int(value):
@@ -61,7 +65,7 @@ def literal(value: float | int, kind: str) -> str:
 
 
 def signature(instance: Instance) -> tuple[list[str], list[str]]:
-    """Return the MLIR types of an instance: tensors, then scalars; results."""
+    """Return the MLIR types of an instance's tensors and scalars, and its results."""
     arguments = [mlir_type(item.type) for item in instance.arguments]
     arguments += [kind for _, kind in instance.scalars]
     return arguments, [mlir_type(item.type) for item in instance.results]
@@ -94,7 +98,7 @@ def function(
     lines: list[str],
     returned: list[str],
 ) -> str:
-    """Return a public function; an argument a line, its dims as a comment."""
+    """Return a public function with one argument per line, its dims as a comment."""
     arguments = [
         (f"%{symbol(formal)}: {mlir_type(kind)}", _dims(kind))
         for formal, kind in formals
@@ -118,7 +122,7 @@ def function(
 
 
 def _listed(items: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return lines of a list, with commas between them; each keeps its comment."""
+    """Return the lines of a list, separated by commas; each keeps its comment."""
     last = len(items) - 1
     return [
         (f"      {text}{',' if i < last else ''}", note)
@@ -127,7 +131,7 @@ def _listed(items: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def result_list(kinds: Iterable[str]) -> str:
-    """Return result types as they follow an arrow."""
+    """Return the result types as they follow an arrow."""
     kinds = list(kinds)
     return kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
 
@@ -141,14 +145,14 @@ def dynamic_dims(
 
 
 def sizes_of(kind: TensorType, sizes: Container[str]) -> str:
-    """Return the sizes of a type's dynamic dims, `{%size.batch}`; "" if it has none."""
+    """Return the sizes of a type's dynamic dims, `{%size.batch}`, or ""."""
     named = [dim for dim in kind.shape if isinstance(dim, str) and dim in sizes]
     listed = ", ".join(f"%size.{symbol(dim)}" for dim in named)
     return f"{{{listed}}}" if named else ""
 
 
 def tied(result: str, value: str, typed: str) -> tuple[str, str]:
-    """Return the lines that give a value's dynamic dims their sizes."""
+    """Return the lines that attach sizes to the dynamic dims of a value."""
     return f"{result} = flow.tensor.tie_shape {value}", f"    : {typed}"
 
 

@@ -1,13 +1,14 @@
-"""A resolved Graph in, the text of its two MLIR modules out.
+"""Write the two MLIR modules of a graph: the model and its probe.
 
 `main_module` exports the model's entry points. `probe_module` exports the pieces of the
-same model, for the check: `@component.<instance>` with every tensor and scalar as an
-argument, `@block.<entry point>.<block>` with the block's inputs as arguments and its
-parameters from the irpa, and `@trace.<entry point>`, which returns what every block of
-an entry point made. Both call the functions of their blocks, and these the specialised
-instances, which `iree-link` brings in, so all run the same code.
+same model for the check: `@component.<instance>` with every tensor and scalar as an
+argument; `@block.<entry point>.<block>` with the block's inputs as arguments and its
+parameters from the irpa; and `@trace.<entry point>`, which returns the results of every
+block of an entry point. Both call the functions of their blocks, and these call the
+specialised instances that `iree-link` adds, so all of them run the same code.
 
-The text is laid out like written MLIR and names its values after the manifest.
+The text is laid out like MLIR that a person writes and names its values after the
+manifest.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RESERVED = "forward"
 def main_module(graph: Graph, limits: Limits | None = None) -> str:
     """Return the module that exports every entry point of the model.
 
-    With `limits`, that of a debug build: it checks what they say.
+    `limits` makes it a debug build, which checks the ranges that they give.
     Raises: IngotError where an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]
@@ -54,7 +55,7 @@ def main_module(graph: Graph, limits: Limits | None = None) -> str:
 
 
 def probe_module(graph: Graph) -> str:
-    """Return the module that exports every instance and every block, for the check."""
+    """Return the module that exports every instance and block for the check."""
     functions, exports = [], []
     blocks = Blocks(graph)
     for instance in graph.instances:
@@ -82,7 +83,7 @@ def block_probe(entry: str, block: str) -> str:
 
 
 def trace_probe(entry: str) -> str:
-    """Return the name of the probe's function that returns every block's values."""
+    """Return the name of the probe's function that returns every block's results."""
     return f"trace.{entry}"
 
 
@@ -117,7 +118,7 @@ def _entry_point(blocks: Blocks, entry: EntryPoint) -> str:
         (port.name, View(port.type) if port.updates else port.type)
         for port in entry.outputs
     ]
-    # What is updated is given back as it was given.
+    # An updated input is returned as the buffer that the caller passed.
     returned = [
         f"%{symbol(port.updates)}" if port.updates else run.values[port.value]
         for port in entry.outputs

@@ -1,8 +1,8 @@
-"""A function's inputs in, the lines that refuse wrong sizes out.
+"""Write the lines with which a function rejects inputs of wrong sizes.
 
-Nothing below looks at a dynamic dim again: a sequence longer than the position table
-would read past its end, and a mask of another length past the mask's. What is asserted
-here the compiler may then rely on.
+No later code checks a dynamic dim: a sequence longer than the position table would read
+past the end of the table, and a mask of another length past the end of the mask. The
+compiler may also rely on every assertion that these lines make.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ingot.model.graph import DynamicDim, TensorType
 def guard(
     formals: Formals, dynamic: tuple[DynamicDim, ...]
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the lines, and the value that stands for each formal behind them.
+    """Return the lines, and the value that replaces each formal after them.
 
-    A dim is asserted to be in its range where it comes first, and to be the same where
-    it comes again. What stands for a view is its buffer.
+    A dim is asserted to be in its range where it occurs first, and to have the same
+    size at every further occurrence. The value of a view is its buffer.
     """
     ranges = {dim.name: dim for dim in dynamic}
-    first: dict[str, str] = {}  # dim: the value that holds its size
+    first: dict[str, str] = {}  # by dim: the value that holds its size
     lines: list[str] = []
     axes = 0
     for formal, kind in formals:
@@ -67,7 +67,7 @@ def _dim(
     dim: DynamicDim,
     first: dict[str, str],
 ) -> Iterator[str]:
-    """Yield the size of one axis and what it must be."""
+    """Yield the lines that read the size of one axis and assert it."""
     name, value = symbol(dim.name), f"%{symbol(formal)}"
     size, typed = f"{value}.dim_{axis}", mlir_type(kind)
     if isinstance(kind, View):
@@ -87,7 +87,7 @@ def _dim(
 
 
 def _assume(dims: list[DynamicDim], first: dict[str, str]) -> Iterator[str]:
-    """Yield the sizes as the compiler may take them."""
+    """Yield the lines that tell the compiler the range of each size."""
     for dim in dims:
         yield (
             f"%size.{symbol(dim.name)} = util.assume.int {first[dim.name]}"
@@ -96,7 +96,10 @@ def _assume(dims: list[DynamicDim], first: dict[str, str]) -> Iterator[str]:
 
 
 def _buffer(value: str, formal: str, kind: TensorType) -> Iterator[str]:
-    """Yield the memory of a view that is of the type; a tensor is checked by IREE."""
+    """Yield the lines that check a view's type and take its buffer.
+
+    IREE itself checks the type of a tensor.
+    """
     sizes = []
     for axis, dim in enumerate(kind.shape):
         if isinstance(dim, str):

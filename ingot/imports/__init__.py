@@ -1,4 +1,4 @@
-"""A checkpoint's files are read and a manifest is written for them.
+"""Read the files of a checkpoint and write a manifest for it.
 
-It imports `ingot.model` and `ingot.weights`.
+This package imports `ingot.model` and `ingot.weights`.
 """

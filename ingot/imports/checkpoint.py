@@ -1,6 +1,6 @@
-"""The words of `doit import` in; a manifest, and what was decided and why, out.
+"""Write the manifest of a checkpoint for `doit import`, and explain each decision.
 
-All that is wrong is told at once, and then nothing is written.
+It reports all errors at once, and writes nothing if there is one.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ WORDS = ("source", "model", "licence", "n_ctx")
 """The variables that `doit import` reads."""
 
 N_CTX_LIMIT = 2048
-"""Positions that a manifest has unasked: caches grow with them."""
+"""The default maximum of positions, because caches grow with them."""
 
 
 GOLDEN = """\
       that compares with this project's oracles; for outputs of another
       implementation add check.golden, which models/golden/{script}
       makes{of}: docs/writing-a-manifest.md"""
-"""What an imported model lacks: no checkpoint comes with reference outputs."""
+"""What an imported model lacks: no checkpoint contains reference outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A manifest that was written, and what is to be told of it."""
+    """A manifest that was written, and what to report about it."""
 
     path: str  # "models/toy.yaml"
     decision: Decision
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return what the user reads."""
+        """Return the report for the user."""
         rows = _rows(self.decision)
         width, middle = (max(len(row[i]) for row in rows) for i in (0, 1))
         lines = [f"{self.path} written"]
@@ -65,9 +65,11 @@ class Imported:
 
 
 def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
-    """Write the manifest of the checkpoint that the words name, and read it back.
+    """Write the manifest of the checkpoint that the words name.
 
-    Raises: IngotError with everything that is wrong; nothing is written then.
+    It reads the manifest back, as every command will.
+
+    Raises: IngotError with all errors; nothing is written then.
     """
     refuse_words(words, WORDS, "import")
     path = _source(words.get("source", ""))
@@ -112,7 +114,7 @@ def _source(text: str) -> Path:
         raise IngotError(
             "import needs source=PATH, a checkpoint's folder or a GGUF file"
         )
-    # A shell leaves the ~ of source=~/model as it is.
+    # A shell does not expand the ~ of source=~/model.
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise IngotError(f"source={text}: no such file or folder")
@@ -129,7 +131,7 @@ def _source(text: str) -> Path:
 
 
 def _name(given: str | None, path: Path, root: Path, errors: list[IngotError]) -> str:
-    """Return the model's name: the given one, or one made of the checkpoint's."""
+    """Return the model's name: the given one, or one derived from the checkpoint's."""
     name = given if given is not None else _derived_name(path)
     # `model=all` means every model.
     if not re.fullmatch(KEBAB.pattern, name) or name == "all":
@@ -161,7 +163,7 @@ def _derived_name(path: Path) -> str:
 def _add_context(
     facts: dict[str, Fact], given: str | None, errors: list[IngotError]
 ) -> None:
-    """Add n_ctx: what is asked for, or what the model was trained for, in reason."""
+    """Add n_ctx: the requested number, or the trained number up to the limit."""
     most = facts.get(POSITIONS)
     if given is None:
         if most is not None:
@@ -188,7 +190,7 @@ def _add_context(
 def _check_tokenizer(
     survey: Survey, facts: dict[str, Fact], errors: list[IngotError]
 ) -> None:
-    """Read the tokenizer as commands will; what is wrong is added to the errors."""
+    """Load the tokenizer as commands will, and add its errors."""
     n_vocab = facts.get("n_vocab")
     if survey.tokenizer is None or n_vocab is None:
         return
@@ -199,7 +201,7 @@ def _check_tokenizer(
 
 
 def _fit_blocks(facts: dict[str, Fact]) -> None:
-    """Make blocks of the caches no longer than the context."""
+    """Limit the size of cache blocks to the context."""
     block, context = facts.get("block_size"), facts.get("n_ctx")
     if block and context and block.value > context.value:
         facts["block_size"] = Fact(context.value, "as n_ctx")
@@ -215,7 +217,7 @@ def _architecture(name: str, root: Path) -> Node:
 
 
 def _element(survey: Survey) -> str | None:
-    """Return the type of all tensors; GGUF files mix them, so it is left open there."""
+    """Return the type of all tensors, or None for GGUF, whose files mix types."""
     elements = {tensor.element for tensor in survey.tensors}
     if survey.kind == "gguf" or len(elements) != 1:
         return None
@@ -223,7 +225,7 @@ def _element(survey: Survey) -> str | None:
 
 
 def _together(errors: list[IngotError]) -> IngotError:
-    """Return one error of all; the file is none of them, so it is said."""
+    """Return all errors as one, which says that no file was written."""
     count = f"{len(errors)} thing{'s' if len(errors) > 1 else ''}"
     told = "\n".join(str(error) for error in errors)
     return IngotError(f"{told}\nnothing was written: {count} to be settled first")
@@ -247,7 +249,7 @@ def _write(decision: Decision, root: Path) -> str:
         read_manifest(path, root)
     except ExceptionGroup as group:
         path.unlink()
-        # Everything that a user could have done wrong was refused before.
+        # Every mistake that a user can make was reported before.
         raise AssertionError(
             f"an imported manifest is wrong:\n{format_errors(group)}\n{text}"
         ) from None
@@ -255,7 +257,7 @@ def _write(decision: Decision, root: Path) -> str:
 
 
 def _rows(decision: Decision) -> list[tuple[str, str, str]]:
-    """Return what was decided, each with where it comes from."""
+    """Return each decision with its origin."""
     survey, family = decision.survey, decision.survey.family
     assert family
     told = "general.architecture" if survey.kind == "gguf" else family.hf_class

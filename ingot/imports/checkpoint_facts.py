@@ -1,6 +1,7 @@
-"""What a checkpoint says of itself, and what is made of it: values with their places.
+"""Hold the values that a checkpoint states, and those derived from them.
 
-Every reader adds what is wrong to a list, so that all of it is told at once.
+Each value has its origin. Every reader adds its errors to a list, so that `doit import`
+can report all of them at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ingot.weights.safetensors import StoredTensor
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value as a checkpoint has it, and where: `config.json: hidden_size`."""
+    """A value as a checkpoint states it, and where: `config.json: hidden_size`."""
 
     value: Any
     place: str
@@ -23,7 +24,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A number that is right, and where it comes from."""
+    """A validated number, and its origin."""
 
     value: int | float
     origin: str
@@ -31,16 +32,16 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a checkpoint says of itself."""
+    """What a checkpoint states about itself."""
 
     path: Path  # absolute: a folder, or a GGUF file
     kind: str  # of the manifest's source: "hf-directory", "gguf"
-    file: str  # that the numbers stand in, as messages name it: "config.json"
-    family: Family | None  # None: not a known one, and said so
-    said: dict[str, Said]  # by the key that a Family's Number has
-    tensors: tuple[StoredTensor, ...]  # none where they could not be read
+    file: str  # the file with the numbers, as messages name it: "config.json"
+    family: Family | None  # None: unknown, and reported
+    said: dict[str, Said]  # by the key of a Family's Number
+    tensors: tuple[StoredTensor, ...]  # empty where they could not be read
     tokenizer: Path | None
-    ends: tuple[Said, ...]  # what it says of the tokens that end a text
+    ends: tuple[Said, ...]  # what it states about the tokens that end a text
     licence: Said | None
 
     @property

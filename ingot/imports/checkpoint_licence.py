@@ -1,6 +1,7 @@
-"""What a checkpoint says of its licence in, the manifest's SPDX expression out.
+"""Choose the manifest's SPDX expression for the licence that a checkpoint states.
 
-A bundle carries the licence's text: one that the project has no text of is a question.
+A bundle ships the licence's text, so the user must choose if the project does not have
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ingot.model.licence import FOLDER, licence_defects, text_defects
 def choose_licence(
     given: str | None, said: Said | None, root: Path, errors: list[IngotError]
 ) -> Said | None:
-    """Return the licence that the command line gives, or the checkpoint says."""
+    """Return the licence from the command line or the checkpoint."""
     if given is not None:
         return _given(given, root, errors)
     known = {path.stem.lower(): path.stem for path in (root / FOLDER).glob("*.txt")}

@@ -1,10 +1,10 @@
-"""What each known architecture is called in checkpoints, and what it takes from them.
+"""Describe how checkpoints name each known architecture, and which numbers it needs.
 
-A key of a checkpoint that would change what a model computes is either a Number, and
-read, or in a Rule, and refused where its value is one that no component computes.
+A key of a checkpoint that would change what a model computes is either a Number, which
+is read, or has a Rule, which rejects every value that no component computes.
 
 Source: transformers, models/*/configuration_*.py; ggml-org/ggml, docs/gguf.md, and
-ggml-org/llama.cpp, src/llama-model.cpp (load_hparams) for what is left out.
+    ggml-org/llama.cpp, src/llama-model.cpp (load_hparams) for default values.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ ANY = "what it is elsewhere is not computed here"
 class Number:
     """A number of a manifest, under its keys in config.json and in GGUF metadata.
 
-    A default is what stands for a key that is left out: None, an error; a text, another
-    number or the quotient of two, as `n_embd/n_head`.
+    The default is used where the key is missing. None makes a missing key an error; a
+    text is another number, or a quotient of two, such as `n_embd/n_head`.
     """
 
-    name: str  # the manifest's: "n_embd"
+    name: str  # in the manifest: "n_embd"
     hf: str
-    gguf: str  # less the architecture's name before it
+    gguf: str  # without the architecture's name in front
     whole: bool = True
     hf_default: int | float | str | None = None
     gguf_default: int | float | str | None = None
 
     def key(self, names: str) -> str:
-        """Return the key in a checkpoint of such names."""
+        """Return the number's key in a checkpoint with such names."""
         return self.gguf if names == "gguf" else self.hf
 
     def default(self, names: str) -> int | float | str | None:
-        """Return what stands for it where it is left out."""
+        """Return the number's default in a checkpoint with such names."""
         return self.gguf_default if names == "gguf" else self.hf_default
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The values of a key that the architecture computes; left out is always right."""
+    """The values of a key that the architecture computes; a missing key is valid."""
 
     key: str
-    allowed: tuple[Any, ...]  # none: all but the refused
+    allowed: tuple[Any, ...]  # empty: all except the refused ones
     hint: str = ""
     refused: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """An architecture, and the checkpoints that are read as it."""
+    """An architecture, and the checkpoints that use it."""
 
-    architecture: str  # models/architectures/<name>.yaml, and GGUF's name of it
+    architecture: str  # models/architectures/<name>.yaml, and its name in GGUF
     hf_class: str  # in config.json: architectures
     model_type: str
     numbers: tuple[Number, ...]
-    layer_types: tuple[str, ...]  # of attention, over and over
+    layer_types: tuple[str, ...]  # of attention; the sequence repeats
     hf_rules: tuple[Rule, ...]
     gguf_rules: tuple[Rule, ...]
 
     def rules(self, names: str) -> tuple[Rule, ...]:
-        """Return the rules for a checkpoint of such names."""
+        """Return the rules for a checkpoint with such names."""
         return self.gguf_rules if names == "gguf" else self.hf_rules
 
 
-# Numbers that are not the manifest's, but what some of those are made of.
-POSITIONS = "n_positions"  # that the model was trained for
+# Numbers that are not in the manifest, but from which some of its numbers derive.
+POSITIONS = "n_positions"  # the number that the model was trained for
 ATTENTION_DIM = "attention_dim"  # attention_scale is 1 / sqrt(this)
 
 EQUAL_IN_GGUF = (
@@ -79,7 +79,7 @@ EQUAL_IN_GGUF = (
 
 QUOTIENT = "n_embd/n_head"
 N_VOCAB = "token_embd.weight"
-"""The key that stands for the rows of that tensor: GGUF metadata need not say."""
+"""The key for the rows of that tensor, which GGUF metadata may omit."""
 
 _SIZES = (
     Number(name="n_vocab", hf="vocab_size", gguf=N_VOCAB),
@@ -139,7 +139,7 @@ _PLAIN_SCALE = Number(
 
 
 def plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...]:
-    """Return the numbers of Llama and its kin; the arguments are their defaults."""
+    """Return the numbers of Llama and similar models; the arguments are defaults."""
     heads = (_heads_kv(heads_kv), _head_dim(head_dim))
     return (*_SIZES, *heads, _rope_base(10000.0), _PLAIN_SCALE)
 
@@ -248,7 +248,7 @@ GEMMA3 = Family(
             (6,),
             "every sixth layer sees all positions",
         ),
-        # llama.cpp knows the largest model by its layers, and scales by n_embd there.
+        # llama.cpp recognises the largest model by its layers, and scales it by n_embd.
         Rule(
             "block_count",
             (),
@@ -268,4 +268,4 @@ OTHERS = {
     "Qwen3Model": "it has no head, and embeds: take one of Qwen3ForCausalLM",
     "LlamaModel": "it has no head, and embeds: take one of LlamaForCausalLM",
 }
-"""Classes that are close to a known one, and the way on."""
+"""Classes that are similar to a known one, and what to do about them."""

@@ -1,6 +1,6 @@
-"""A GGUF file in, what it says of itself out.
+"""Read what a GGUF file states about itself.
 
-Its metadata and the tensors' shapes are read, no weight.
+It reads the metadata and the shapes of the tensors, but no weights.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ingot.imports.families import FAMILIES, N_VOCAB, Family
 from ingot.weights.gguf import GgufHeader, read_gguf
 
 TOKENIZER = "tokenizer.json"
-# Of a text, a turn, a message to a tool.
+# The ends of a text, of a turn, and of a message to a tool.
 ENDS = tuple(f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom"))
 
 
 def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
-    """Return what the file says; what is wrong is added to the errors.
+    """Return what the file states, and add its errors to the list.
 
-    Raises: IngotError where it is no GGUF file, or a damaged one.
+    Raises: IngotError if it is not a GGUF file, or a corrupt one.
     """
     header = read_gguf(path, path.name)
     family = _family(header, path.name, errors)

@@ -1,6 +1,6 @@
-"""A Hugging Face checkpoint's folder in, what its files say of themselves out.
+"""Read what the folder of a Hugging Face checkpoint states about itself.
 
-config.json and the headers of the safetensors files are read, no weight.
+It reads config.json and the headers of the safetensors files, but no weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END = "eos_token_id"
 SINGLE = "model.safetensors"
 README = "README.md"
 
-# By the name of a kind of layer, the key that older configs have its rope base under.
+# By kind of layer: the key of its rope base in older configs.
 _ROPE_BASES = {
     "full_attention": "rope_theta",
     "sliding_attention": "rope_local_base_freq",
@@ -40,7 +40,7 @@ _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
 
 def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
-    """Return what the folder's files say; what is wrong is added to the errors."""
+    """Return what the folder's files state, and add their errors."""
     config = _config(path, errors)
     family = _family(config, errors) if config is not None else None
     tokenizer = path / TOKENIZER
@@ -76,9 +76,9 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
 def _ends(
     path: Path, said: dict[str, Said], errors: list[IngotError]
 ) -> tuple[Said, ...]:
-    """Return the tokens that end a text, of the config and of the one to generate by.
+    """Return the tokens that end a text, from both configuration files.
 
-    Models for chats often have the end of a turn in the latter alone.
+    Chat models often name the end of a turn only in generation_config.json.
     """
     found = [said[END]] if END in said else []
     try:
@@ -94,7 +94,7 @@ def _ends(
 
 
 def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
-    """Return the architecture of the checkpoint, by its class or by its model type."""
+    """Return the architecture of the checkpoint, by its class or its model type."""
     classes = {family.hf_class: family for family in HF_FAMILIES}
     types = {family.model_type: family for family in HF_FAMILIES}
     given = config.get("architectures")
@@ -141,7 +141,7 @@ def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
         inner = config.get(group)
         for key, value in inner.items() if isinstance(inner, dict) else ():
             said[f"{group}.{key}"] = Said(value, f"{CONFIG}: {group}.{key}")
-            if key == "rope_theta":  # newer files have it elsewhere too
+            if key == "rope_theta":  # newer files may state it elsewhere
                 said.setdefault(key, said[f"{group}.{key}"])
     for key in ("rope_scaling", "rope_parameters"):
         _read_rope(key, config.get(key), said, errors)
@@ -151,9 +151,9 @@ def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
 def _read_rope(
     key: str, value: Any, said: dict[str, Said], errors: list[IngotError]
 ) -> None:
-    """Add the rope bases that an object of rope settings has; refuse what scales them.
+    """Add the rope bases from an object of rope settings; reject scaling.
 
-    Where layers differ, the object has one of its own for every kind of layer.
+    Where layers differ, the object contains one object per kind of layer.
     """
     if value is None:
         return
@@ -182,7 +182,7 @@ def _read_settings(
     said: dict[str, Said],
     errors: list[IngotError],
 ) -> None:
-    # `type` is what older configs call it.
+    # Older configs call it `type`.
     named = next((key for key in ("rope_type", "type") if key in settings), None)
     if named is None or settings[named] != "default":
         where = f"{place}.{named}" if named else place
@@ -215,7 +215,7 @@ def _read_settings(
 
 
 def _tensors(path: Path, errors: list[IngotError]) -> tuple[StoredTensor, ...]:
-    """Return the tensors of the folder's safetensors files, one or several."""
+    """Return the tensors of the folder's safetensors files."""
     try:
         if not (path / INDEX).is_file():
             return _single(path)
@@ -248,7 +248,7 @@ def _single(path: Path) -> tuple[StoredTensor, ...]:
 
 
 def _licence(path: Path) -> Said | None:
-    """Return what the model card's front matter says."""
+    """Return the licence from the front matter of the model card."""
     try:
         lines = str(read_file(path), "utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a checkpoint says in, the numbers of its manifest out, or what is wrong."""
+"""Derive the numbers of a manifest from what a checkpoint states."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ingot.imports.families import (
 )
 from ingot.weights.strict_json import short
 
-# Beyond any model; what a damaged or hostile file says is not to be counted up to.
+# Larger than any model, so that a corrupt or hostile file cannot make a loop endless.
 _LARGEST = 2**31 - 1
 
 
 def read_numbers(survey: Survey, errors: list[IngotError]) -> dict[str, Fact]:
-    """Return the numbers by name; what is missing or wrong is added to the errors."""
+    """Return the numbers by name; add errors for missing or wrong ones."""
     assert survey.family
     found: dict[str, Fact] = {}
     for number in survey.family.numbers:
@@ -36,9 +36,9 @@ def read_numbers(survey: Survey, errors: list[IngotError]) -> dict[str, Fact]:
 
 
 def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
-    """Return the tokens that end a text, each with where the checkpoint says so.
+    """Return the tokens that end a text, each with its origin.
 
-    Among them may be ids that are no token's: -1 says that there is none.
+    They may contain ids that are not tokens: -1 means that there is none.
     """
     found: dict[int, str] = {}
     for said in survey.ends:
@@ -53,7 +53,7 @@ def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
 
 
 def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
-    """Yield every value that the architecture does not compute."""
+    """Yield an error for every value that the architecture does not compute."""
     for rule in family.rules(survey.names):
         said = survey.said.get(rule.key)
         if said is not None and not _is_allowed(said.value, rule):
@@ -67,7 +67,7 @@ def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
 
 
 def spelled(value: Any) -> str:
-    """Return a value as messages quote it: JSON's words are not Python's."""
+    """Return a value as messages quote it, in JSON's words rather than Python's."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return short(value)
@@ -81,7 +81,7 @@ def _number(
 ) -> Fact | None:
     key = number.key(survey.names)
     said = survey.said.get(key)
-    # A null is a key left out, as `transformers` reads it.
+    # A null counts as a missing key, as in `transformers`.
     if said is not None and said.value is not None:
         if _fits(said.value, number.whole):
             return Fact(said.value, said.place)
@@ -109,7 +109,7 @@ def _made_of(
     key: str,
     errors: list[IngotError],
 ) -> Fact | None:
-    """Return another number, or the quotient of two; None where those are missing."""
+    """Return another number, or the quotient of two; None if one is missing."""
     name, _, divisor = default.partition("/")
     if name not in found or (divisor and divisor not in found):
         return None
@@ -128,7 +128,7 @@ def _made_of(
 
 
 def _full(key: str, survey: Survey) -> str:
-    """Return the key as the file has it: in GGUF below the architecture's name."""
+    """Return the key as the file has it; GGUF prefixes the architecture's name."""
     if survey.names == "hf" or key == N_VOCAB:
         return key
     assert survey.family
@@ -170,7 +170,7 @@ def _contradictions(survey: Survey, found: dict[str, Fact]) -> Iterator[IngotErr
 
 
 def _derive(found: dict[str, Fact]) -> None:
-    """Add what is computed of other numbers."""
+    """Add the numbers that are computed from others."""
     if scaled := found.get(ATTENTION_DIM):
         value = scaled.value**-0.5
         origin = scaled.origin.removeprefix("as ")
@@ -189,7 +189,7 @@ def _is_allowed(value: Any, rule: Rule) -> bool:
 
 
 def _is_in(value: Any, values: tuple[Any, ...]) -> bool:
-    # To Python, false is 0.
+    # In Python, False equals 0.
     return any(
         value == other and isinstance(value, bool) == isinstance(other, bool)
         for other in values
@@ -203,7 +203,7 @@ def _expected(rule: Rule) -> str:
 
 
 def _check_layers(survey: Survey, family: Family) -> Iterator[IngotError]:
-    """Yield where the layers' attention is not of the types that it is to be."""
+    """Yield errors for layers whose attention is of an unexpected type."""
     said: Said | None = survey.said.get("layer_types")
     if said is None or said.value is None:
         return

@@ -1,4 +1,4 @@
-"""What was decided about a checkpoint in, the text of its manifest out."""
+"""Write the text of a manifest from the decisions about a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ingot.model.yaml_scalars import scalar
 
 COMPUTE = "f32"
 
-# What has half the bytes stays so; kernels of it want rows in groups, of these dims.
+# Types of two bytes are kept; their kernels need groups of rows, counted in these dims.
 _KEPT = ("bf16", "f16")
 _GROUP = 8
 _ROWS = ("n_vocab", "n_embd", "n_ff", "head_dim")
 
 _BATCH_MAX = 64
-# Sequence and context of the timed cases: a short prompt, and a long one.
+# Sequence and context of the timed cases: a short prompt and a long one.
 _PREFILL = ((128, 256), (512, 640))
 _DECODE = (128, 640)
 
-# What needs no quotes anywhere in YAML; a colon, a hash or a brace might.
+# Characters that never need quotes in YAML; a colon, a hash or a brace might.
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*[A-Za-z0-9_/-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Everything that a manifest says."""
+    """Everything that the manifest states."""
 
     model: str
     survey: Survey
@@ -39,7 +39,7 @@ class Decision:
     hyperparameters: dict[str, Fact]
     tied: tuple[str, ...]
     ignored: tuple[str, ...]
-    ends: dict[int, str]  # tokens that end a text, each with where that stands
+    ends: dict[int, str]  # tokens that end a text, each with its origin
     source: str | None  # element type of all tensors; None where they differ
 
     @property
@@ -77,13 +77,13 @@ def manifest(decision: Decision, folder: Path) -> str:
 
 
 class _Caches:
-    """How long the caches of a model may be: of a sequence each, or pools of blocks."""
+    """How long the caches of a model may be, whether per sequence or in a pool."""
 
     def __init__(self, decision: Decision) -> None:
         n_ctx = int(decision.dims["n_ctx"].value)
         block = decision.dims.get("block_size")
         self.block_size = int(block.value) if block else None
-        # Whole blocks of them.
+        # In whole blocks.
         self.n_ctx = n_ctx - n_ctx % self.block_size if self.block_size else n_ctx
 
     def dynamic(self) -> list[str]:
@@ -95,13 +95,13 @@ class _Caches:
         blocks = self.n_ctx // self.block_size
         return [
             *lines,
-            # Block 0 is no sequence's.
+            # Block 0 belongs to no sequence.
             f"  n_block: {{min: 2, max: {_BATCH_MAX * blocks + 1}}}",
             f"  n_block_seq: {{min: 1, max: {blocks}}}",
         ]
 
     def sizes(self, ctx: int) -> str:
-        """Return the sizes of a cache of so many positions, for one sequence."""
+        """Return the sizes of a cache with so many positions, for one sequence."""
         if self.block_size is None:
             return f"ctx: {ctx}"
         blocks = -(-ctx // self.block_size)
@@ -109,7 +109,7 @@ class _Caches:
 
 
 def number(value: int | float) -> str:
-    """Return a number as every reader of YAML reads it: 10000, 0.125, 1.0e-5."""
+    """Return a number as every YAML parser reads it: 10000, 0.125, 1.0e-5."""
     if float(value).is_integer() and abs(value) < 2**53:
         return str(int(value))
     assert math.isfinite(value)
@@ -121,7 +121,7 @@ def number(value: int | float) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as YAML, in quotes where a reader might take it for another."""
+    """Return a text as YAML, with quotes where a parser might read something else."""
     if _PLAIN.fullmatch(text) and scalar(text) == text:
         return text
     return json.dumps(text)
@@ -145,7 +145,7 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
 
 
 def stored(decision: Decision) -> str:
-    """Return the checkpoint's own type where all targets have kernels of it, or f32."""
+    """Return the checkpoint's own type if all targets have kernels for it, or f32."""
     rows = [decision.dims[name].value for name in _ROWS if name in decision.dims]
     grouped = all(isinstance(count, int) and count % _GROUP == 0 for count in rows)
     if decision.source in _KEPT and grouped and "n_expert" not in decision.dims:
@@ -168,7 +168,7 @@ def _ends(decision: Decision) -> list[str]:
 
 
 def _bench(caches: _Caches) -> list[str]:
-    """Return the timed cases, none beyond the context and none twice."""
+    """Return the timed cases, all within the context and without duplicates."""
     n_ctx = caches.n_ctx
     prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
     decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
@@ -185,5 +185,5 @@ def _bench(caches: _Caches) -> list[str]:
 
 
 def relative(path: Path, folder: Path) -> str:
-    """Return where the path is from the folder, with slashes."""
+    """Return the path relative to the folder, with slashes."""
     return Path(os.path.relpath(path, folder)).as_posix()

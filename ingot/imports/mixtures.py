@@ -1,9 +1,10 @@
-"""Mixtures of experts, as Hugging Face checkpoints have them.
+"""Describe mixtures of experts as Hugging Face checkpoints state them.
 
 Source: transformers, models/{mixtral,qwen2_moe,dbrx}/configuration_*.py, and
-modeling_dbrx.py for DBRX's norms, which have PyTorch's own epsilon. Grok-1, of which
-transformers has no class: HPC-AI Tech, grok-1, configuration_grok1.py and
-modeling_grok1.py; its experts' GELU is exact there, here by tanh as xAI's own.
+    modeling_dbrx.py for DBRX's norms, which use PyTorch's default epsilon. transformers
+    has no class for Grok-1; its source is HPC-AI Tech, grok-1, configuration_grok1.py
+    and modeling_grok1.py. That code uses the exact GELU for the experts, while this
+    project uses tanh, as xAI's own code does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ingot.imports.families import (
 )
 
 BLOCK_SIZE = 16
-"""Positions of a block of the caches, which no checkpoint says."""
+"""Positions per block of the caches; no checkpoint states it."""
 
 
 def _number(name: str, hf: str, default: int | float | str | None = None) -> Number:
@@ -36,12 +37,12 @@ _BLOCK_SIZE = _number("block_size", "", BLOCK_SIZE)
 
 
 def _changed(*numbers: Number) -> tuple[Number, ...]:
-    """Return the numbers of Llama and its kin, with these added or in their place."""
+    """Return the numbers of Llama and similar models, with these added or replaced."""
     found = (*plain(QUOTIENT), *numbers, _BLOCK_SIZE)
     return tuple({item.name: item for item in found}.values())
 
 
-# Numbers of Llama's that are others here, or made otherwise.
+# Numbers of Llama that differ here.
 _GROKS_OWN = ("rms_norm_eps", "rope_freq_base", ATTENTION_DIM)
 
 _DENSE_LAYERS = (
@@ -72,7 +73,7 @@ QWEN2_MOE = Family(
     hf_class="Qwen2MoeForCausalLM",
     model_type="qwen2_moe",
     numbers=_changed(
-        # Its intermediate_size is that of layers without experts.
+        # Its intermediate_size applies to layers without experts.
         _number("n_ff", "moe_intermediate_size"),
         _number("n_ff_shexp", "shared_expert_intermediate_size"),
         _number("n_expert", "num_experts"),
@@ -152,4 +153,4 @@ GROK = Family(
 )
 
 HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX, GROK)
-"""What is read from config.json; GGUF files are read of FAMILIES alone."""
+"""The architectures in config.json; GGUF files use FAMILIES only."""

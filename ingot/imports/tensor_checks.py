@@ -1,7 +1,7 @@
-"""The tensors of a checkpoint and its numbers in, where they contradict each other out.
+"""Find contradictions between the tensors of a checkpoint and its numbers.
 
-What an architecture needs is read from its own file, so that there is one list of it.
-Only headers were read; values are the bake's to check.
+The needed tensors are read from the architecture's own file, so that there is only one
+list of them. Only headers are read; the bake checks the values.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ingot.weights.safetensors import StoredTensor
 LAYER = "{layer}"
 
 HEADS = {"hf": "lm_head.weight", "gguf": "output.weight"}
-"""What the tensor is called that an untied model makes logits with."""
+"""The name of the tensor with which an untied model computes logits."""
 
 EMBEDDINGS = {"hf": "model.embed_tokens.weight", "gguf": "token_embd.weight"}
 
 IGNORED: dict[str, tuple[str, ...]] = {"hf": ("*.rotary_emb.inv_freq",), "gguf": ()}
-"""Tensors that older checkpoints have of what is computed here."""
+"""Tensors of older checkpoints that ingot computes itself."""
 
 _HINTS = {
     "rope_freqs.weight": "positions are rotated as they are, not scaled",
@@ -37,7 +37,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the tensors decide, and what is wrong with them."""
+    """What the tensors decide, and the errors in them."""
 
     tied: tuple[str, ...]  # parameters that the checkpoint does not have
     ignored: tuple[str, ...]  # patterns
@@ -52,7 +52,7 @@ class _Wanted:
     name: str  # "blk.{layer}.attn_q.weight"
     tensor: str  # "model.layers.{layer}.self_attn.q_proj.weight"
     dims: tuple[str, ...]  # "n_head*head_dim", "n_embd"
-    tied: bool  # whether another serves where it is missing
+    tied: bool  # whether another tensor replaces it where it is missing
 
     def tensors(self, layers: int, experts: int) -> list[str]:
         """Return the names of its tensors."""
@@ -66,13 +66,13 @@ class _Wanted:
 
 
 def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Comparison:
-    """Return what the tensors decide; what differs in every layer is one error.
+    """Return what the tensors decide; an error that all layers share is one error.
 
-    `facts` has every dim of the architecture.
+    `facts` contains every dim of the architecture.
     """
     wanted = _wanted(architecture, survey.names)
     found = {tensor.name: tensor for tensor in survey.tensors}
-    # A number of layers beyond the tensors that there are is not counted up to.
+    # A wrong number of layers must not make the loop longer than the list of tensors.
     layers = min(int(facts["n_layer"].value), len(found) + 1)
     experts = int(facts["n_expert"].value) if "n_expert" in facts else 1
     experts = min(experts, len(found) // layers + 1)
@@ -97,7 +97,7 @@ def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Compa
     heads = [item for item in wanted if item.tensor == HEADS[survey.names]]
     ties, notes = _ties(survey, any(item.tied for item in wanted), found)
     if heads and not heads[0].tied:
-        ties, notes = (), ()  # it always has a head of its own
+        ties, notes = (), ()  # the architecture always has a separate head
     return Comparison(tied, ignored, notes, (*errors, *ties))
 
 
@@ -106,7 +106,7 @@ def _matches(tensor: StoredTensor, patterns: tuple[str, ...]) -> bool:
 
 
 def _wanted(architecture: Node, names: str) -> list[_Wanted]:
-    """Return what checkpoints have of the architecture's parameters: not its tables."""
+    """Return the parameters that a checkpoint contains, which excludes tables."""
     entries = architecture["parameters"].entries
     return [
         _Wanted(
@@ -125,7 +125,7 @@ def _dims(entry: Node) -> tuple[str, ...]:
 
 
 def _hf_dims(entry: Node, entries: Mapping[str, Node]) -> tuple[str, ...]:
-    """Return the dims of the tensor, or of each expert's."""
+    """Return the dims of the tensor, or of each expert's tensor."""
     if shape := entry.get("hf_shape"):
         return tuple(item.text for item in shape.items)
     if joined := entry.get("hf_joined"):
@@ -156,7 +156,7 @@ def _missing(
 def _shapes(
     item: _Wanted, tensors: list[StoredTensor], facts: dict[str, Fact]
 ) -> Iterator[IngotError]:
-    """Yield the first tensor of another shape than the numbers say."""
+    """Yield an error for the first tensor whose shape contradicts the numbers."""
     expected = tuple(_size(dim, facts) for dim in item.dims)
     wrong = [tensor for tensor in tensors if tensor.shape != expected]
     if not wrong:
@@ -202,14 +202,14 @@ def _elements(tensors: list[StoredTensor], survey: Survey) -> Iterator[IngotErro
 
 
 def _unread(left: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
-    """Yield the tensors that no parameter reads, those of all layers as one."""
+    """Yield errors for tensors that no parameter reads, one for all layers."""
     assert survey.family
     shapes = {tensor.name: tensor.shape for tensor in survey.tensors}
     embedding, head = EMBEDDINGS[survey.names], HEADS[survey.names]
     alike: dict[str, list[StoredTensor]] = {}
     for tensor in left:
         if tensor.name == head and tensor.shape == shapes.get(embedding):
-            continue  # a copy of the embedding: the bake compares the values
+            continue  # a copy of the embedding; the bake compares the values
         words = (LAYER if word.isdigit() else word for word in tensor.name.split("."))
         alike.setdefault(".".join(words), []).append(tensor)
     for those in alike.values():
@@ -225,7 +225,7 @@ def _unread(left: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
 def _ties(
     survey: Survey, can_be_tied: bool, found: dict[str, StoredTensor]
 ) -> tuple[tuple[IngotError, ...], tuple[str, ...]]:
-    """Return errors and notes where config.json says other than the tensors do."""
+    """Return errors and notes where config.json contradicts the tensors."""
     said = survey.said.get("tie_word_embeddings")
     head = HEADS[survey.names]
     if survey.names == "gguf" or said is None or said.value is None:
@@ -235,7 +235,7 @@ def _ties(
         return (IngotError(f"{said.place}: {found_text}"),), ()
     has = head in found
     if not can_be_tied:
-        # The architecture has no head of its own: a tensor of it can only be a copy.
+        # The architecture has no separate head, so the tensor can only be a copy.
         if has and said.value is False:
             return (_own_head(said.place, head),), ()
         return (), ()
