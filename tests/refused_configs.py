@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.import_cases import LOCAL
 
-NOT_SCALED = "\n  positions are rotated as they are, not scaled"
+NOT_SCALED = "\n  the architecture does not scale positions"
 KNOWN = (
     "DbrxForCausalLM, Gemma3ForCausalLM, Grok1ModelForCausalLM, LlamaForCausalLM,"
     " MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
@@ -26,8 +26,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "gemma3",
         {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"},
         "architectures: not a known architecture; found"
-        " 'Gemma3ForConditionalGeneration'\n  it reads images too: take a checkpoint of"
-        " Gemma3ForCausalLM, the text part alone",
+        " 'Gemma3ForConditionalGeneration'\n  it also reads images: use a checkpoint of"
+        " Gemma3ForCausalLM, the text model",
     ),
     "model type": (
         "llama",
@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"partial_rotary_factor": 0.5},
         "partial_rotary_factor: not supported; expected null or 1, found 0.5\n"
-        "  all of a head's dims are rotated",
+        "  the architecture rotates all dims of a head",
     ),
     "bias": ("llama", {"mlp_bias": True}, f"mlp_bias: not supported; {NO_BIASES}"),
     "activation": (
@@ -95,8 +95,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"layer_types": [*LOCAL * 3, "full_attention", *LOCAL * 3]},
         "layer_types[3]: not supported; expected 'sliding_attention', found"
         " 'full_attention'\n"
-        "  the architecture has 5 of sliding_attention, one of full_attention, over and"
-        " over",
+        "  the architecture has 5 of sliding_attention, one of full_attention, repeated",
     ),
     "count of layer types": (
         "gemma3",
@@ -108,19 +107,19 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "gemma3",
         {"final_logit_softcapping": 30.0},
         "final_logit_softcapping: not supported; expected null, found 30.0\n"
-        "  what it is elsewhere is not computed here",
+        "  no component computes other values",
     ),
     "both ways": (
         "gemma3",
         {"use_bidirectional_attention": True},
         "use_bidirectional_attention: not supported; expected null or false, found"
-        " true\n  it writes from left to right",
+        " true\n  it generates from left to right",
     ),
     "quantised": (
         "qwen3",
         {"quantization_config": {"bits": 4}},
         "quantization_config: not supported; expected null, found {'bits': 4}\n"
-        "  take the checkpoint that it was quantised from, or a GGUF file",
+        "  use the checkpoint that it was quantised from, or a GGUF file",
     ),
     "missing number": (
         "qwen2",
@@ -130,7 +129,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "truth as a number": (
         "llama",
         {"vocab_size": True},
-        "vocab_size: expected a whole number, 1 or more, found true",
+        "vocab_size: expected an integer, 1 or more, found true",
     ),
     "no number": (
         "llama",
@@ -159,13 +158,13 @@ GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"rope__scaling__type": "yarn"},
         "llama.rope.scaling.type: not supported; expected 'none', found 'yarn'\n"
-        "  positions are rotated as they are",
+        "  the architecture does not scale positions",
     ),
     "experts": (
         "qwen3",
         {"expert_count": 8},
         "qwen3.expert_count: not supported; expected 0, found 8\n"
-        "  there is one MLP a layer",
+        "  each layer has one MLP",
     ),
     "window": (
         "qwen2",
@@ -177,7 +176,7 @@ GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
         "gemma3",
         {"final_logit_softcapping": 30.0},
         "gemma3.final_logit_softcapping: not supported; expected 0, found 30.0\n"
-        "  what it is elsewhere is not computed here",
+        "  no component computes other values",
     ),
     "partial rope": (
         "qwen3",

@@ -57,7 +57,7 @@ def test_the_last_lines_name_the_worst_block_and_kind(report: Report) -> None:
     named = dict(line.split()[:2] for line in lines[start + 2 : start + 7])
     assert list(named) == list(MODES)
     assert named["weights"] == named["both"] == "layer.1"
-    assert lines[-1] == "weights: of all kinds of matrix attn_v adds most error"
+    assert lines[-1] == "weights: of all kinds of matrix, attn_v adds most error"
 
 
 def test_the_files_say_what_the_table_says(report: Report, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         refuse_no_matplotlib()
     assert str(caught.value) == (
         "ablate draws with matplotlib, which is not installed\n"
-        "  it is in the extra 'plot': "
+        "  install the extra 'plot': "
         "python -m pip install -c constraints.txt -e '.[plot]'"
     )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.emit import main_module, probe_module
 from ingot.emit.mlir_text import View, literal, mlir_type, symbol
+from ingot.emit.modules import main_module, probe_module
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.stages.link import plan_link, plan_link_probe

@@ -148,14 +148,14 @@ LlamaForCausalLM
   rope_freq_base   100000              config.json: rope_theta
   attention_scale  0.3535533905932738  1 / sqrt(head_dim)
   weights          F32 -> f32          20 tensors, 0.1 MB
-  tied             output.weight       the checkpoint has no tensor of it
+  tied             output.weight       the checkpoint has no such tensor
   licence          Apache-2.0          README.md: license
   tokenizer        none                no tokenizer.json: `doit generate` needs one
   end_tokens       0                   config.json: eos_token_id
 next: doit check model=small
-      that compares with this project's oracles; for outputs of another
-      implementation add check.golden, which models/golden/make_decoder_golden.py
-      makes: docs/writing-a-manifest.md"""
+      this compares with the project's own oracles; to compare with another
+      implementation, add check.golden: models/golden/make_decoder_golden.py
+      generates it, see docs/writing-a-manifest.md"""
 
 
 @pytest.mark.parametrize(

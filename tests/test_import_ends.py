@@ -61,7 +61,7 @@ def test_a_tokenizer_of_more_tokens_than_rows_is_told(root: Path) -> None:
         f"{tiny}/tokenizer.json: token ids that the model has no row for; expected ids"
         " below n_vocab = 300, found 300\n"
         "  take tokenizer and weights from one revision of the model\n"
-        "nothing was written: 1 thing to be settled first"
+        "found 1 error; nothing was written"
     )
 
 
@@ -72,5 +72,5 @@ def test_an_end_of_text_that_is_no_token_is_told(root: Path) -> None:
         bring(root, tiny)
     assert str(caught.value) == (
         "generation_config.json: eos_token_id: expected a token's id, or several, found"
-        " [1, '</s>']\nnothing was written: 1 thing to be settled first"
+        " [1, '</s>']\nfound 1 error; nothing was written"
     )

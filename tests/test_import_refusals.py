@@ -24,9 +24,9 @@ from tests.weights_cases import save
 
 LLAMA = TINY["llama"]
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
-END = "\nnothing was written: 1 thing to be settled first"
+END = "\nfound 1 error; nothing was written"
 LICENCE_HINT = (
-    "\n  say it: licence=SPDX-ID, with its text as models/licences/<SPDX-ID>.txt; texts"
+    "\n  set licence=SPDX-ID, with its text in models/licences/<SPDX-ID>.txt; texts"
     " there: Apache-2.0"
 )
 
@@ -67,19 +67,19 @@ def test_all_that_is_not_supported_is_told_at_once(root: Path, tiny: Path) -> No
 
 EVERYTHING = f"""\
 config.json: rope_scaling.rope_type: not supported; expected 'default', found 'llama3'
-  positions are rotated as they are, not scaled
+  the architecture does not scale positions
 model=Bad Name: expected a kebab-case name, found 'Bad Name'
   such as model=smollm2-135m
-under which licence is the checkpoint? it names none{LICENCE_HINT}
+the licence of the checkpoint is unknown: it states none{LICENCE_HINT}
 config.json: hidden_act: not supported; expected 'silu', found 'gelu'
   its MLP is SwiGLU
 config.json: attention_bias: not supported; expected null or false, found true
   the architecture has no such biases
-config.json: num_hidden_layers: expected a whole number, 1 or more, found '2'
+config.json: num_hidden_layers: expected an integer, 1 or more, found '2'
 config.json: num_attention_heads: expected a multiple of n_head_kv = 3 (config.json: \
 num_key_value_heads), found 4
-n_ctx=0: expected a whole number, 1 or more, found '0'
-nothing was written: 8 things to be settled first"""
+n_ctx=0: expected an integer, 1 or more, found '0'
+found 8 errors; nothing was written"""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -135,8 +135,8 @@ def test_a_head_beside_the_embedding_is_refused_where_there_is_none(
     head = {"lm_head.weight": np.ones((300, 32), F32)}
     assert refusal(root, write_hf(root.parent / "tiny", config, **head)) == (
         "config.json: tie_word_embeddings: not supported; expected true, found false\n"
-        "  it makes logits with the embedding, and the checkpoint has 'lm_head.weight'"
-        + END
+        "  it computes logits with the embedding, but the checkpoint has"
+        " 'lm_head.weight'" + END
     )
 
 
@@ -192,8 +192,8 @@ def test_a_folder_without_a_config_says_what_belongs_there(root: Path) -> None:
         "  to import a GGUF file, name it: source=tiny/m.gguf\n"
         "model.safetensors: no such file in 'tiny'\n"
         "  expected model.safetensors, or shards and model.safetensors.index.json;"
-        " PyTorch's own files hold programs: convert them to safetensors\n"
-        "nothing was written: 2 things to be settled first"
+        " PyTorch's own files contain programs: convert them to safetensors\n"
+        "found 2 errors; nothing was written"
     )
 
 
@@ -206,8 +206,8 @@ def test_a_config_that_is_not_json_is_told(root: Path, tiny: Path) -> None:
 def test_a_manifest_that_is_there_is_not_overwritten(root: Path, tiny: Path) -> None:
     (root / "models/tiny.yaml").write_text("mine")
     assert refusal(root, tiny) == (
-        "models/tiny.yaml: is there already, and is not overwritten\n"
-        "  give another name, model=NAME, or remove the file" + END
+        "models/tiny.yaml: already exists\n"
+        "  choose another name with model=NAME, or remove the file" + END
     )
     assert (root / "models/tiny.yaml").read_text() == "mine"
 
@@ -215,7 +215,7 @@ def test_a_manifest_that_is_there_is_not_overwritten(root: Path, tiny: Path) -> 
 def test_a_licence_without_a_text_here_is_a_question(root: Path, tiny: Path) -> None:
     (tiny / "README.md").write_text(CARD.replace("apache-2.0", "gemma"))
     assert refusal(root, tiny) == (
-        "under which licence is the checkpoint? README.md: license is 'gemma'"
+        "the licence of the checkpoint is unknown: README.md: license is 'gemma'"
         + LICENCE_HINT
         + END
     )

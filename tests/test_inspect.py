@@ -52,7 +52,7 @@ def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> 
     assert " ".join(lines[start + 2].split()) == (
         "q linear/linear_words_f32 (norm, blk.0.attn_q.weight) -> f32[batch, seq, 16]"
     )
-    assert "  output cache_k: f32[3, batch, ctx, 8], in the place of cache_k" in lines
+    assert "  output cache_k: f32[3, batch, ctx, 8], updates cache_k" in lines
     assert lines[-1] == f"build/{MODEL}/{TARGET}/graph.svg"
     assert not (project.root / f"build/{MODEL}/linked").exists()
 
@@ -154,7 +154,7 @@ def test_no_bundle_needs_a_phase_and_each_starts_from_the_one_before(
         (("level=graf",), "level=graf: no level named 'graf'\n  did you mean 'graph'?"),
         (
             ("filter=atn_output",),
-            f"filter=atn_output: nothing of {MODEL} at level 'graph' has such a name\n"
+            f"filter=atn_output: no name of {MODEL} at level 'graph' matches\n"
             "  did you mean 'attn_output'?",
         ),
         (("model=toy-decodr",), "model=toy-decodr: no model named 'toy-decodr'"),
@@ -187,6 +187,6 @@ def test_a_filter_that_takes_nothing_of_a_phase_is_an_error(project: Project) ->
     run = project.doit("inspect", *words)
     assert (run.code, run.out) == (3, "")
     assert (
-        f"filter=linalg.generi: nothing of {MODEL} at level 'linalg' has such a name\n"
+        f"filter=linalg.generi: no name of {MODEL} at level 'linalg' matches\n"
         "  did you mean 'linalg.generic'?"
     ) in run.err

@@ -104,14 +104,14 @@ def test_what_was_overwritten_cannot_be_read() -> None:
     assert error_of(graph(layer(1, cache="cache"))) == (
         "toy: decode: block layer.1 reads cache, which an earlier block has"
         " overwritten\n"
-        "  give it what that block returns"
+        "  use the value that that block returns"
     )
 
 
 def test_an_output_updates_what_it_is_made_of() -> None:
     expected = (
-        "toy: decode: cache cannot update cache: {} is not made of it\n"
-        "  an update is a component's result of the same type as its operand"
+        "toy: decode: cache cannot update cache: {} does not derive from it\n"
+        "  a component updates an operand by a result of the same type"
     )
     assert error_of(graph(layer(1, to="other"))) == expected.format("kept")
     assert error_of(graph(value="cache")) == expected.format("cache")
@@ -123,8 +123,8 @@ def test_what_lives_in_an_input_is_an_output_that_updates_it() -> None:
     copy = Port("copy", CACHE, "cache", "kept")
     twice = replace(entry, outputs=(*entry.outputs, copy))
     assert error_of(replace(model, entry_points=(twice,))) == (
-        "toy: decode: copy is kept, which is in the memory of cache\n"
-        "  say that it updates cache, or leave it out"
+        "toy: decode: copy is kept, which aliases cache\n"
+        "  add 'updates: cache', or remove the output"
     )
 
 
@@ -148,8 +148,8 @@ def test_an_update_is_read_where_it_is_made() -> None:
         Call("get", "read", ("cache", "x"), (1,), ("y",), (0,)),
     )
     assert error_of(graph(blind)) == (
-        "toy: block layer.1: written updates cache, and nothing in the block reads it\n"
-        "  put what reads it into the same block"
+        "toy: block layer.1: written updates cache, but nothing in the block reads it\n"
+        "  move a node that reads it into the same block"
     )
 
 
@@ -184,9 +184,9 @@ def test_an_entry_point_with_caches_hands_on_one_value() -> None:
     wide = layer(1)
     wide = replace(wide, outputs=(*wide.outputs, ("kept_row", "x")))
     assert error_of(graph(wide)) == (
-        "toy: decode: block layer.1 takes x and makes kept_row and x; where inputs are"
-        " updated, a block takes what the one before it makes: one value\n"
-        "  join the values into one, or the blocks that hand them on"
+        "toy: decode: block layer.1 takes x and returns kept_row and x; if inputs"
+        " are updated, each block takes the one value that the previous one returns\n"
+        "  combine the values, or merge the blocks that pass them on"
     )
 
 

@@ -88,8 +88,9 @@ def test_dbrx_with_two_bases_is_refused(root: Path) -> None:
     assert refusal(root, source) == (
         "config.json: rope_parameters.rope_theta: expected 500000, as config.json:"
         " attn_config.rope_theta has, found 10000.0\n"
-        "  transformers 5 turns by rope_parameters alone, and writes 10000 there for"
-        " weights that were trained with attn_config's: put the right one into both"
+        "  transformers 5 reads only rope_parameters, and writes 10000 there even for"
+        " weights that were trained with the base of attn_config: write the right one"
+        " to both"
     )
 
 
@@ -97,11 +98,16 @@ def test_dbrx_with_two_bases_is_refused(root: Path) -> None:
     ("architecture", "key", "value", "message"),
     [
         ("mixtral", "sliding_window", 4096, "every layer sees all positions"),
-        ("qwen2moe", "norm_topk_prob", True, "shares of experts are the softmax's own"),
+        (
+            "qwen2moe",
+            "norm_topk_prob",
+            True,
+            "the weights of experts are those of the softmax",
+        ),
         ("qwen2moe", "mlp_only_layers", [1], "every layer has its experts"),
-        ("dbrx", "tie_word_embeddings", True, "it has a head of its own"),
-        ("grok", "rope_theta", 20000.0, "its class has this base"),
-        ("grok", "tie_word_embeddings", False, "it makes logits with the embedding"),
+        ("dbrx", "tie_word_embeddings", True, "it has a separate head"),
+        ("grok", "rope_theta", 20000.0, "its class always uses this base"),
+        ("grok", "tie_word_embeddings", False, "it computes logits with the embedding"),
     ],
 )
 def test_what_a_mixture_here_does_not_compute_is_refused(

@@ -197,7 +197,7 @@ def test_every_picture_is_well_formed_and_within_its_frame(root: Path) -> None:
 def test_a_page_without_builds_says_so(tmp_path: Path) -> None:
     cells = {("toy", "here"): cell(tmp_path, "here")}
     text = page.page(["toy"], ["here"], cells, (), {})
-    assert "<h1>nothing was built yet</h1>" in text
+    assert "<h1>no build yet</h1>" in text
     assert "<svg" not in text
 
 
@@ -264,10 +264,10 @@ def test_the_page_of_a_build_names_its_words() -> None:
 @pytest.mark.parametrize(
     ("reasons", "told"),
     [
-        (["it follows link:m"], "1, all by what is above"),
-        (["it has not run in this checkout", "it follows link:m"], "1, all by what"),
-        (["it has not run in this checkout"], "1, 1 changed themselves"),
-        (["flag added: -O3", "it follows link:m"], "1, 1 changed themselves"),
+        (["it follows link:m"], "1, because of the above"),
+        (["it has not run in this checkout", "it follows link:m"], "1, because of"),
+        (["it has not run in this checkout"], "1, 1 changed directly"),
+        (["flag added: -O3", "it follows link:m"], "1, 1 changed directly"),
     ],
     ids=["follows", "never", "first", "both"],
 )

@@ -1,4 +1,4 @@
-"""A model is computed again in low precision, to find where its error comes from.
+"""Compute a model again in low precision, to find where its error originates.
 
-It imports `ingot.project` and what lies below it.
+This package imports `ingot.project` and what is below it.
 """

@@ -1,4 +1,4 @@
-"""The words of `doit ablate` in, a model's errors by block and mode out."""
+"""Measure a model's error by block and mode, for `doit ablate`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from ingot.project.options import refuse_words, whole
 WORDS = ("model", "target", "modes", "weights", "tokens", "seed")
 """The variables that `doit ablate` reads."""
 
-# A kind of matrix is one more run: what it contributes shows on a short prompt.
+# Each kind of matrix is one more run; a short prompt is enough to see its effect.
 SHORT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be computed."""
+    """What `doit ablate` is to compute."""
 
     manifest: Manifest
     target: str
@@ -50,17 +50,17 @@ class Request:
 
     @property
     def task(self) -> str:
-        """Return the task that makes what is read: the weights as they are."""
+        """Return the task that provides the weights, unconverted."""
         return f"bake:{self.manifest.model}@plain"
 
 
 def read_request(
     root: Path, selection: Selection, variables: Mapping[str, str]
 ) -> Request:
-    """Return what the variables ask for; everything is tried that needs no weights.
+    """Return the request, after every check that needs no weights.
 
-    Raises: IngotError for a variable that is not read here, a value that is wrong, a
-        model that reads no tokens, or no matplotlib.
+    Raises: IngotError for a variable that the command does not read, a wrong value, a
+        model that does not read tokens, or missing matplotlib.
     """
     refuse_words(variables, WORDS, "ablate")
     for kind, names in (("model", selection.models), ("target", selection.targets)):
@@ -81,9 +81,9 @@ def read_request(
 
 
 def run(root: Path, request: Request) -> int:
-    """Compute, write and print; return the exit code.
+    """Compute, write and print the errors; return the exit code.
 
-    Raises: IngotError for an archive that lacks something.
+    Raises: IngotError for an archive that lacks a parameter.
     """
     model = request.manifest.model
     subject = _subject(root, request)
@@ -113,9 +113,9 @@ def run(root: Path, request: Request) -> int:
 
 
 def checked(path: Path, entry: str) -> dict[str, float]:
-    """Return the largest error after each block that a check's report tells of.
+    """Return, by block, the largest error in the report of a check.
 
-    Nothing where there is no report, or none that is whole.
+    The result is empty if there is no report, or an incomplete one.
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
@@ -124,7 +124,7 @@ def checked(path: Path, entry: str) -> dict[str, float]:
             error = row["max_abs_error"]
             if row["level"] != "propagated" or row["entry_point"] != entry:
                 continue
-            # What is not finite is written as text.
+            # JSON has no numbers for NaN and infinity; they are written as text.
             found[row["name"]] = max(found.get(row["name"], 0.0), float(error))
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -146,7 +146,7 @@ def _subject(root: Path, request: Request) -> Subject:
 def _kinds(
     request: Request, subject: Subject, tell: Callable[[str], None]
 ) -> dict[str, Row]:
-    """Return by kind of matrix how far it alone moves what the model returns."""
+    """Return, by kind of matrix, how far it alone changes the model's result."""
     found = kinds(request.schemes)
     graph, entry = subject.graph, subject.entry
     inputs = prompt(graph, entry, min(request.tokens, SHORT), request.seed)
@@ -157,7 +157,7 @@ def _kinds(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Give what shows the block that is computed, on a terminal."""
+    """Return a function that shows the current block on a terminal."""
     from rich.console import Console
 
     with Console(stderr=True).status("reading") as status:

@@ -1,8 +1,8 @@
-"""A graph, a prompt and modes in, the error of every block in every mode out.
+"""Compute the error of every block in every mode, for a graph and a prompt.
 
-The oracles run side by side, block by block: once exactly, and once a mode with its
-rounding. A block is also run alone, on the exact run's values: what it adds itself can
-be told from what reached it.
+The oracles run block by block, in parallel: once exactly, and once per mode with its
+rounding. A block also runs alone with the exact values as inputs, which separates the
+error that it adds from the error that it receives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXACT = Mode("exact", {})
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is computed, and from what."""
+    """The model and the inputs of an experiment."""
 
     graph: Graph
     entry: EntryPoint
@@ -35,25 +35,25 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How far a mode's value after a block is from the exact one."""
+    """The distance between a mode's value after a block and the exact value."""
 
     mode: str
     block: str
     value: str
     error: Error
-    # RMS error over RMS value, of the block fed with exact values; None: not asked for.
+    # RMS error divided by RMS value, of the block with exact inputs; or not measured.
     own_error: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Every block's rows in the order of the model, and how the logits agree."""
+    """Every block's rows in the order of the model, and the agreement of the logits."""
 
     rows: tuple[Row, ...]
     agreements: Mapping[str, Agreement]  # by mode; empty where there are no logits
 
     def last(self, mode: str) -> Row:
-        """Return the row of what the model returns."""
+        """Return the row of the model's result."""
         return next(row for row in reversed(self.rows) if row.mode == mode)
 
     def most_error(self, mode: str) -> Row:
@@ -68,9 +68,9 @@ def measure(
     alone: bool = True,
     tell: Callable[[str], None] = lambda block: None,
 ) -> Measured:
-    """Return every block's error in every mode; `alone`: also of the block by itself.
+    """Return every block's error in every mode; `alone` also measures its own error.
 
-    `tell` is called with each block's name before it runs.
+    `tell` is called with each block's name before the block runs.
     """
     entry = subject.entry
     ports = [port.value for port in entry.inputs]
@@ -96,7 +96,7 @@ def measure(
 def _run(
     subject: Subject, mode: Mode, block: Block, fed: tuple[Values, ...]
 ) -> list[Values]:
-    """Return what the block makes of each set of values, in one mode."""
+    """Return what the block computes from each set of values, in one mode."""
     used = {name for call in block.calls for name in call.operands}
     parameters = {
         name: mode.parameter(name, subject.parameters[name])
@@ -127,7 +127,7 @@ def _rows(
 
 
 def _first_after_prompt(entry: EntryPoint) -> int | None:
-    """Return the first block that sees one position alone: the one named by `last`."""
+    """Return the first block that sees only the position `last`."""
     last = {port.value for port in entry.inputs if port.role == "last"}
     for index, block in enumerate(entry.blocks):
         if any(name in last for _, name in block.inputs):
@@ -136,10 +136,10 @@ def _first_after_prompt(entry: EntryPoint) -> int | None:
 
 
 def _at_every_position(entry: EntryPoint, first: int, values: Values) -> None:
-    """Make a batch of one sequence: each row of it asks for another position.
+    """Return a batch of one sequence, in which each row asks for another position.
 
-    What comes before is one sequence's; what follows then gives the logits of all
-    positions, though the entry point returns those of the last.
+    The earlier blocks process one sequence; the later ones then compute the logits of
+    all positions, although the entry point returns those of the last position only.
     """
     import numpy as np
 
@@ -154,7 +154,7 @@ def _at_every_position(entry: EntryPoint, first: int, values: Values) -> None:
 
 
 def _taken(entry: EntryPoint, first: int) -> dict[str, TensorType]:
-    """Return the values that come to the blocks from `first` on, and their types."""
+    """Return the values that the blocks from `first` on take, and their types."""
     found: dict[str, TensorType] = {}
     for block in entry.blocks[first:]:
         types = dict(block.types)

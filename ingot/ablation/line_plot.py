@@ -1,4 +1,4 @@
-"""What an ablation measured in, a picture of it out: a line a mode, block by block."""
+"""Plot the results of an ablation: one line per mode, block by block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 EXTRA = "plot"
 
-# Okabe & Ito 2008, "Color Universal Design": told apart by every kind of colour vision;
-# the markers and dashes are for print without colour.
+# Okabe & Ito 2008, "Color Universal Design": every kind of colour vision can tell these
+# apart; the markers and dashes are for print without colour.
 STYLES = {
     "f32": ("#000000", "o", "-"),
     "weights": ("#0072B2", "s", "-"),
@@ -24,30 +24,30 @@ STYLES = {
     "hardware": ("#CC79A7", "v", "-"),
 }
 
-# More names than these do not fit below an axis.
+# The number of names that fit below an axis.
 _NAMES = 26
 
 
 def refuse_no_matplotlib() -> None:
-    """Refuse to start what could not be drawn at its end.
+    """Fail early if the results could not be drawn at the end.
 
     Raises: IngotError where matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise IngotError(
             "ablate draws with matplotlib, which is not installed",
-            f"it is in the extra '{EXTRA}': "
+            f"install the extra '{EXTRA}': "
             f"python -m pip install -c constraints.txt -e '.[{EXTRA}]'",
         )
 
 
 def svg(report: Report) -> str:
-    """Return the errors as SVG, the same bytes each time."""
+    """Return the errors as SVG, with the same bytes each time."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     out = StringIO()
-    # Text stays text: small, and searchable.
+    # Keep text as text, which is small and searchable.
     with matplotlib.rc_context({"svg.hashsalt": "ingot", "svg.fonttype": "none"}):
         drawn = figure(report)
         FigureCanvasSVG(drawn)
@@ -95,7 +95,7 @@ def figure(report: Report) -> Any:
 def _points(
     report: Report, mode: str, names: list[str]
 ) -> tuple[list[int], list[float]]:
-    """Return where a line goes; zero and infinity have no place on it."""
+    """Return the points of a line; zero and infinity have none."""
     found = [
         (names.index(row.block), row.error.relative)
         for row in report.measured.rows

@@ -1,4 +1,4 @@
-"""An exact array and one with errors in, how far they are apart out."""
+"""Measure the distance between an exact array and one with errors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ingot.checks.compare import smallest_cosine
 Array: TypeAlias = Any
 
 TOLERANCES = (1e-2, 1e-3)
-"""What `numpy.allclose` is asked with, relative and absolute alike."""
+"""The tolerances for `numpy.allclose`, both relative and absolute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """How far values are from the exact ones; not finite where a value is not."""
+    """The distance of values from the exact ones; not finite where a value is not."""
 
     max_abs: float
     mse: float  # mean squared error
@@ -26,7 +26,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What the logits' errors do to the next token, over all positions."""
+    """How the errors of the logits affect the next token, over all positions."""
 
     top_1: float  # share of positions with the same most likely token, 0 to 1
     kl: float  # mean Kullback-Leibler divergence from the exact distribution, nats
@@ -53,12 +53,15 @@ def error(exact: Array, got: Array) -> Error:
 
 
 def relative_error(exact: Array, got: Array) -> float:
-    """Return the RMS error over the RMS of what is exact; infinite for zeros."""
+    """Return the RMS error divided by the RMS of the exact array.
+
+    The result is infinite if the exact array is zero.
+    """
     return _relative(exact, _difference(exact, got))
 
 
 def agreement(exact: Array, got: Array) -> Agreement:
-    """Return how the next tokens agree.
+    """Return how far the next tokens agree.
 
     Shapes: exact, got [..., n_vocab]: logits.
     """

@@ -1,4 +1,4 @@
-"""The words of a command line and a model's matrices in, what each mode rounds out."""
+"""Decide what each mode of an ablation rounds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MODES = {
     "both": "matrices rounded, and values between components to bf16",
     "hardware": "MXFP8 matrices, and values between components in bf16",
 }
-"""Mode: what is rounded. Everything else is float64."""
+"""By mode: what is rounded. Everything else is float64."""
 
 SCHEMES = tuple(rounding.SCHEMES)[1:]
-"""What matrices can be rounded to; f32 is how they come."""
+"""The types that matrices can be rounded to; f32 leaves them as they are."""
 
-# Where the manifest stores f32 and nothing was asked for.
+# Used where the manifest stores f32 and the command line names no scheme.
 DEFAULT_SCHEME = "i8"
 HARDWARE_SCHEME = "mxfp8"
 
@@ -35,7 +35,7 @@ class Mode:
     """What one run of the oracles rounds."""
 
     name: str
-    schemes: Mapping[str, str]  # by matrix; one that is not in it stays as it is
+    schemes: Mapping[str, str]  # by matrix; the others stay unchanged
     values: Callable[[Array], Array] | None = None  # None: float64, as oracles return
 
     def parameter(self, name: str, value: Array) -> Array:
@@ -47,7 +47,7 @@ class Mode:
         return rounding.rounded(rows, scheme).reshape(value.shape)
 
     def oracle(self, exact: Oracle) -> Oracle:
-        """Return the oracle with its results rounded; integers are left."""
+        """Return the oracle with its results rounded, except integers."""
         round_ = self.values
         if round_ is None:
             return exact
@@ -65,9 +65,9 @@ class Mode:
 
 
 def read_modes(text: str | None) -> tuple[str, ...]:
-    """Return the modes that `modes=` names, in their own order; all where it is absent.
+    """Return the modes that `modes=` names, in canonical order, or all modes.
 
-    Raises: IngotError for one that there is not.
+    Raises: IngotError for an unknown one.
     """
     if text is None:
         return tuple(MODES)
@@ -82,9 +82,9 @@ def read_modes(text: str | None) -> tuple[str, ...]:
 
 
 def read_scheme(text: str | None) -> str | None:
-    """Return the scheme that `weights=` names, None where it is absent.
+    """Return the scheme that `weights=` names, or None.
 
-    Raises: IngotError for one that there is not.
+    Raises: IngotError for an unknown one.
     """
     if text is not None and text not in SCHEMES:
         raise IngotError(
@@ -95,7 +95,7 @@ def read_scheme(text: str | None) -> str | None:
 
 
 def matrices(graph: Graph) -> tuple[str, ...]:
-    """Return the parameters that a scheme is for: vectors and tables stay f32."""
+    """Return the parameters that schemes apply to; vectors and tables stay f32."""
     return tuple(
         item.name
         for item in graph.parameters
@@ -106,7 +106,7 @@ def matrices(graph: Graph) -> tuple[str, ...]:
 def matrix_schemes(
     names: tuple[str, ...], stored: Callable[[str], str], asked: str | None
 ) -> dict[str, str]:
-    """Return each matrix's scheme: what was asked for, or what the manifest stores."""
+    """Return each matrix's scheme: the requested one, or the manifest's."""
     if asked is not None:
         return dict.fromkeys(names, asked)
     found = {name: stored(name) for name in names}
@@ -116,7 +116,7 @@ def matrix_schemes(
 
 
 def modes(names: tuple[str, ...], schemes: Mapping[str, str]) -> tuple[Mode, ...]:
-    """Return what each mode rounds; `schemes` is for those that round matrices."""
+    """Return what each mode rounds; `schemes` applies to modes that round matrices."""
     hardware = dict.fromkeys(schemes, HARDWARE_SCHEME)
     made = {
         "f32": Mode("f32", {}, rounding.f32),
@@ -129,7 +129,7 @@ def modes(names: tuple[str, ...], schemes: Mapping[str, str]) -> tuple[Mode, ...
 
 
 def kinds(schemes: Mapping[str, str]) -> tuple[Mode, ...]:
-    """Return a mode for each kind of matrix: it alone is rounded, in all layers."""
+    """Return a mode for each kind of matrix, which rounds it alone, in all layers."""
     found: dict[str, dict[str, str]] = {}
     for name, scheme in schemes.items():
         found.setdefault(kind(name), {})[name] = scheme
@@ -137,6 +137,6 @@ def kinds(schemes: Mapping[str, str]) -> tuple[Mode, ...]:
 
 
 def kind(parameter: str) -> str:
-    """Return a matrix's kind: "attn_q" of "blk.3.attn_q.weight"."""
+    """Return a matrix's kind: "attn_q" for "blk.3.attn_q.weight"."""
     words = parameter.removesuffix(".weight").split(".")
     return ".".join(words[2:] if words[0] == "blk" and len(words) > 2 else words)

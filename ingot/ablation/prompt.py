@@ -1,4 +1,4 @@
-"""A graph in, the entry point that reads tokens and a seeded prompt for it out."""
+"""Choose the entry point that reads tokens, and generate a seeded prompt for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ingot.model.oracle import token_limit
 Array: TypeAlias = Any
 
 TOKENS = 32
-"""Length of a prompt that nobody asked otherwise for."""
+"""The default length of a prompt."""
 
-# The logits of all positions are kept for every mode: 256 MB each at 262144 tokens.
+# Every mode keeps the logits of all positions: 256 MB each at 262144 tokens.
 MOST = 128
 
 
@@ -36,10 +36,10 @@ def reading_tokens(graph: Graph) -> EntryPoint:
 def prompt(
     graph: Graph, entry: EntryPoint, tokens: int, seed: int
 ) -> tuple[Array, ...]:
-    """Return a tensor per input: one sequence of random tokens, all of them real.
+    """Return a tensor per input: one sequence of random tokens without padding.
 
-    Raises: IngotError for a length that the model does not take, or an integer input
-        whose range is unknown.
+    Raises: IngotError for a length that the model does not accept, or for an integer
+        input whose range is unknown.
     """
     _refuse_length(graph, tokens)
     ranges = {dim.name: dim for dim in graph.dynamic}

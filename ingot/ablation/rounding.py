@@ -1,4 +1,4 @@
-"""Numbers in, the nearest ones of a narrower format out, still as wide numbers."""
+"""Round numbers to a narrower format; the results keep their wide type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingot.weights.packing import (
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
 
-# Rows of a large table are rounded so many values at a time: 32 MB of temporaries each.
+# The rows of a large table are rounded in parts of this many values: 32 MB each.
 _CHUNK = 1 << 22
 
 _BF16_DIGITS, _BF16_LEAST = 8, -126
@@ -29,9 +29,9 @@ _E8M0_LEAST, _E8M0_MOST = -127, 127
 
 
 def bf16(x: Array) -> Array:
-    """Return x in bfloat16: to nearest, ties to even; what is too large is infinite.
+    """Return x in bfloat16: to nearest, ties to even; overflow becomes infinity.
 
-    Shapes: any, and of any float type, which stays.
+    Shapes: any, and of any float type, which is kept.
     """
     import numpy as np
 
@@ -41,7 +41,7 @@ def bf16(x: Array) -> Array:
 
 
 def f16(x: Array) -> Array:
-    """Return x in IEEE binary16; what is too large is infinite."""
+    """Return x in IEEE binary16; overflow becomes infinity."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -49,7 +49,7 @@ def f16(x: Array) -> Array:
 
 
 def f32(x: Array) -> Array:
-    """Return x in IEEE binary32; what is too large is infinite."""
+    """Return x in IEEE binary32; overflow becomes infinity."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -57,10 +57,10 @@ def f32(x: Array) -> Array:
 
 
 def e4m3(x: Array) -> Array:
-    """Return x in E4M3: to nearest, ties to even; what is above 448 becomes 448.
+    """Return x in E4M3: to nearest, ties to even; values above 448 become 448.
 
     Source: OCP 8-bit Floating Point Specification 1.0, section 5; saturation as MX
-        v1.0, section 6.3, asks for.
+        v1.0, section 6.3, requires.
     """
     import numpy as np
 
@@ -68,10 +68,10 @@ def e4m3(x: Array) -> Array:
 
 
 def mxfp8(rows: Array) -> Array:
-    """Return a matrix whose rows are MXFP8: E4M3 with a shared scale for 32 columns.
+    """Return a matrix whose rows are MXFP8: E4M3 with one scale per 32 columns.
 
-    The scale is the largest power of two in the block over E4M3's, within E8M0; a
-    block with a number that is not finite is all NaN, as its scale is.
+    The scale is the largest power of two in the block divided by that of E4M3, within
+    E8M0. A block with a number that is not finite is all NaN, because its scale is.
 
     Shapes: rows [n, columns] -> the same; a last block may be shorter.
     Source: OCP Microscaling Formats (MX) Specification v1.0, sections 5.2 and 6.3.
@@ -82,7 +82,7 @@ def mxfp8(rows: Array) -> Array:
     largest = np.abs(blocks).max(axis=2, keepdims=True)
     # frexp's fraction is in [1/2, 1): the exponent of the power of two below is less 1.
     exponent = np.frexp(largest)[1] - 1 - _E4M3_MAX_EXPONENT
-    # A block of zeros has any scale.
+    # Any scale suits a block of zeros.
     exponent = np.clip(exponent, _E8M0_LEAST, _E8M0_MOST)
     near = np.ldexp(e4m3(np.ldexp(blocks, -exponent)), exponent)
     near = np.where(np.isfinite(largest), near, np.nan).astype(rows.dtype)
@@ -96,12 +96,12 @@ def i8(rows: Array) -> Array:
 
 
 def i8_block32(rows: Array) -> Array:
-    """Return a matrix of 8-bit integers with an f16 scale for 32 columns."""
+    """Return a matrix of 8-bit integers with one f16 scale per 32 columns."""
     return _integers(rows, I8_LIMIT)
 
 
 def i4_block32(rows: Array) -> Array:
-    """Return a matrix of 4-bit integers with an f16 scale for 32 columns."""
+    """Return a matrix of 4-bit integers with one f16 scale per 32 columns."""
     return _integers(rows, I4_LIMIT)
 
 
@@ -114,11 +114,11 @@ SCHEMES: dict[str, Callable[[Array], Array]] = {
     "i4_block32": i4_block32,
     "mxfp8": mxfp8,
 }
-"""By the name that a manifest or a command line has for it."""
+"""By the name in a manifest or on a command line."""
 
 
 def rounded(rows: Array, scheme: str) -> Array:
-    """Return a matrix as it is read back where it is stored by a scheme.
+    """Return a matrix as it is read back after a scheme stored it.
 
     Shapes: rows [n, columns], float32 -> the same.
     """
@@ -133,10 +133,10 @@ def rounded(rows: Array, scheme: str) -> Array:
 
 
 def _nearest(x: Array, digits: int, least: int) -> Array:
-    """Return x with so many binary digits; below 2**least they become fewer."""
+    """Return x with that many binary digits; fewer below 2**least."""
     import numpy as np
 
-    # What is not a number stays so, and what is too large becomes infinite.
+    # NaN stays NaN, and overflow becomes infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         _, exponent = np.frexp(x)
         last = np.maximum(exponent, least + 1) - digits
@@ -153,7 +153,7 @@ def _integers(rows: Array, limit: int) -> Array:
 
 
 def _blocks(rows: Array) -> tuple[Array, int]:
-    """Return the rows in blocks, the last filled with zeros, and the real columns."""
+    """Return the rows in blocks, the last padded with zeros, and the real columns."""
     import numpy as np
 
     columns = rows.shape[1]

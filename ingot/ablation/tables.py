@@ -1,4 +1,4 @@
-"""What an ablation measured in, its files and the table that people read out."""
+"""Write the files of an ablation, and print its tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was computed, and what came out."""
+    """What was computed, and the results."""
 
     model: str
     entry_point: str
@@ -44,10 +44,10 @@ class Report:
     schemes: Mapping[str, str]  # by matrix
     modes: tuple[Mode, ...]
     measured: Measured
-    # Each kind of matrix rounded alone: how far it moves what the model returns.
+    # For each kind of matrix, rounded alone: how far it changes the model's result.
     kinds: Mapping[str, Row]
     target: str
-    # By block, what the target's last check found: an f32 artifact has its own error.
+    # By block: the error that the target's last check found in its artifact.
     artifact: Mapping[str, float]
 
     @property
@@ -56,13 +56,13 @@ class Report:
         return ", ".join(sorted(set(self.schemes.values())))
 
     def worst_kind(self) -> Row | None:
-        """Return the row of the kind of matrix that adds most; its mode is the kind."""
+        """Return the row of the worst kind of matrix; its mode is the kind."""
         rows = self.kinds.values()
         return max(rows, key=lambda row: row.error.relative, default=None)
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write the report's files, each as a whole.
+    """Write the report's files, each atomically.
 
     Raises: IngotError where the folder cannot be written.
     """
@@ -81,10 +81,10 @@ def write(report: Report, folder: Path) -> None:
 
 
 def show(report: Report, out: IO[str]) -> None:
-    """Print a table a mode, and what follows from them."""
+    """Print one table per mode, and conclusions from them."""
     from rich.console import Console
 
-    # A file has no width: a terminal's 80 columns would cut numbers off.
+    # A file has no width; the 80 columns of a terminal would cut numbers off.
     width = None if out.isatty() else WIDTH
     console = Console(file=out, width=width, highlight=False, markup=False)
     for mode in report.modes:
@@ -147,19 +147,19 @@ def _summary(report: Report) -> Any:
 
 
 def _conclusions(report: Report) -> Iterator[str]:
-    """Yield what the tables do not say by themselves."""
+    """Yield what the tables do not show by themselves."""
     yield (
-        "own error: of a block fed with exact values; at the end: of "
+        "own error: that of a block with exact inputs; at the end: that of "
         f"{report.measured.rows[-1].value}; both RMS error / RMS value"
     )
     if report.artifact:
-        yield f"{report.target}: largest error of its artifact at its last check"
+        yield f"{report.target}: largest error of the artifact in the last check"
     worst_kind = report.worst_kind()
     if worst_kind:
         ranked = sorted(report.kinds.values(), key=lambda row: -row.error.relative)
         shares = ", ".join(f"{row.mode} {_short(row.error.relative)}" for row in ranked)
         yield f"matrices, one kind rounded at a time ({report.scheme}): {shares}"
-        yield f"weights: of all kinds of matrix {worst_kind.mode} adds most error"
+        yield f"weights: of all kinds of matrix, {worst_kind.mode} adds most error"
 
 
 def _json(report: Report) -> str:

@@ -34,7 +34,7 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
                 raise IngotError(
                     f"{graph.model}: {entry.name}: block {block.name} reads {value},"
                     " which an earlier block has overwritten",
-                    "give it what that block returns",
+                    "use the value that that block returns",
                 )
         found.append(held)
         owners, replaced = held_values(block, held)
@@ -66,15 +66,15 @@ def _refuse_outputs(
         made = where.get(port.value, ("", 0))
         if made[0] and not port.updates:
             raise IngotError(
-                f"{graph.model}: {entry.name}: {port.name} is {port.value}, which is"
-                f" in the memory of {made[0]}",
-                f"say that it updates {made[0]}, or leave it out",
+                f"{graph.model}: {entry.name}: {port.name} is {port.value}, which"
+                f" aliases {made[0]}",
+                f"add 'updates: {made[0]}', or remove the output",
             )
         if port.updates and made != newest[port.updates]:
             raise IngotError(
                 f"{graph.model}: {entry.name}: {port.name} cannot update"
-                f" {port.updates}: {port.value} is not made of it",
-                "an update is a component's result of the same type as its operand",
+                f" {port.updates}: {port.value} does not derive from it",
+                "a component updates an operand by a result of the same type",
             )
 
 
@@ -96,9 +96,10 @@ def is_chain(graph: Graph, entry: EntryPoint) -> bool:
                 return False
             raise IngotError(
                 f"{graph.model}: {entry.name}: block {block.name} takes"
-                f" {_listed(takes)} and makes {_listed(set(makes))}; where inputs are"
-                " updated, a block takes what the one before it makes: one value",
-                "join the values into one, or the blocks that hand them on",
+                f" {_listed(takes)} and returns {_listed(set(makes))}; if inputs"
+                " are updated, each block takes the one value that the previous one"
+                " returns",
+                "combine the values, or merge the blocks that pass them on",
             )
         made |= set(makes)
         before = set(makes)

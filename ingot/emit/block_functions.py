@@ -245,8 +245,8 @@ def _calls(
             if result not in read:
                 raise IngotError(
                     f"{graph.model}: block {block.name}: {result} updates"
-                    f" {owners[result]}, and nothing in the block reads it",
-                    "put what reads it into the same block",
+                    f" {owners[result]}, but nothing in the block reads it",
+                    "move a node that reads it into the same block",
                 )
             new, type_ = local[result], types[result]
             local[result] = f"{new}.kept"

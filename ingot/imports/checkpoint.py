@@ -36,9 +36,9 @@ N_CTX_LIMIT = 2048
 
 
 GOLDEN = """\
-      that compares with this project's oracles; for outputs of another
-      implementation add check.golden, which models/golden/{script}
-      makes{of}: docs/writing-a-manifest.md"""
+      this compares with the project's own oracles; to compare with another
+      implementation, add check.golden: models/golden/{script}
+      generates it{of}, see docs/writing-a-manifest.md"""
 """What an imported model lacks: no checkpoint contains reference outputs."""
 
 
@@ -59,7 +59,7 @@ class Imported:
         lines += [f"note: {note}" for note in self.notes]
         command = f"doit check model={self.decision.model}"
         experts = "n_expert" in self.decision.dims
-        kind, of = ("moe", " of random weights") if experts else ("decoder", "")
+        kind, of = ("moe", " from random weights") if experts else ("decoder", "")
         golden = GOLDEN.format(script=f"make_{kind}_golden.py", of=of)
         return "\n".join([*lines, f"next: {command}", golden])
 
@@ -144,8 +144,8 @@ def _name(given: str | None, path: Path, root: Path, errors: list[IngotError]) -
     elif (root / "models" / f"{name}.yaml").exists():
         errors.append(
             IngotError(
-                f"models/{name}.yaml: is there already, and is not overwritten",
-                "give another name, model=NAME, or remove the file",
+                f"models/{name}.yaml: already exists",
+                "choose another name with model=NAME, or remove the file",
             )
         )
     return name
@@ -174,7 +174,7 @@ def _add_context(
             facts["n_ctx"] = Fact(value, origin)
         return
     if not (given.isascii() and given.isdigit()) or int(given) < 1:
-        message = "expected a whole number, 1 or more"
+        message = "expected an integer, 1 or more"
         errors.append(IngotError(f"n_ctx={given}: {message}, found '{given}'"))
     elif most is not None and int(given) > most.value:
         errors.append(
@@ -226,9 +226,9 @@ def _element(survey: Survey) -> str | None:
 
 def _together(errors: list[IngotError]) -> IngotError:
     """Return all errors as one, which says that no file was written."""
-    count = f"{len(errors)} thing{'s' if len(errors) > 1 else ''}"
+    count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
     told = "\n".join(str(error) for error in errors)
-    return IngotError(f"{told}\nnothing was written: {count} to be settled first")
+    return IngotError(f"{told}\nfound {count}; nothing was written")
 
 
 def _write(decision: Decision, root: Path) -> str:
@@ -251,7 +251,7 @@ def _write(decision: Decision, root: Path) -> str:
         path.unlink()
         # Every mistake that a user can make was reported before.
         raise AssertionError(
-            f"an imported manifest is wrong:\n{format_errors(group)}\n{text}"
+            f"the imported manifest is invalid:\n{format_errors(group)}\n{text}"
         ) from None
     return f"models/{path.name}"
 
@@ -282,7 +282,7 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
 
 def _tied_row(decision: Decision) -> tuple[str, str]:
     if decision.tied:
-        return ", ".join(decision.tied), "the checkpoint has no tensor of it"
+        return ", ".join(decision.tied), "the checkpoint has no such tensor"
     return "none", "every parameter has a tensor"
 
 

@@ -22,12 +22,12 @@ def choose_licence(
     known = {path.stem.lower(): path.stem for path in (root / FOLDER).glob("*.txt")}
     if said is not None and str(said.value).lower() in known:
         return Said(known[str(said.value).lower()], said.place)
-    found = f"{said.place} is '{said.value}'" if said else "it names none"
+    found = f"{said.place} is '{said.value}'" if said else "it states none"
     texts = ", ".join(sorted(known.values())) or "none"
     errors.append(
         IngotError(
-            f"under which licence is the checkpoint? {found}",
-            f"say it: licence=SPDX-ID, with its text as {FOLDER}/<SPDX-ID>.txt; texts"
+            f"the licence of the checkpoint is unknown: {found}",
+            f"set licence=SPDX-ID, with its text in {FOLDER}/<SPDX-ID>.txt; texts"
             f" there: {texts}",
         )
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-ANY = "what it is elsewhere is not computed here"
+ANY = "no component computes other values"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,19 +147,21 @@ def plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...
 QUANTISED = Rule(
     "quantization_config",
     (None,),
-    "take the checkpoint that it was quantised from, or a GGUF file",
+    "use the checkpoint that it was quantised from, or a GGUF file",
 )
-_ROTATED = Rule("partial_rotary_factor", (None, 1), "all of a head's dims are rotated")
+_ROTATED = Rule(
+    "partial_rotary_factor", (None, 1), "the architecture rotates all dims of a head"
+)
 BIAS = Rule("attention_bias", (None, False), "the architecture has no such biases")
 SILU = (QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
 NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
 _GGUF = (
-    Rule("rope.scaling.type", ("none",), "positions are rotated as they are"),
-    Rule("rope.scaling.factor", (0, 1), "positions are rotated as they are"),
-    Rule("rope.scale_linear", (0, 1), "positions are rotated as they are"),
-    Rule("expert_count", (0,), "there is one MLP a layer"),
-    Rule("attention.causal", (True,), "no position sees those after it"),
-    Rule("attention.scale", (0,), "the scale is that of the head's dims"),
+    Rule("rope.scaling.type", ("none",), "the architecture does not scale positions"),
+    Rule("rope.scaling.factor", (0, 1), "the architecture does not scale positions"),
+    Rule("rope.scale_linear", (0, 1), "the architecture does not scale positions"),
+    Rule("expert_count", (0,), "each layer has one MLP"),
+    Rule("attention.causal", (True,), "attention is causal"),
+    Rule("attention.scale", (0,), "the scale follows from head_dim"),
     Rule("attn_logit_softcapping", (0,), ANY),
     Rule("final_logit_softcapping", (0,), ANY),
 )
@@ -236,7 +238,9 @@ GEMMA3 = Family(
         Rule("attn_logit_softcapping", (None,), ANY),
         Rule("final_logit_softcapping", (None,), ANY),
         Rule(
-            "use_bidirectional_attention", (None, False), "it writes from left to right"
+            "use_bidirectional_attention",
+            (None, False),
+            "it generates from left to right",
         ),
         Rule("sliding_window_pattern", (6,), "every sixth layer sees all positions"),
         Rule("_sliding_window_pattern", (6,), "every sixth layer sees all positions"),
@@ -260,12 +264,14 @@ GEMMA3 = Family(
 
 FAMILIES = (GEMMA3, LLAMA, QWEN2, QWEN3)
 
+_NO_HEAD = "it computes embeddings and has no head: use a checkpoint of"
+
 OTHERS = {
-    "Gemma3ForConditionalGeneration": "it reads images too: take a checkpoint of"
-    " Gemma3ForCausalLM, the text part alone",
-    "Gemma3TextModel": "it has no head, and embeds: take one of Gemma3ForCausalLM",
-    "Qwen2Model": "it has no head, and embeds: take one of Qwen2ForCausalLM",
-    "Qwen3Model": "it has no head, and embeds: take one of Qwen3ForCausalLM",
-    "LlamaModel": "it has no head, and embeds: take one of LlamaForCausalLM",
+    "Gemma3ForConditionalGeneration": "it also reads images: use a checkpoint of"
+    " Gemma3ForCausalLM, the text model",
+    "Gemma3TextModel": f"{_NO_HEAD} Gemma3ForCausalLM",
+    "Qwen2Model": f"{_NO_HEAD} Qwen2ForCausalLM",
+    "Qwen3Model": f"{_NO_HEAD} Qwen3ForCausalLM",
+    "LlamaModel": f"{_NO_HEAD} LlamaForCausalLM",
 }
 """Classes that are similar to a known one, and what to do about them."""

@@ -33,8 +33,8 @@ _ROPE_BASES = {
 }
 _ATTENTION_BASE = "attn_config.rope_theta"
 _DBRX_BASES = (
-    "transformers 5 turns by rope_parameters alone, and writes 10000 there for weights"
-    " that were trained with attn_config's: put the right one into both"
+    "transformers 5 reads only rope_parameters, and writes 10000 there even for weights"
+    " that were trained with the base of attn_config: write the right one to both"
 )
 _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
@@ -62,7 +62,7 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
     try:
         return parse_object(read_file(path / CONFIG), CONFIG)
     except FileNotFoundError:
-        hint = f"a checkpoint's folder has {CONFIG}, and safetensors files"
+        hint = f"a checkpoint's folder contains {CONFIG} and safetensors files"
         if found := sorted(item.name for item in path.glob("*.gguf")):
             hint = f"to import a GGUF file, name it: source={path.name}/{found[0]}"
         errors.append(IngotError(f"{CONFIG}: no such file in '{path.name}'", hint))
@@ -192,7 +192,7 @@ def _read_settings(
                 IngotError(
                     f"{where}: not supported; expected 'default', found"
                     f" {spelled(found)}",
-                    "positions are rotated as they are, not scaled",
+                    "the architecture does not scale positions",
                 )
             )
     if "partial_rotary_factor" in settings:
@@ -243,7 +243,7 @@ def _single(path: Path) -> tuple[StoredTensor, ...]:
         return read_header(path / SINGLE, SINGLE)
     hint = f"expected {SINGLE}, or shards and {INDEX}"
     if any(path.glob("*.bin")) or any(path.glob("*.pth")):
-        hint += "; PyTorch's own files hold programs: convert them to safetensors"
+        hint += "; PyTorch's own files contain programs: convert them to safetensors"
     raise IngotError(f"{SINGLE}: no such file in '{path.name}'", hint)
 
 

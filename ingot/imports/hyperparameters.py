@@ -85,7 +85,7 @@ def _number(
     if said is not None and said.value is not None:
         if _fits(said.value, number.whole):
             return Fact(said.value, said.place)
-        kind = "a whole number, 1 or more" if number.whole else "a number above 0"
+        kind = "an integer, 1 or more" if number.whole else "a number above 0"
         errors.append(
             IngotError(f"{said.place}: expected {kind}, found {spelled(said.value)}")
         )
@@ -96,7 +96,7 @@ def _number(
         errors.append(IngotError(f"{place}: missing; expected a number"))
         return None
     if not key and not isinstance(default, str):
-        return Fact(default, "the same for all its checkpoints")
+        return Fact(default, "the same in all such checkpoints")
     if not isinstance(default, str):
         return Fact(default, f"not in {survey.file}; {_whose_default(survey)}")
     return _made_of(default, found, survey, key, errors)
@@ -231,4 +231,4 @@ def _check_layers(survey: Survey, family: Family) -> Iterator[IngotError]:
 def _pattern(types: tuple[str, ...]) -> str:
     if len(types) == 1:
         return f"{types[0]} in every layer"
-    return f"{len(types) - 1} of {types[0]}, one of {types[-1]}, over and over"
+    return f"{len(types) - 1} of {types[0]}, one of {types[-1]}, repeated"

@@ -84,7 +84,11 @@ QWEN2_MOE = Family(
         *SILU,
         NO_WINDOW,
         *_DENSE_LAYERS,
-        Rule("norm_topk_prob", (False,), "shares of experts are the softmax's own"),
+        Rule(
+            "norm_topk_prob",
+            (False,),
+            "the weights of experts are those of the softmax",
+        ),
         Rule("qkv_bias", (True,), "queries, keys and values have biases"),
     ),
     gguf_rules=(),
@@ -116,10 +120,10 @@ DBRX = Family(
         Rule(
             "ffn_config.moe_normalize_expert_weights",
             (1,),
-            "shares of the chosen experts add up to 1",
+            "the weights of the chosen experts add up to 1",
         ),
         Rule("ffn_config.ffn_act_fn", ({"name": "silu"},), "its MLP is SwiGLU"),
-        Rule("tie_word_embeddings", (False,), "it has a head of its own"),
+        Rule("tie_word_embeddings", (False,), "it has a separate head"),
     ),
     gguf_rules=(),
 )
@@ -147,7 +151,7 @@ GROK = Family(
     layer_types=("full_attention",),
     hf_rules=(
         QUANTISED,
-        Rule("rope_theta", (None, 10000), "its class has this base, whatever it says"),
+        Rule("rope_theta", (None, 10000), "its class always uses this base"),
     ),
     gguf_rules=(),
 )

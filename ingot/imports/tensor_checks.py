@@ -31,7 +31,7 @@ IGNORED: dict[str, tuple[str, ...]] = {"hf": ("*.rotary_emb.inv_freq",), "gguf":
 """Tensors of older checkpoints that ingot computes itself."""
 
 _HINTS = {
-    "rope_freqs.weight": "positions are rotated as they are, not scaled",
+    "rope_freqs.weight": "the architecture does not scale positions",
 }
 
 
@@ -142,7 +142,7 @@ def _missing(
     survey: Survey,
 ) -> IngotError:
     more = f", and {len(missing) - 1} more like it" if len(missing) > 1 else ""
-    hint = "the checkpoint is of another architecture, or not whole"
+    hint = "the checkpoint has another architecture, or is incomplete"
     if len(missing) < count:
         layers = facts["n_layer"]
         hint = f"{layers.origin} says {layers.value} layers"
@@ -255,5 +255,5 @@ def _ties(
 def _own_head(place: str, head: str) -> IngotError:
     return IngotError(
         f"{place}: not supported; expected true, found false",
-        f"it makes logits with the embedding, and the checkpoint has '{head}'",
+        f"it computes logits with the embedding, but the checkpoint has '{head}'",
     )

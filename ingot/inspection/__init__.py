@@ -1,4 +1,4 @@
-"""A model is shown as it is at each level of its compilation.
+"""Show a model at each level of its compilation.
 
-It imports `ingot.project` and what lies below it.
+This package imports `ingot.project` and what is below it.
 """

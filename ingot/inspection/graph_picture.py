@@ -1,9 +1,9 @@
-"""An outline in, its picture out: SVG text, the same for equal graphs.
+"""Draw an outline as SVG text, the same for equal graphs.
 
-An entry point is a column, read downwards. Inputs come in from the left where they are
-first used, outputs leave to the right, and an arrow between blocks carries the values
-that the next block takes from the one before. A value that skips blocks is named at its
-user with where it comes from.
+An entry point is a column that is read downwards. Inputs enter from the left where they
+are first used, outputs leave to the right, and an arrow between blocks carries the
+values that a block takes from the previous one. A value that skips blocks is named
+where it is used, together with its origin.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ingot.model.graph import EntryPoint, TensorType
 
 # Pixels. A character of the 12 px monospaced font is 7.2 wide.
 CHARACTER, LINE, MARGIN, PADDING = 7.2, 16, 24, 10
-ARROW = 22  # the arrow above its label's lines and below them, each
-SIDE = 40  # the arrow of an input or an output
+ARROW = 22  # the arrow's length above its label, and below it
+SIDE = 40  # the arrow's length of an input or an output
 
 STYLE = """
   text { font: 12px monospace; fill: #1a1a1a }
@@ -35,14 +35,14 @@ class Box:
     """A block as it is drawn."""
 
     title: str
-    rows: tuple[tuple[str, str], ...]  # (call with its operands, what it makes)
+    rows: tuple[tuple[str, str], ...]  # (call with its operands, its results)
     inputs: tuple[str, ...]  # from the entry point: "mask: i32[batch, seq]"
-    arriving: tuple[str, ...]  # from the block before, on the arrow
+    arriving: tuple[str, ...]  # from the previous block, on the arrow
     outputs: tuple[str, ...]  # of the entry point
 
     @property
     def lines(self) -> int:
-        """Return how many lines the box is high, tags at its sides included."""
+        """Return the height of the box in lines, including the tags at its sides."""
         return max(1 + len(self.rows), len(self.inputs), len(self.outputs))
 
 
@@ -75,7 +75,7 @@ def picture(found: Outline) -> str:
 
 
 def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
-    """Return what is drawn for an entry point, from top to bottom."""
+    """Return the boxes of an entry point, from top to bottom."""
     outside = {port.value for port in entry.inputs}
     pieces = [(s.order, piece) for s in stretches for piece in s.pieces]
     names = _names([piece for _, piece in pieces])
@@ -118,7 +118,7 @@ def _boxes(entry: EntryPoint, stretches: tuple[Stretch, ...]) -> list[Box]:
 
 
 def _names(pieces: list[Piece]) -> list[str]:
-    """Return the kinds; for steps of one kind, the first block of each."""
+    """Return the kinds; for steps of the same kind, the first block of each."""
     kinds = [piece.kind for piece in pieces]
     return [
         piece.kind if kinds.count(piece.kind) == 1 else piece.blocks[0].name
@@ -149,7 +149,7 @@ def _named(value: str, kind: TensorType, source: str = "") -> str:
 
 
 def _column(name: str, boxes: list[Box], left: float) -> tuple[list[str], float, float]:
-    """Return a column's lines, its width and where it ends."""
+    """Return a column's lines, its width and its end."""
     before = max((_wide(box.inputs) for box in boxes), default=0.0)
     behind = max((_wide(box.outputs) for box in boxes), default=0.0)
     calls = max((len(text) for box in boxes for text, _ in box.rows), default=0)
@@ -180,7 +180,7 @@ def _gap(box: Box) -> float:
 
 
 def _down(middle: float, top: float, box: Box) -> Iterator[str]:
-    """Yield the arrow from the block before, and what it carries."""
+    """Yield the arrow from the previous block, and the values that it carries."""
     end = top + _gap(box)
     yield _arrow(middle, top, middle, end)
     first = top + ARROW + 4

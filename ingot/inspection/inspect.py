@@ -1,4 +1,4 @@
-"""The words of `doit inspect` in, a model at one level of its compilation out."""
+"""Show a model at one level of its compilation, for `doit inspect`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WORDS = ("model", "target", "level", "filter")
 """The variables that `doit inspect` reads."""
 
 PHASES = {"graph": "", "linalg": "input", "tensor": "stream", "program": "vm"}
-"""Level: the phase of the compiler whose text shows it; the graph is the plan's."""
+"""The phase of the compiler whose output shows a level; the graph is the plan's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be shown."""
+    """What `doit inspect` is to show."""
 
     graph: Graph
     target: str
@@ -39,17 +39,17 @@ class Request:
 
     @property
     def task(self) -> str:
-        """Return the task that makes what is read; none for the graph."""
+        """Return the task that produces the file to read; none for the graph."""
         phase = PHASES[self.level]
         return f"phase-{phase}:{self.graph.model}@{self.target}" if phase else ""
 
     @property
     def folder(self) -> str:
-        """Return where the model's files for the target are."""
+        """Return the folder with the model's files for the target."""
         return f"build/{self.graph.model}/{self.target}"
 
     def wanted(self, *names: str) -> bool:
-        """Return whether the filter takes one of these names, or there is none."""
+        """Return whether the filter matches one of these names, or is absent."""
         return not self.pattern or any(
             fnmatchcase(name, self.pattern) for name in names
         )
@@ -58,10 +58,10 @@ class Request:
 def read_request(
     root: Path, selection: Selection, variables: Mapping[str, str]
 ) -> Request:
-    """Return what the variables ask for.
+    """Return the request that the variables describe.
 
-    Raises: IngotError for a variable that is not read here, no level, or more than one
-        model or target.
+    Raises: IngotError for a variable that the command does not read, for an unknown
+        level, or for more than one model or target.
     """
     refuse_words(variables, WORDS, "inspect")
     level = variables.get("level", "graph")
@@ -84,7 +84,7 @@ def read_request(
 def run(root: Path, request: Request) -> int:
     """Print the model at its level; return the exit code.
 
-    Raises: IngotError where the filter takes nothing, or a file cannot be written.
+    Raises: IngotError where the filter matches nothing, or a file cannot be written.
     """
     for line in _lines(root, request):
         print(line)
@@ -141,19 +141,19 @@ def _content(path: Path, request: Request) -> Content:
 
 
 def _refuse_nothing(request: Request, known: list[str]) -> None:
-    """Refuse a filter that takes nothing of the model at this level."""
+    """Reject a filter that matches nothing in the model at this level."""
     pattern = request.pattern
     names = list(dict.fromkeys(known))
     hint = did_you_mean(pattern.strip("*"), names, "names")
     raise IngotError(
-        f"filter={pattern}: nothing of {request.graph.model} at level "
-        f"'{request.level}' has such a name",
+        f"filter={pattern}: no name of {request.graph.model} at level "
+        f"'{request.level}' matches",
         hint,
     )
 
 
 def _measured(graph: Graph) -> dict[str, int]:
-    """Return a size for each dynamic dim: one sequence, as long as it may be."""
+    """Return a size for each dynamic dim: one sequence of the maximum length."""
     return {dim.name: 1 if dim.name == "batch" else dim.max for dim in graph.dynamic}
 
 

@@ -1,4 +1,4 @@
-"""The text of a compiler's phase in, what is in it out, read by the compiler itself."""
+"""Read the compiler's output for one phase, with the compiler's own parser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ingot.inspection.symbolic_sizes import Known, Shapes, number
 
 _TENSOR = re.compile(r"(?:tensor|vector)<((?:[0-9]+x)*)([a-z]+[0-9]+)>")
 _PARAMETER = re.compile(r'#flow\.parameter\.named<(?:"[^"]*"::)?"([^"]*)">')
-# The start of the text of a constant that is made of parts.
+# The start of the text of a constant that consists of parts.
 _COMPOSITE = re.compile(r"#util\.composite<([0-9]+)xi8")
 _RESOURCE = re.compile(r"!stream\.resource<(\w+)>")
 _BITS = BITS | {"i64": 64, "f64": 64}
@@ -30,9 +30,10 @@ _BODIES = ("linalg.", "iree_linalg_ext.", "tensor.")
 
 
 def read(path: Path, phase: str, shapes: Mapping[str, Shapes]) -> Content:
-    """Return what is in the file that a phase task made.
+    """Return the content of the file that a phase task wrote.
 
-    `shapes` has, by function, those of the inputs that buffers are measured for.
+    `shapes` contains, by function, the shapes of the inputs for which buffers are
+    measured.
     """
     from iree.compiler import ir
 
@@ -42,7 +43,7 @@ def read(path: Path, phase: str, shapes: Mapping[str, Shapes]) -> Content:
 
 
 def _input(module: Any, shapes: Mapping[str, Shapes]) -> Content:
-    """Linalg on tensors: the functions of the model and of its components."""
+    """Return the functions of the model and its components: linalg on tensors."""
     parameters = []
     for item in _walk(module):
         if item.name == "util.global" and "initial_value" in item.attributes:
@@ -63,7 +64,7 @@ def _input(module: Any, shapes: Mapping[str, Shapes]) -> Content:
 
 
 def _stream(module: Any, shapes: Mapping[str, Shapes]) -> Content:
-    """Buffers, and when they live: what a call allocates, starts and frees."""
+    """Return buffers and their lifetimes: what a call allocates, starts and frees."""
     functions = []
     parameters: list[tuple[str, int]] = []
     given = _given(module, shapes)
@@ -92,7 +93,7 @@ def _stream(module: Any, shapes: Mapping[str, Shapes]) -> Content:
 
 
 def _vm(module: Any, shapes: Mapping[str, Shapes]) -> Content:
-    """The program: functions of the virtual machine, and what they start."""
+    """Return the functions of the virtual machine, and what they start."""
     texts: dict[str, str] = {}
     code: list[tuple[str, int]] = []
     constants: list[tuple[str, int]] = []
@@ -126,7 +127,7 @@ _READERS: dict[str, Callable[[Any, Mapping[str, Shapes]], Content]] = {
 
 
 def _walk(module: Any) -> Iterator[Any]:
-    """Yield every operation below one, from the first line to the last."""
+    """Yield every operation below one, in the order of the text."""
     operation = getattr(module, "operation", module)
     for region in operation.regions:
         for block in region:
@@ -142,21 +143,22 @@ def _symbol(item: Any) -> str:
 
 
 def _operations(function: Any) -> list[str]:
-    """Return the names of a function's operations; a call counts as what it calls."""
+    """Return the names of a function's operations; a call counts as its callee."""
     return [
         f"{item.name} {str(item.attributes['callee']).lstrip('@')}"
         if "callee" in item.attributes
         else item.name
         for item in _walk(function)
-        # What a linalg operation does with each element is not another operation.
+        # The body of a linalg operation does not count as further operations.
         if not item.parent.name.startswith(_BODIES)
     ]
 
 
 def _given(module: Any, shapes: Mapping[str, Shapes]) -> dict[str, Known]:
-    """Return what is known of each function's arguments, by function.
+    """Return what is known about each function's arguments, by function.
 
-    Entry points have shapes; what they call has the numbers that they pass.
+    Entry points have shapes; the functions that they call receive the numbers that they
+    pass.
     """
     given = {name: Known(found) for name, found in shapes.items()}
     for item in _walk(module):
@@ -174,20 +176,20 @@ def _given(module: Any, shapes: Mapping[str, Shapes]) -> dict[str, Known]:
 
 
 def _tells(name: str) -> bool:
-    """Return whether an operation of the stream level is about memory or work."""
+    """Return whether an operation of the stream level concerns memory or work."""
     wanted = ("stream.cmd.", "stream.resource.", "stream.tensor.", "util.call ")
     return name.startswith(wanted)
 
 
 def _dispatched(item: Any) -> list[str]:
-    """Return the dispatch that a command starts: the part behind its executable."""
+    """Return the dispatch that a command starts, without its executable."""
     if item.name != "stream.cmd.dispatch":
         return []
     return [str(item.attributes["entry_points"]).strip("[]").rpartition("::@")[2]]
 
 
 def _buffers(item: Any, known: Known) -> Iterator[Buffer]:
-    """Yield what an operation allocates, takes over, gives back or frees."""
+    """Yield what an operation allocates, takes over, returns or frees."""
     kind = item.name.removeprefix("stream.")
     if kind == "resource.alloca":
         yield Buffer(
@@ -198,7 +200,7 @@ def _buffers(item: Any, known: Known) -> Iterator[Buffer]:
         yield Buffer(f"dealloca {_lifetime(value)}", number(size, known))
     elif kind in ("tensor.import", "tensor.export"):
         value = item.results[0] if kind == "tensor.import" else item.operands[0]
-        # The value, the dims of its type that are dynamic, and last its size.
+        # The operands are the value, the dynamic dims of its type, and its size.
         size = number(list(item.operands)[-1], known)
         yield Buffer(f"{kind.removeprefix('tensor.')} {_lifetime(value)}", size)
 
@@ -209,10 +211,10 @@ def _lifetime(value: Any) -> str:
 
 
 def _loaded(item: Any) -> Iterator[tuple[str, int]]:
-    """Yield name and bytes of each parameter that an operation loads."""
+    """Yield the name and size in bytes of each parameter that an operation loads."""
     if item.name != "stream.cmd.parameter.load":
         return
-    # The scope, then keys, offsets and sizes, as many of each as results.
+    # The operands are the scope, and a key, an offset and a size per result.
     scope, count, *_ = map(int, item.attributes["operandSegmentSizes"])
     operands = list(item.operands)[scope:]
     for key, size in zip(operands[:count], operands[2 * count :], strict=False):
@@ -220,7 +222,7 @@ def _loaded(item: Any) -> Iterator[tuple[str, int]]:
 
 
 def _constants(module: Any) -> tuple[tuple[str, int], ...]:
-    """Return the constant tensors, in dispatches too, by type."""
+    """Return the constant tensors by type, including those in dispatches."""
     kinds = [
         str(item.results[0].type)
         for item in _walk(module)
@@ -230,7 +232,7 @@ def _constants(module: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a constant buffer; nothing where it is none."""
+    """Return the text of a constant buffer, or "" if it is not text."""
     from iree.compiler import ir
 
     owner = value.owner
@@ -269,7 +271,7 @@ def _rodata_bytes(value: Any) -> int:
 
 
 def _tensor_bytes(kind: str) -> int:
-    """Return the bytes of a static tensor or vector type."""
+    """Return the size in bytes of a static tensor or vector type."""
     found = _TENSOR.match(kind)
     if not found:
         return 0

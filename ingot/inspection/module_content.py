@@ -1,4 +1,4 @@
-"""What a compiler's module has in it: functions, dispatches, buffers and sizes."""
+"""Describe the content of a compiled module: functions, dispatches, buffers, sizes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 Count = tuple[str, int]
-"""A name, and how often it comes."""
+"""A name, and how often it occurs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that a function gets or gives back, in the order in which it does."""
+    """Memory that a function allocates or frees, in the order in which it does so."""
 
     event: str  # "alloca transient", "dealloca transient", "import", "export"
     size_bytes: int | None  # None: it depends on the sizes of a call
@@ -19,26 +19,26 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: what it is made of, and what it starts."""
+    """One function: the operations in it, and what it starts."""
 
     name: str
     operations: tuple[Count, ...]
     dispatches: tuple[Count, ...] = ()
     buffers: tuple[Buffer, ...] = ()
-    # The most that is allocated at a time; None where a size is not known.
+    # The peak of allocated memory; None where a size is not known.
     peak_bytes: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Things that have a size, such as parameters: each by name."""
+    """Things that have a size, such as parameters, by name."""
 
     title: str
     sizes: tuple[tuple[str, int], ...]  # bytes
 
     @property
     def size_bytes(self) -> int:
-        """Return the sum of all."""
+        """Return the sum of all sizes."""
         return sum(size for _, size in self.sizes)
 
 
@@ -51,15 +51,15 @@ class Content:
 
 
 def counted(names: list[str]) -> tuple[Count, ...]:
-    """Return each name once, with how often it came, the most frequent first."""
+    """Return each name once with its count, the most frequent first."""
     found = {name: names.count(name) for name in dict.fromkeys(names)}
     return tuple(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def peak_bytes(buffers: tuple[Buffer, ...]) -> int | None:
-    """Return the most that is allocated at a time; None where a size is not known.
+    """Return the peak of allocated memory; None where a size is not known.
 
-    What a function does not give back is its caller's, or the model's.
+    Memory that a function does not free belongs to its caller, or to the model.
     """
     now, most = 0, 0
     for buffer in buffers:
@@ -74,7 +74,7 @@ def peak_bytes(buffers: tuple[Buffer, ...]) -> int | None:
 
 
 def filtered(content: Content, wanted: Callable[..., bool]) -> Content:
-    """Return the functions that are named, and of others the parts that are."""
+    """Return the functions that match, and the matching parts of the others."""
     functions = []
     for item in content.functions:
         if wanted(item.name):

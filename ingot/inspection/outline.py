@@ -1,7 +1,7 @@
-"""A graph in, each of its blocks once, with how often it comes, out.
+"""Summarise a graph: each kind of block once, with the number of times it occurs.
 
-Layers that differ in their parameters alone are one piece; those that take turns, as
-sliding and full attention do, are pieces of one stretch.
+Layers that differ only in their parameters are one piece. Layers that alternate, such
+as those with sliding and with full attention, are the pieces of one stretch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingot.model.graph import Block, Call, EntryPoint, Graph, Instance, TensorTy
 from ingot.model.oracle import PARAMETER
 
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "i32": 32, "i16": 16, "i8": 8, "i1": 8}
-"""Of an element as it is stored; a truth value takes a byte."""
+"""Size of an element as it is stored; a boolean takes a byte."""
 
 Wanted = Callable[..., bool]
 """Whether any of these names is to be shown."""
@@ -37,25 +37,25 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Blocks of one kind in a row, of which the first stands for all."""
+    """Consecutive blocks of one kind, which the first block represents."""
 
     kind: str
     blocks: tuple[Block, ...]
     uses: tuple[Use, ...]  # of the first block
-    parameters: tuple[int, int]  # how many the first block takes, and their bytes
+    parameters: tuple[int, int]  # number and size in bytes of the first block's
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What comes between two other kinds: pieces, and in which order they do."""
+    """A run of alternating kinds: its pieces, and their order."""
 
     pieces: tuple[Piece, ...]
-    order: str  # "3 x (5 x layer.local, 1 x layer.global)"; "" where there is one
+    order: str  # "3 x (5 x layer.local, 1 x layer.global)"; "" for one kind
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A graph for people."""
+    """A summary of a graph for people."""
 
     graph: Graph
     entries: tuple[tuple[EntryPoint, tuple[Stretch, ...]], ...]
@@ -72,10 +72,10 @@ class Outline:
 
 
 def outline(graph: Graph, wanted: Wanted) -> Outline:
-    """Return what a filter leaves of a graph.
+    """Return the part of a graph that a filter selects.
 
-    A name of an entry point or a block shows all of it, one of a call, a component or a
-    parameter the calls that it is about.
+    The name of an entry point or a block selects all of it; the name of a call, a
+    component or a parameter selects the calls that use it.
     """
     sizes = {item.name: size_bytes(item.type) for item in graph.parameters}
     entries = []
@@ -90,7 +90,7 @@ def outline(graph: Graph, wanted: Wanted) -> Outline:
 
 
 def size_bytes(kind: TensorType) -> int:
-    """Return what a tensor of static shape takes."""
+    """Return the size of a tensor with a static shape."""
     return prod(int(dim) for dim in kind.shape) * BITS[kind.element] // 8
 
 
@@ -111,7 +111,7 @@ def _stretches(
 
 
 def _order(runs: list[tuple[str, int]]) -> str:
-    """Return the shortest turn, and how often it is taken."""
+    """Return the shortest repeated sequence, and the number of repetitions."""
     length = next(
         n for n in range(1, len(runs) + 1) if runs[:n] * (len(runs) // n) == runs
     )
@@ -142,7 +142,7 @@ def _taken(uses: tuple[Use, ...], sizes: dict[str, int]) -> tuple[int, int]:
 
 
 def _left(stretch: Stretch, wanted: Wanted) -> Stretch:
-    """Return the pieces with the calls that are wanted; all of a block named."""
+    """Return the pieces with the selected calls, or all calls of a selected block."""
     pieces = []
     for piece in stretch.pieces:
         if wanted(piece.kind, *(block.name for block in piece.blocks)):

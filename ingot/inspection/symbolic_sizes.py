@@ -1,7 +1,7 @@
-"""A value of a compiled module in, the number that it is for one shape of inputs out.
+"""Compute a value of a compiled module for given shapes of the inputs.
 
-Sizes of buffers are computed at each call from the dims of its inputs; with the dims
-given, the arithmetic can be done here.
+Each call computes the sizes of its buffers from the dims of its inputs. Given the dims,
+this module repeats that arithmetic.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is given of a function's arguments."""
+    """What is known about a function's arguments."""
 
     shapes: Shapes = ()
-    # By place, of arguments that are numbers: what a block's function is called with.
+    # By position: the numbers that a call passes to a block's function.
     numbers: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 _COMPARISONS: dict[int, Callable[[int, int], bool]] = {
-    # MLIR's numbers of predicates; no size is negative.
+    # MLIR's predicate numbers; unsigned ones too, because no size is negative.
     0: operator.eq,
     1: operator.ne,
     2: operator.lt,
@@ -58,7 +58,7 @@ _COMPARISONS: dict[int, Callable[[int, int], bool]] = {
 
 
 def number(value: Any, known: Known) -> int | None:
-    """Return what a value of a function is; None where more than is known decides."""
+    """Return the value, or None if it depends on something unknown."""
     from iree.compiler import ir
 
     owner = value.owner
@@ -73,7 +73,7 @@ def number(value: Any, known: Known) -> int | None:
         return known.shapes[place][axis] if place < len(known.shapes) else None
     operands = list(owner.operands)
     if name == "util.assume.int":
-        # As many results as operands: each is its own.
+        # With as many results as operands, each result is its operand.
         results = [result == value for result in owner.results]
         operands = [operands[results.index(True)]]
     found = [number(operand, known) for operand in operands]

@@ -1,4 +1,4 @@
-"""An outline or a module's content in, lines for people out."""
+"""Format an outline or a module's content as lines of text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ingot.inspection.outline import Outline, Piece, size_bytes
 from ingot.model.graph import EntryPoint
 
 Cell = str | int
-"""A number stands at the right of its column."""
+"""A table aligns numbers to the right of their column."""
 
 
 def graph_lines(found: Outline, whole: bool) -> Iterator[str]:
-    """Yield the lines of a graph: blocks once, with how often they come."""
+    """Yield the lines of a graph: each kind of block once, with its count."""
     graph, pieces = found.graph, found.pieces
     blocks = sum(len(piece.blocks) for piece in pieces)
     calls = sum(len(piece.blocks) * len(piece.uses) for piece in pieces)
@@ -38,7 +38,7 @@ def graph_lines(found: Outline, whole: bool) -> Iterator[str]:
 
 
 def content_lines(content: Content, sized: str) -> Iterator[str]:
-    """Yield the lines of a module; `sized` says what its buffers are measured for."""
+    """Yield the lines of a module; `sized` names the sizes that it assumes."""
     starts = sum(count for item in content.functions for _, count in item.dispatches)
     totals = [_many(len(content.functions), "function")]
     totals += [_many(starts, "dispatch", "es")] if starts else []
@@ -66,7 +66,7 @@ def content_lines(content: Content, sized: str) -> Iterator[str]:
 
 
 def table(rows: Iterator[tuple[Cell, ...]]) -> Iterator[str]:
-    """Yield rows below each other, indented, numbers to the right."""
+    """Yield the rows of a table, indented, with numbers aligned to the right."""
     found = [
         [f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows
     ]
@@ -82,7 +82,7 @@ def table(rows: Iterator[tuple[Cell, ...]]) -> Iterator[str]:
 def _ports(entry: EntryPoint, way: str) -> Iterator[str]:
     ports = entry.inputs if way == "input" else entry.outputs
     for port in ports:
-        note = f", in the place of {port.updates}" if port.updates else ""
+        note = f", updates {port.updates}" if port.updates else ""
         yield f"  {way} {port.name}: {port.type}{note}"
 
 
@@ -112,7 +112,7 @@ def _times(piece: Piece) -> str:
 
 
 def _summary(item: Function) -> str:
-    """Return what there is of a function, in numbers."""
+    """Return the counts of a function's content."""
     words = [_many(sum(count for _, count in item.operations), "operation")]
     if item.dispatches:
         starts = sum(count for _, count in item.dispatches)

@@ -1,4 +1,4 @@
-"""Builds are drawn and written as pages for people.
+"""Draw builds and write pages about them.
 
-It imports `ingot.project` and what lies below it.
+This package imports `ingot.project` and what is below it.
 """

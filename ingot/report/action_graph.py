@@ -1,7 +1,7 @@
-"""A plan's actions in, their graph as SVG out: from sources at the left to bundles.
+"""Draw the actions of a plan as an SVG graph, from sources on the left to bundles.
 
-A column holds the actions that are as far from the sources; a bar under each says how
-its last run went in this checkout, and how long it took.
+A column contains the actions with the same distance from the sources. A bar below each
+action shows how its last run in this checkout ended, and how long it took.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ingot.report import svg
 
 # Pixels.
 ROW, GAP, MARGIN, PADDING, HIGH = 42.0, 70.0, 16.0, 8.0, 32.0
-WIDEST = 40  # characters of a name
+WIDEST = 40  # maximum length of a name, in characters
 
-# How an action last ended, and its colour.
+# The ways in which an action ends, and their colours.
 KINDS = {"ran": "blue", "restored": "green", "fetched": "green"}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an action last ended here."""
+    """How an action's last run ended."""
 
     how: str
     wall_ms: float
 
 
 def picture(title: str, actions: tuple[Action, ...], ended: dict[str, Ended]) -> str:
-    """Return the SVG file of the actions; each comes after those that it needs."""
+    """Return the SVG file; each action comes after those that it needs."""
     above = {
         action.task: sorted(
             {source.task for _, source in action.inputs if isinstance(source, Output)}
@@ -59,9 +59,9 @@ def picture(title: str, actions: tuple[Action, ...], ended: dict[str, Ended]) ->
 
 
 def ordered(above: dict[str, list[str]]) -> list[list[str]]:
-    """Return the tasks by column; in each near the tasks that they need.
+    """Return the tasks by column, with each near the tasks that it needs.
 
-    `above` has for each task what it needs, tasks that are needed first.
+    `above` maps each task to the tasks that it needs, in topological order.
     """
     depth: dict[str, int] = {}
     for task, needed in above.items():
@@ -86,7 +86,7 @@ def ordered(above: dict[str, list[str]]) -> list[list[str]]:
 def _places(
     columns: list[list[str]],
 ) -> tuple[dict[str, tuple[float, float, float]], float]:
-    """Return left, top and width of each task's box, and how wide all is."""
+    """Return left, top and width of each task's box, and the total width."""
     places: dict[str, tuple[float, float, float]] = {}
     left, most = MARGIN, max(map(len, columns))
     for names in columns:

@@ -1,4 +1,4 @@
-"""The checkout's history in, builds as values and each model's newest figures out."""
+"""Read the checkout's history as builds, and each model's newest figures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 from ingot.engine import history, store_builds
 from ingot.engine.actions import stage_of
 
-# Stages that change nothing of what ships.
+# Stages that do not change what a bundle ships.
 JUDGING = ("check", "bench", "bundle")
 
-# What a check says.
+# The figures of a check.
 VERDICT = ("passed", "check")
 
 
@@ -31,12 +31,14 @@ class Build:
     counts: dict[str, int]
     actions: dict[str, dict[str, Any]]  # task: {"how", "why"}
     results: dict[str, dict[str, Any]]  # "model@target": figures
-    checked: frozenset[str] = frozenset()  # "model@target" whose check still stood
+    checked: frozenset[str] = (
+        frozenset()
+    )  # "model@target" whose check was still up to date
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One row of a check's report."""
+    """One row of the report of a check."""
 
     level: str
     name: str  # the component, the block
@@ -47,7 +49,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Return the error over its tolerance; infinity for what is no number."""
+        """Return the error divided by its tolerance; infinity for NaN."""
         if not math.isfinite(self.error):
             return math.inf
         if self.tolerance:
@@ -57,13 +59,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is known of a model on a target: figures, or the tasks that failed."""
+    """What is known about a model on a target: figures, or the tasks that failed."""
 
     pair: str
     figures: dict[str, Any]
-    failed: dict[str, str] = field(default_factory=dict)  # task: what it said
+    failed: dict[str, str] = field(default_factory=dict)  # by task: its message
     at_s: float = 0.0
-    changed: bool = False  # since it was checked
+    changed: bool = False  # whether it changed since it was checked
     unchecked: str = ""  # why it cannot be checked here
 
     @property
@@ -79,7 +81,7 @@ class Cell:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """Return what the check that failed compared."""
+        """Return the comparisons of the check that failed."""
         return [
             Comparison(
                 level=row["level"],
@@ -94,7 +96,7 @@ class Cell:
 
     @property
     def margin(self) -> float | None:
-        """Return the worst error over its tolerance: above 1 the check fails."""
+        """Return the worst error divided by its tolerance; above 1 the check fails."""
         levels = self.figures.get("check", {}).values()
         return max(
             (item["worst"] / item["tolerance"] for item in levels if item["tolerance"]),
@@ -104,7 +106,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One benchmark of one build, milliseconds."""
+    """One benchmark in one build, in milliseconds."""
 
     at_s: float
     low_ms: float
@@ -113,7 +115,7 @@ class Point:
 
 
 def read(root: Path) -> tuple[Build, ...]:
-    """Return the builds that the history remembers, oldest first."""
+    """Return the builds in the history, oldest first."""
     found = []
     for line in store_builds.read(root / history.FILE):
         if line.get("schema") != history.SCHEMA:
@@ -137,13 +139,13 @@ def read(root: Path) -> tuple[Build, ...]:
 def cell(
     root: Path, found: tuple[Build, ...], pair: str, needed: Collection[str]
 ) -> Cell:
-    """Return the newest that is known of `model@target`, which needs these tasks.
+    """Return the newest figures of `model@target`, which needs these tasks.
 
-    A task that failed and ended well since is no failure; and a check says nothing of
-    what was made anew after it.
+    A task that failed does not count as failed once it has succeeded. A check says
+    nothing about artifacts that were rebuilt after it.
     """
     since: set[str] = set()
-    later: set[str] = set()  # made after the check was last known to stand
+    later: set[str] = set()  # rebuilt after the check was last up to date
     stood = False
     newest: dict[str, Any] = {}
     for build in reversed(found):
@@ -151,7 +153,7 @@ def cell(
             task: str(item.get("message", ""))
             for task, item in build.actions.items()
             if item["how"] == "failed" and task not in since
-            # A manifest that is wrong by now has no plan.
+            # A manifest with an error has no plan.
             if task in needed or task.partition(":")[2] == pair
         }
         figures = build.results.get(pair, {})
@@ -173,9 +175,9 @@ def cell(
 
 
 def benchmarks(found: tuple[Build, ...]) -> dict[tuple[str, str], list[Point]]:
-    """Return the benchmarks over time, by (model@target, what was timed).
+    """Return the benchmarks over time, by (model@target, timed case).
 
-    A build that restored an old benchmark measured nothing: it adds no point.
+    A build that restored an old benchmark measured nothing, so it adds no point.
     """
     series: dict[tuple[str, str], list[Point]] = {}
     for build in found:

@@ -1,10 +1,12 @@
-"""Components, models and measured errors in, the page `docs/components.md` out.
+"""Generate the page `docs/components.md` from components, models and measured errors.
+
+Run it with:
 
     python -m ingot.report.components_page
 
-writes it. The formulas and the signatures are the components' own text; what targets
-were right, and by how much, is read from a file that `tests/measure_components.py`
-writes. A component that has changed since is not said to be right anywhere.
+Formulas and signatures come from the components themselves.
+`tests/measure_components.py` measures on which targets a component was right, and by
+how much. The page does not show measurements from before a component's last change.
 """
 
 from __future__ import annotations
@@ -60,11 +62,13 @@ class Entry:
     signature: ComponentSignature
     header: Header
     models: tuple[str, ...]
-    measured: tuple[tuple[str, float], ...]  # targets that were right, with the error
+    measured: tuple[
+        tuple[str, float], ...
+    ]  # targets on which it was right, with the error
 
 
 def digest(root: Path, component: str) -> str:
-    """Return what changes when a component's code does; comments do not count."""
+    """Return a digest of a component's code, ignoring comments."""
     text = (root / f"components/{component}.mlir").read_text("utf-8")
     lines = (line.strip() for line in re.sub("//.*", "", text).splitlines())
     code = "\n".join(line for line in lines if line)
@@ -74,7 +78,7 @@ def digest(root: Path, component: str) -> str:
 def page(root: Path) -> str:
     """Return the page's text.
 
-    Raises: IngotError or a group of ManifestErrors where something cannot be read.
+    Raises: IngotError or a group of ManifestErrors where a file cannot be read.
     """
     workspace = load(root)
     if workspace.broken:
@@ -108,14 +112,14 @@ def page(root: Path) -> str:
 
 
 def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
-    """Return the models that have each component on some target."""
+    """Return, by component, the models that use it on some target."""
     found: dict[str, list[str]] = {}
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
     for model in workspace.models:
         manifest = read_manifest(root / f"models/{model}.yaml", root)
         used: set[str] = set()
         for layout in layouts.values():
-            # A layout that has no kernel for a stored type has not the model.
+            # A layout without a kernel for a stored type does not have the model.
             with suppress(IngotError):
                 stored = manifest.weights.stored
                 graph = lower(manifest.graph, stored, layout, root)
@@ -144,7 +148,7 @@ def _entry(
 
 
 def _asked(name: str, header: Header) -> str:
-    """Return a dim with what is asked of its size."""
+    """Return a dim with the rules about its size."""
     return header.rules[name].text if name in header.rules else name
 
 

@@ -1,8 +1,8 @@
-"""A failed check's comparisons in, a plot of where the error comes from out.
+"""Plot the comparisons of a failed check, to show where the error originates.
 
-From the smallest piece to the whole: a level that is right is one row, a level that is
-wrong has a row for each component or block, in the order of the model. The first red
-row is where to look.
+The rows go from the smallest pieces to the whole model. A level that passed is one row;
+a level that failed has one row per component or block, in the order of the model. The
+first row with a red dot is the origin.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from ingot.report import svg
 from ingot.report.build_runs import Comparison
 from ingot.report.plots import LEFT, RIGHT, WIDTH
 
-# Pixels: a name, and under it its dots.
+# Pixels: a row has a name, and its dots below the name.
 TOP, HEADING, NAME, DOTS = 4.0, 18.0, 15.0, 14.0
 LONGEST = 46  # characters
 
-# Names of one level, the worst ones: a golden file has hundreds of sentences.
+# The number of names per level: the worst ones, as a golden file may have hundreds.
 MOST = 8
 
-# Powers of ten of the error over its tolerance.
+# Powers of ten of the error divided by its tolerance.
 LOW, HIGHEST = -4, 6
 
 
 def origins(found: Sequence[Comparison]) -> str:
-    """Return every comparison's error over its tolerance, on a logarithmic axis."""
-    # What is off by no factor that is a number is at the right end.
+    """Return every comparison's error divided by its tolerance, on a log axis."""
+    # Dots whose ratio is not finite go to the right end.
     factors = [item.ratio for item in found if math.isfinite(item.ratio)]
     most = max((math.log10(factor) for factor in factors if factor > 0), default=0.0)
     high = min(max(math.ceil(most), 1), HIGHEST)
@@ -44,7 +44,7 @@ def origins(found: Sequence[Comparison]) -> str:
             rows.append(svg.text(LEFT, y, name, kind))
             if items:
                 y += DOTS
-            # The failed ones above the others.
+            # Draw the failed ones on top.
             for item in sorted(items, key=lambda item: not item.passed, reverse=True):
                 rows.append(_dot(item, place(item.ratio), y - 4))
         y += 8
@@ -65,7 +65,7 @@ def origins(found: Sequence[Comparison]) -> str:
 def _rows(
     level: str, found: Sequence[Comparison]
 ) -> list[tuple[str, str, list[Comparison]]]:
-    """Return the rows of a level: what each is called, its style, its dots."""
+    """Return the rows of a level: the name, the style and the dots of each."""
     of_level = [item for item in found if item.level == level]
     failed = [item for item in of_level if not item.passed]
     if not failed:
@@ -92,5 +92,5 @@ def _dot(item: Comparison, x: float, y: float) -> str:
     about = f"{item.level} {item.name} ({item.sizes}): error {item.error:.1e}"
     about += f", tolerance {item.tolerance:.1e}"
     if not item.passed and item.ratio <= 1:
-        about += ", but another direction: the cosine is too low"
+        about += ", but the cosine is too low"
     return svg.dot(x, y, "blue faint" if item.passed else "red", about)

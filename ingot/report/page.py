@@ -1,4 +1,4 @@
-"""Builds and cells in, one self-contained HTML page out: no script, no other file."""
+"""Write builds and figures as one self-contained HTML page, without scripts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def page(
 
 
 def _plots(known: Sequence[Cell], builds: Sequence[Build]) -> Iterator[str]:
-    """Yield the plots that there are figures for."""
+    """Yield the plots for which there are figures."""
     checked = [cell for cell in known if cell.figures.get("check")]
     sized = [cell for cell in known if cell.figures.get("sizes")]
     cards = []
@@ -113,7 +113,7 @@ def _benchmarks(
     yield '</p><div class="grid">'
     for (pair, what), points in series.items():
         emulated = _is_emulated(cells, pair)
-        note = ", emulated: says nothing of the device" if emulated else ""
+        note = ", emulated: not the speed of the device" if emulated else ""
         yield _card(f"{pair}{note}", plots.benchmark(what, points[-60:]))
     yield "</div>"
 
@@ -133,14 +133,14 @@ def _head(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
         "built": "compiled, not checked",
     }
     verdict = "; ".join(f"{of[how]} {words}" for how, words in told.items() if of[how])
-    yield f"<h1>{verdict or 'nothing was built yet'}</h1>"
+    yield f"<h1>{verdict or 'no build yet'}</h1>"
     if builds:
         last = builds[-1]
         counts = ", ".join(f"{count} {how}" for how, count in last.counts.items())
         words = escape(" ".join(last.words))
         how = "succeeded" if last.exit_code == 0 else f"ended with {last.exit_code}"
         yield (
-            f"<p class=dim>The last build that did anything, <code>doit {words}</code>,"
+            f"<p class=dim>The last build with actions, <code>doit {words}</code>,"
             f" {plots.day(last.at_s)}, {how} after {last.wall_s:.1f} s: {counts}.</p>"
         )
 
@@ -176,7 +176,7 @@ def _cell(cell: Cell, target: str) -> str:
 
 
 def _failures(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
-    """Yield what failed actions said; of a check, where its error comes from."""
+    """Yield the messages of failed actions, and the error plot of a failed check."""
     failed = {
         task: str(item.get("message", ""))
         for task, item in (builds[-1].actions.items() if builds else ())
@@ -199,17 +199,17 @@ def _card(title: str, plot: str) -> str:
 
 
 def _reasons(builds: Sequence[Build]) -> Iterator[str]:
-    """Yield what the last build redid, by stage; first what nothing else explains."""
+    """Yield what the last build reran, by stage; root causes come first."""
     if not builds:
         return
-    yield "<h2>What the last build redid, and why</h2>"
+    yield "<h2>What the last build reran, and why</h2>"
     by_stage: defaultdict[str, list[str]] = defaultdict(list)
     for task in builds[-1].actions:
         by_stage[stage_of(task)].append(task)
     for stage in sorted(by_stage, key=lambda name: [*STAGES, name].index(name)):
         items = [_reason(task, builds[-1].actions[task]) for task in by_stage[stage]]
         causes = sum(cause for cause, _ in items)
-        told = f", {causes} changed themselves" if causes else ", all by what is above"
+        told = f", {causes} changed directly" if causes else ", because of the above"
         yield f"<details{' open' if causes and len(items) < 4 else ''}><summary>"
         yield f"<b>{stage}</b> <span class=dim>{len(items)}{told}</span></summary><ul>"
         yield from (text for _, text in sorted(items, key=lambda item: not item[0]))
@@ -217,11 +217,11 @@ def _reasons(builds: Sequence[Build]) -> Iterator[str]:
 
 
 def _reason(task: str, item: dict[str, object]) -> tuple[bool, str]:
-    """Return whether the action changed itself, and its line."""
+    """Return whether the action itself changed, and its line."""
     why = item.get("why")
     reasons = [str(reason) for reason in why] if isinstance(why, list) else []
     follows = any(reason.startswith("it follows") for reason in reasons)
-    # All that is said of an action beside what differs in it begins so.
+    # Lines about an action that do not name a difference start with these.
     cause = not follows or not all(reason.startswith("it ") for reason in reasons)
     told = "<br>".join(escape(reason) for reason in reasons)
     line = f"<li>{escape(task)}: {escape(str(item['how']))}<br>"

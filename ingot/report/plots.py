@@ -1,6 +1,6 @@
-"""Figures of builds in, plots as SVG out.
+"""Draw the figures of builds as SVG plots.
 
-Every plot is drawn for a column of a phone's width and grows with the page.
+Every plot fits the width of a phone and grows with the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOWS = {"ran": "blue", "restored": "green", "fetched": "green", "failed": "red"}
 
 
 def margins(cells: Sequence[Cell]) -> str:
-    """Return each level's worst error over its tolerance, on a logarithmic axis."""
+    """Return each level's worst error divided by its tolerance, on a log axis."""
     low, high = -5.0, 1.0  # powers of ten
 
     def place(ratio: float) -> float:
@@ -57,7 +57,7 @@ def margins(cells: Sequence[Cell]) -> str:
 
 
 def benchmark(title: str, points: Sequence[Point]) -> str:
-    """Return a benchmark over builds: the median, in the band between the quartiles."""
+    """Return a benchmark over builds: the median, in a band of the quartiles."""
     top, bottom = 26.0, 120.0
     ticks = axis([time for p in points for time in (p.low_ms, p.high_ms)])
     low, high = ticks[0], ticks[-1]
@@ -95,9 +95,9 @@ def benchmark(title: str, points: Sequence[Point]) -> str:
 
 
 def axis(values: Sequence[float]) -> list[float]:
-    """Return round numbers, two to five apart alike, that enclose the values.
+    """Return two to five round numbers at equal distances that enclose the values.
 
-    They span at least a fifth of the largest value: noise shall look like noise.
+    They span at least a fifth of the largest value, so that noise looks like noise.
     """
     high = max(values)
     low = max(0.0, min(min(values), high * 0.8))
@@ -110,7 +110,7 @@ def axis(values: Sequence[float]) -> list[float]:
 
 
 def sizes(cells: Sequence[Cell]) -> str:
-    """Return what ships: code and weights of each model and target, stacked."""
+    """Return the sizes of what ships: code and weights of each model and target."""
     totals = [
         sum(cell.figures["sizes"].get(part, 0) for part in PARTS) for cell in cells
     ]
@@ -137,7 +137,7 @@ def sizes(cells: Sequence[Cell]) -> str:
 
 
 def activity(builds: Sequence[Build]) -> str:
-    """Return what each build did, a column each; below it, how long it took."""
+    """Return what each build did, one column each, with its duration below."""
     bottom, high = 118.0, 96.0
     most = max(sum(_done(build).values()) for build in builds) or 1
     step = (RIGHT - LEFT) / max(len(builds), 8)
@@ -168,7 +168,7 @@ def _done(build: Build) -> dict[str, int]:
 
 
 def say_ms(value_ms: float) -> str:
-    """Return a time in the unit that fits."""
+    """Return a time in a suitable unit."""
     if value_ms == 0:
         return "0"
     if value_ms >= 1000:
@@ -177,5 +177,5 @@ def say_ms(value_ms: float) -> str:
 
 
 def day(at_s: float) -> str:
-    """Return the day and the minute, of the time zone here."""
+    """Return the day and the minute in the local time zone."""
     return time.strftime("%d %b %H:%M", time.localtime(at_s))

@@ -1,4 +1,4 @@
-"""Numbers in, SVG text out: the few shapes that every picture here is made of.
+"""Write the shapes of which every picture of this package consists as SVG text.
 
 Colours are classes, so that one style sheet serves light and dark.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-# Of the system's sans-serif font at 12 px; wide enough for most words.
+# Width of a character of the sans-serif font at 12 px; enough for most words.
 CHARACTER = 7.3
 
-# Told apart by people who see few colours too: blue, orange, green, red.
+# People with colour blindness can tell these apart: blue, orange, green, red.
 STYLE = """
 :root {
   color-scheme: light dark;
@@ -39,7 +39,7 @@ svg .band { fill: var(--blue); opacity: .22 } svg .faint { opacity: .45 }
 
 
 def svg(width: float, height: float, title: str, body: Iterable[str]) -> str:
-    """Return a picture that scales with the page; `title` is read out and hovered."""
+    """Return a picture that scales with the page, with a title for screen readers."""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} '
@@ -51,7 +51,7 @@ def svg(width: float, height: float, title: str, body: Iterable[str]) -> str:
 
 
 def standalone(picture: str, width: float, height: float) -> str:
-    """Return the picture as a file of its own: with its size, style and ground."""
+    """Return the picture as a separate file, with size, style and background."""
     head, _, rest = picture.partition(">")
     return (
         f'{head} width="{width:.0f}" height="{height:.0f}">\n<style>{STYLE}</style>\n'
@@ -60,14 +60,14 @@ def standalone(picture: str, width: float, height: float) -> str:
 
 
 def text(x: float, y: float, words: str, kind: str = "") -> str:
-    """Return words; `kind` is of the style's classes."""
+    """Return words; `kind` is a class of the style sheet."""
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(words)}</text>'
 
 
 def rect(
     x: float, y: float, width: float, height: float, kind: str, about: str = ""
 ) -> str:
-    """Return a box; `about` is shown where the pointer rests on it."""
+    """Return a box; `about` appears while the pointer is on it."""
     title = f"<title>{escape(about)}</title>" if about else ""
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" '
@@ -82,7 +82,7 @@ def dot(x: float, y: float, kind: str, about: str = "") -> str:
 
 
 def path(points: Iterable[tuple[float, float]], kind: str, closed: bool = False) -> str:
-    """Return a line through the points; an area where it is closed."""
+    """Return a line through the points, or an area if it is closed."""
     steps = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     return f'<path d="M{steps}{" Z" if closed else ""}" class="{kind}"/>'
 
