@@ -95,7 +95,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"layer_types": [*LOCAL * 3, "full_attention", *LOCAL * 3]},
         "layer_types[3]: not supported; expected 'sliding_attention', found"
         " 'full_attention'\n"
-        "  the architecture has 5 of sliding_attention, one of full_attention, repeated",
+        "  the architecture has 5 of sliding_attention, one of full_attention,"
+        " repeated",
     ),
     "count of layer types": (
         "gemma3",
