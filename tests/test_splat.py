@@ -61,7 +61,7 @@ def test_a_splat_has_no_file_and_every_byte_of_it_is_in_the_key() -> None:
 
     def planned(value: float) -> bake.Action:
         weights = replace(manifest.weights, source=Splat(value=value))
-        return bake.plan_bake(replace(manifest, weights=weights), ROOT)
+        return bake.plan_bake(replace(manifest, weights=weights))
 
     assert not [name for name, _ in planned(1.0).inputs if "weights/model" in name]
     assert planned(1.0) != planned(2.0)

@@ -244,7 +244,7 @@ def run_stage(folder: Path, stage: str, spec: dict[str, Any]) -> tuple[int, str]
     (folder / "spec.json").write_text(json.dumps(spec))
     libraries = Path(sysconfig.get_path("purelib")) / "iree/_runtime_libs"
     done = subprocess.run(
-        [sys.executable, "-m", f"ingot.stages.{stage}", "spec.json"],
+        [sys.executable, "-m", f"ingot.programs.{stage}.main", "spec.json"],
         cwd=folder,
         env={
             "PATH": f"{libraries}:/usr/bin:/bin",

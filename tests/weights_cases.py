@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingot.codec import from_json
 from ingot.engine.actions import Action, InlineText
 from ingot.errors import IngotError
 from ingot.model.manifest import Manifest
 from ingot.model.weight_sources import WeightSource
+from ingot.programs.bake import main as bake_main
+from ingot.programs.bake.spec import BakeSpec
 from ingot.stages import bake
 from ingot.weights.irpa import read_archive
 from ingot.weights.safetensors import read_header
@@ -104,7 +107,7 @@ class Toy:
     def bake(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         self.save()
         monkeypatch.chdir(self.folder)
-        bake.bake(self.specification)
+        bake_main.bake(from_json(BakeSpec, json.dumps(self.specification)))
         report: dict[str, Any] = json.loads(Path("bake.json").read_text())
         return report
 
@@ -124,7 +127,7 @@ class Toy:
 
 def planned(manifest: Manifest, source: WeightSource) -> Action:
     weights = replace(manifest.weights, source=source)
-    return bake.plan_bake(replace(manifest, weights=weights), ROOT)
+    return bake.plan_bake(replace(manifest, weights=weights))
 
 
 def specification(action: Action) -> dict[str, Any]:

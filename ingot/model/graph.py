@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ingot import codec
+from ingot.weights.parameter_spec import SourceForm
 
 Dim = int | str
 """A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
@@ -177,17 +178,6 @@ class Packing:
     scheme: str  # element type and quantisation: "f32", "bf16", "i8", "i4_block32"
     lane: int
     part: str  # the kernel's argument: "weight", "weight_scale"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceForm:
-    """How a source has a parameter's values, where it has other dims than this."""
-
-    shape: tuple[int, ...]  # of the tensor
-    row: int = 0  # the first that is the parameter's
-    # The tensor's dims, split as the parameter has them, in the parameter's order; none
-    # where that is their own.
-    axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from math import prod
 
 from ingot.errors import ManifestError
-from ingot.model.graph import SourceForm
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.shapes import parse_dim
 from ingot.model.yaml_nodes import Node
+from ingot.weights.parameter_spec import SourceForm
 
 EXPERT = "{expert}"
 N_EXPERT = "n_expert"

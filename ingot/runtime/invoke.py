@@ -52,17 +52,6 @@ class Call:
     results: int = 1
 
 
-def runner_from_json(value: Any) -> Runner:
-    """Return the runner that `dataclasses.asdict` made the value of."""
-    return Runner(
-        device=value["device"],
-        prefix=tuple(value["prefix"]),
-        runtime=value["runtime"],
-        env=tuple((name, item) for name, item in value["env"]),
-        emulated=value["emulated"],
-    )
-
-
 def program(runner: Runner, name: str) -> str:
     """Return the path of one of the runtime's programs, for the target's own CPU.
 

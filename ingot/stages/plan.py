@@ -67,9 +67,9 @@ def plan_model(
         if not is_splat:
             yield plan_link_probe(item.graph)
             yield plan_link_debug(item.graph, limits_of(item.graph, root))
-        yield plan_bake(item, root)
+        yield plan_bake(item)
     # `ablate` reads the weights as they are, whatever is stored for targets.
-    yield plan_bake(manifest, root)
+    yield plan_bake(manifest)
     for target in targets:
         if target.layout.name not in lowered:
             continue
@@ -82,5 +82,5 @@ def plan_model(
         yield from plan_compile_debug(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
         yield plan_check(manifest, target, root)
-        yield plan_bench(manifest, target, root)
+        yield plan_bench(manifest, target)
         yield plan_bundle(manifest, target, compiled, root)

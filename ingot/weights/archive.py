@@ -15,7 +15,7 @@ from typing import IO
 from ingot.errors import IngotError
 from ingot.weights.convert import Content
 from ingot.weights.element_types import BLOCKS, NUMPY_NAMES, SAFETENSORS
-from ingot.weights.parameter_spec import Wanted
+from ingot.weights.parameter_spec import ParameterSpec
 from ingot.weights.safetensors import DOWNLOAD_AGAIN, StoredTensor
 
 _BLOCK_BYTES = 1 << 20
@@ -27,7 +27,7 @@ _ELEMENTS = {NUMPY_NAMES[ours]: theirs for ours, theirs in SAFETENSORS.items()}
 class Baked:
     """A parameter ready for the archive, and what it was made of."""
 
-    wanted: Wanted
+    wanted: ParameterSpec
     content: Content
     file: str  # as messages name it
     tensor: str
@@ -121,7 +121,7 @@ def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...
         ) from error
 
 
-def described(wanted: Wanted) -> str:
+def described(wanted: ParameterSpec) -> str:
     """Return the metadata of a parameter's entry, its type and shape."""
     # The form that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
     found = {

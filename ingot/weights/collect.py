@@ -31,7 +31,7 @@ from ingot.weights.match import (
     untied,
     unused,
 )
-from ingot.weights.parameter_spec import Wanted, container
+from ingot.weights.parameter_spec import ParameterSpec, container
 from ingot.weights.safetensors import StoredTensor, read_header
 from ingot.weights.shards import INDEX, check_index, read_index
 
@@ -52,7 +52,7 @@ class Collected:
 
 
 def from_files(
-    wanted: tuple[Wanted, ...],
+    wanted: tuple[ParameterSpec, ...],
     paths: dict[str, Path],
     ignore: tuple[str, ...],
     origin: str,
@@ -85,7 +85,7 @@ def from_files(
 
 
 def synthetic(
-    wanted: tuple[Wanted, ...], seed: int, origin: str, scratch: IO[bytes]
+    wanted: tuple[ParameterSpec, ...], seed: int, origin: str, scratch: IO[bytes]
 ) -> Collected:
     """Return the parameters with random content, in the given order."""
     made: list[Baked] = []
@@ -102,7 +102,7 @@ def synthetic(
 
 
 def _read(
-    item: Wanted,
+    item: ParameterSpec,
     tensors: tuple[StoredTensor, ...],
     paths: dict[str, Path],
     scratch: IO[bytes],
@@ -121,7 +121,7 @@ def _read(
 
 
 def _parts(
-    item: Wanted, contents: list[Content], file: str, tensor: str, element: str
+    item: ParameterSpec, contents: list[Content], file: str, tensor: str, element: str
 ) -> list[Baked]:
     return [
         Baked(item.part(part), content, file, tensor, element)
@@ -129,7 +129,7 @@ def _parts(
     ]
 
 
-def _computed(item: Wanted, scratch: IO[bytes]) -> Baked:
+def _computed(item: ParameterSpec, scratch: IO[bytes]) -> Baked:
     assert item.table
     kind, base = item.table
     content = from_table(item, scratch)
@@ -147,7 +147,7 @@ def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:
     return tensors
 
 
-def _tied(wanted: tuple[Wanted, ...], matched: Matched) -> StoredTensor | None:
+def _tied(wanted: tuple[ParameterSpec, ...], matched: Matched) -> StoredTensor | None:
     """Return the embedding's tensor, where the model has no head of its own."""
     if any(item.name == OUTPUT for item in wanted):
         return None

@@ -26,7 +26,7 @@ from ingot.weights.element_types import (
     rows_of_blocks,
 )
 from ingot.weights.packing import grouped, quantised
-from ingot.weights.parameter_spec import Form, Wanted
+from ingot.weights.parameter_spec import ParameterSpec, SourceForm
 from ingot.weights.relayout import is_turned, turned_bytes, view
 from ingot.weights.safetensors import StoredTensor, read_chunks
 from ingot.weights.synthetic import synthetic_chunks
@@ -52,7 +52,7 @@ class Content:
 
 
 def from_tensors(
-    wanted: Wanted, found: Found, paths: Paths, scratch: IO[bytes]
+    wanted: ParameterSpec, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> Content:
     """Return the tensors' content, appended to `scratch` where it changes.
 
@@ -74,7 +74,7 @@ def from_tensors(
 
 
 def packed_from_tensors(
-    wanted: Wanted, found: Found, paths: Paths, scratch: IO[bytes]
+    wanted: ParameterSpec, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> list[Content]:
     """Return the content of each part of a packed matrix, appended to `scratch`.
 
@@ -84,18 +84,20 @@ def packed_from_tensors(
     return _pack(blocks, wanted, found[0].file, scratch)
 
 
-def _all_rows(wanted: Wanted, found: Found, paths: Paths) -> Iterator[Array]:
+def _all_rows(wanted: ParameterSpec, found: Found, paths: Paths) -> Iterator[Array]:
     for tensor in found:
         yield from row_blocks(wanted, tensor, paths[tensor.file])
 
 
-def from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> Content:
+def from_seed(wanted: ParameterSpec, seed: int, scratch: IO[bytes]) -> Content:
     """Return random content for the parameter, appended to `scratch`."""
     values = synthetic_chunks(wanted.name, wanted.shape, seed, CHUNK_BYTES)
     return _append(values, wanted, f"synthetic, seed {seed}", scratch)
 
 
-def packed_from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> list[Content]:
+def packed_from_seed(
+    wanted: ParameterSpec, seed: int, scratch: IO[bytes]
+) -> list[Content]:
     """Return random content for each part of a packed matrix."""
     width = wanted.shape[-1]
     step = wanted.lane * width
@@ -105,14 +107,16 @@ def packed_from_seed(wanted: Wanted, seed: int, scratch: IO[bytes]) -> list[Cont
     return _pack(rows, wanted, f"synthetic, seed {seed}", scratch)
 
 
-def from_table(wanted: Wanted, scratch: IO[bytes]) -> Content:
+def from_table(wanted: ParameterSpec, scratch: IO[bytes]) -> Content:
     """Return the content of a computed parameter, appended to `scratch`."""
     assert wanted.table
     values = rope_blocks(wanted.shape, wanted.table[1], BLOCK_VALUES)
     return _append(values, wanted, wanted.name, scratch)
 
 
-def row_blocks(wanted: Wanted, tensor: StoredTensor, path: Path) -> Iterator[Array]:
+def row_blocks(
+    wanted: ParameterSpec, tensor: StoredTensor, path: Path
+) -> Iterator[Array]:
     """Yield the parameter's rows of a tensor, as the archive's conventions have them.
 
     Shapes: -> [rows, width], float32; width is the last dim, 1 of a vector.
@@ -121,14 +125,15 @@ def row_blocks(wanted: Wanted, tensor: StoredTensor, path: Path) -> Iterator[Arr
     """
     convention = wanted.convention(path)
     rows, width = _rows(wanted.piece)
-    head_rows = rows // convention.heads if convention.heads else 1
+    heads = convention.interleaved_heads
+    head_rows = rows // heads if heads else 1
     multiple = math.lcm(head_rows, wanted.lane)
     turned = wanted.form if is_turned(wanted) else None
     for _, values in _checked_chunks(view(wanted, tensor), path, multiple, turned):
         block = values.reshape(-1, width)
         if convention.offset:
             block = block + block.dtype.type(convention.offset)
-        if convention.heads:
+        if convention.interleaved_heads:
             # Rows 2i and 2i + 1 of a head were rows i and i + head_rows / 2.
             pairs = block.reshape(-1, head_rows // 2, 2, width)
             block = pairs.swapaxes(1, 2).reshape(-1, width)
@@ -144,7 +149,7 @@ def hash_tensor(tensor: StoredTensor, path: Path) -> str:
 
 
 def _checked_chunks(
-    tensor: StoredTensor, path: Path, multiple: int, turned: Form | None = None
+    tensor: StoredTensor, path: Path, multiple: int, turned: SourceForm | None = None
 ) -> Iterator[tuple[memoryview, Array]]:
     """Yield the source's bytes and finite values, a multiple of rows at a time.
 
@@ -179,7 +184,7 @@ def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _append(
-    blocks: Iterable[Array], wanted: Wanted, label: str, scratch: IO[bytes]
+    blocks: Iterable[Array], wanted: ParameterSpec, label: str, scratch: IO[bytes]
 ) -> Content:
     offset = scratch.tell()
     hasher = hashlib.sha256()
@@ -194,7 +199,7 @@ def _append(
 
 
 def _pack(
-    blocks: Iterable[Array], wanted: Wanted, label: str, scratch: IO[bytes]
+    blocks: Iterable[Array], wanted: ParameterSpec, label: str, scratch: IO[bytes]
 ) -> list[Content]:
     """Append the parts of a matrix: the weight as it comes, then what is small."""
     import numpy as np
@@ -230,7 +235,7 @@ def _pack(
     return found
 
 
-def _encoded(block: Array, wanted: Wanted, label: str, start: int) -> bytes:
+def _encoded(block: Array, wanted: ParameterSpec, label: str, start: int) -> bytes:
     """Return the values as they are stored; `start` is the place of the first.
 
     Raises: IngotError for a value beyond the stored type.
@@ -244,7 +249,7 @@ def _encoded(block: Array, wanted: Wanted, label: str, start: int) -> bytes:
 
 
 def _refuse_endless_scale(
-    parts: dict[str, bytes], block: Array, wanted: Wanted, label: str, start: int
+    parts: dict[str, bytes], block: Array, wanted: ParameterSpec, label: str, start: int
 ) -> None:
     """Refuse values whose scale is beyond the scales' type.
 
@@ -264,7 +269,7 @@ def _refuse_endless_scale(
             raise _beyond(values[largest], start + largest, wanted, label)
 
 
-def _beyond(value: float, index: int, wanted: Wanted, label: str) -> IngotError:
+def _beyond(value: float, index: int, wanted: ParameterSpec, label: str) -> IngotError:
     return IngotError(
         f"{label}: tensor '{wanted.tensor}': a value is beyond the stored type;"
         f" expected a {wanted.stored}, found {value:g} at"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingot.errors import IngotError
 from ingot.weights.element_types import BLOCKS, PROJECT, SAFETENSORS
-from ingot.weights.parameter_spec import Wanted, container
+from ingot.weights.parameter_spec import ParameterSpec, container
 from ingot.weights.safetensors import StoredTensor
 
 OUTPUT = "output.weight"
@@ -25,14 +25,14 @@ EMBEDDING = "token_embd.weight"
 class Matched:
     """What the comparison found: pairs that fit, what is left over, and errors."""
 
-    pairs: tuple[tuple[Wanted, tuple[StoredTensor, ...]], ...]
+    pairs: tuple[tuple[ParameterSpec, tuple[StoredTensor, ...]], ...]
     ignored: tuple[str, ...]
     unused: tuple[StoredTensor, ...]
     errors: tuple[IngotError, ...]
 
 
 def match(
-    wanted: tuple[Wanted, ...],
+    wanted: tuple[ParameterSpec, ...],
     found: tuple[StoredTensor, ...],
     ignore: tuple[str, ...],
     label: str,
@@ -42,8 +42,8 @@ def match(
     `label` names the source where no file can be named.
     """
     tensors = {tensor.name: tensor for tensor in found}
-    readers: dict[str, Wanted] = {}
-    pairs: list[tuple[Wanted, tuple[StoredTensor, ...]]] = []
+    readers: dict[str, ParameterSpec] = {}
+    pairs: list[tuple[ParameterSpec, tuple[StoredTensor, ...]]] = []
     errors: list[IngotError] = []
     unread = set(tensors) - {name for item in wanted for name in item.tensors}
     for item in wanted:
@@ -95,7 +95,7 @@ def untied(tensor: StoredTensor, embedding: str) -> IngotError:
     )
 
 
-def other_table(tensor: StoredTensor, item: Wanted) -> IngotError:
+def other_table(tensor: StoredTensor, item: ParameterSpec) -> IngotError:
     """Return the error of a table in an archive that is not the one computed."""
     assert item.table
     return IngotError(
@@ -105,13 +105,13 @@ def other_table(tensor: StoredTensor, item: Wanted) -> IngotError:
     )
 
 
-def _apart(one: Wanted, other: Wanted) -> bool:
+def _apart(one: ParameterSpec, other: ParameterSpec) -> bool:
     """Return whether two parameters have other rows of one tensor."""
     return bool(one.form and other.form and one.form.row != other.form.row)
 
 
 def _missing(
-    item: Wanted,
+    item: ParameterSpec,
     missing: list[str],
     unread: dict[str, StoredTensor],
     count: int,
@@ -140,7 +140,7 @@ def _missing(
     )
 
 
-def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
+def _differences(item: ParameterSpec, tensor: StoredTensor) -> Iterator[IngotError]:
     place = f"{tensor.file}: tensor '{tensor.name}' for parameter '{item.name}'"
     expected = item.tensor_shape
     if tensor.shape != expected:
@@ -176,7 +176,7 @@ def _differences(item: Wanted, tensor: StoredTensor) -> Iterator[IngotError]:
         )
 
 
-def _shape_hint(item: Wanted, tensor: StoredTensor) -> str:
+def _shape_hint(item: ParameterSpec, tensor: StoredTensor) -> str:
     expected = item.tensor_shape
     if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
         return "its last dim is the expert's: write 'experts: last' in weights"
@@ -199,7 +199,7 @@ def _unsupported(place: str, tensor: StoredTensor) -> IngotError:
     )
 
 
-def _tied(item: Wanted, other: str, tensor: StoredTensor) -> IngotError:
+def _tied(item: ParameterSpec, other: str, tensor: StoredTensor) -> IngotError:
     return IngotError(
         f"{tensor.file}: tensor '{tensor.name}' is read by two parameters, '{other}'"
         f" and '{item.name}'; expected one",
@@ -209,7 +209,7 @@ def _tied(item: Wanted, other: str, tensor: StoredTensor) -> IngotError:
 
 
 def _greedy(
-    readers: dict[str, Wanted], ignore: tuple[str, ...], label: str
+    readers: dict[str, ParameterSpec], ignore: tuple[str, ...], label: str
 ) -> Iterator[IngotError]:
     for pattern in ignore:
         hit = next((name for name in readers if fnmatchcase(name, pattern)), None)

@@ -21,7 +21,9 @@ class Convention:
     """What is to be done to a tensor's values, in the order of the fields."""
 
     offset: float = 0.0  # added, in float32
-    heads: int | None = None  # whose rows are stored in pairs, to be put in halves
+    interleaved_heads: int | None = (
+        None  # whose rows are stored in pairs, to be put in halves
+    )
 
     @property
     def changes_nothing(self) -> bool:
@@ -30,14 +32,14 @@ class Convention:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SourceForm:
     """How tensors hold a parameter's values, where they have other dims than it."""
 
     shape: tuple[int, ...]  # of a tensor
-    row: int  # of it, the first that is the parameter's
+    row: int = 0  # of it, the first that is the parameter's
     # The tensor's dims, split as the parameter has them, in the parameter's order; none
     # where that is their own.
-    axes: tuple[int, ...]
+    axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ParameterSpec:
     """A parameter of the model: what it must be, and the tensor it is made of."""
 
     name: str  # "blk.0.attn_q.weight"
@@ -63,7 +65,7 @@ class Wanted:
     offset: float = 0.0  # that Hugging Face leaves out
     interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
     table: tuple[str, float] | None = None  # computed: ("rope", base)
-    form: Form | None = None  # of a tensor that differs by more than its name
+    form: SourceForm | None = None  # of a tensor that differs by more than its name
     lane: int = 1  # rows that are stored together
     parts: tuple[Part, ...] = ()  # none where it is stored as it is
 
@@ -89,7 +91,7 @@ class Wanted:
         """Return the shape that a tensor must have."""
         return self.form.shape if self.form else self.piece
 
-    def part(self, part: Part) -> Wanted:
+    def part(self, part: Part) -> ParameterSpec:
         """Return what is stored as one part of this."""
         return replace(
             self, name=part.name, shape=part.shape, stored=part.element, parts=()
@@ -99,7 +101,7 @@ class Wanted:
         """Return what the values of a tensor of that file lack."""
         match container(path):
             case "gguf":
-                return Convention(heads=self.interleaved_heads)
+                return Convention(interleaved_heads=self.interleaved_heads)
             case "irpa":
                 return Convention()
         return Convention(offset=self.offset)

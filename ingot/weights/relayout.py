@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ingot.weights.element_types import BLOCKS
-from ingot.weights.parameter_spec import Form, Wanted
+from ingot.weights.parameter_spec import ParameterSpec, SourceForm
 from ingot.weights.safetensors import StoredTensor
 
 Array: TypeAlias = Any
 
 
-def view(wanted: Wanted, tensor: StoredTensor) -> StoredTensor:
+def view(wanted: ParameterSpec, tensor: StoredTensor) -> StoredTensor:
     """Return the rows of the tensor that are the parameter's, as a tensor."""
     form = wanted.form
     if form is None:
@@ -36,13 +36,13 @@ def view(wanted: Wanted, tensor: StoredTensor) -> StoredTensor:
     )
 
 
-def is_turned(wanted: Wanted) -> bool:
+def is_turned(wanted: ParameterSpec) -> bool:
     """Return whether the values stand in another order than the parameter's."""
     return bool(wanted.form and wanted.form.axes)
 
 
 def turned_bytes(
-    form: Form, tensor: StoredTensor, path: Path, rows: int
+    form: SourceForm, tensor: StoredTensor, path: Path, rows: int
 ) -> Iterator[memoryview]:
     """Yield a tensor's bytes in the order of the parameter, up to `rows` rows each.
 

@@ -9,11 +9,11 @@ from typing import Any
 from ingot.weights.archive import described
 from ingot.weights.element_types import ITEM_BYTES, SAFETENSORS, encode
 from ingot.weights.irpa import SplatSource, write_splats
-from ingot.weights.parameter_spec import Wanted
+from ingot.weights.parameter_spec import ParameterSpec
 
 
 def splat(
-    archive: Path, wanted: tuple[Wanted, ...], specification: dict[str, Any]
+    archive: Path, parameters: tuple[ParameterSpec, ...], value: float
 ) -> dict[str, Any]:
     """Write an archive whose every float is the number, and whose every code is 1.
 
@@ -23,15 +23,12 @@ def splat(
     """
     stored = [
         part
-        for item in wanted
+        for item in parameters
         for part in ([item.part(each) for each in item.parts] or [item])
     ]
     stored.sort(key=lambda item: item.name)
-    write_splats(archive, [_splat(item, specification["splat"]) for item in stored])
+    write_splats(archive, [_splat(item, value) for item in stored])
     return {
-        "model": specification["model"],
-        "layout": specification["layout"],
-        "origin": specification["origin"],
         "parameters": [
             {"name": item.name, "type": item.stored, "shape": item.shape}
             for item in stored
@@ -44,7 +41,7 @@ def splat(
     }
 
 
-def _splat(item: Wanted, value: float) -> SplatSource:
+def _splat(item: ParameterSpec, value: float) -> SplatSource:
     import numpy as np
 
     number = np.array([value], "<f4")

@@ -1,0 +1,1 @@
+"""Write a model's parameter archive from its weights."""

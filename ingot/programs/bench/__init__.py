@@ -1,0 +1,1 @@
+"""Time the entry points of a model on one target."""

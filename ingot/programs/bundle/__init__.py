@@ -1,0 +1,1 @@
+"""Pack what is shipped of a model for one target."""

@@ -1,0 +1,178 @@
+"""Pack a bundle: one folder, one reproducible tar, and the times beside it.
+
+`bundle.json` names every file by digest and says how to call the model and where it
+came from; parts that do not fit each other are refused. Measured times differ from
+build to build, so none of the shipped bytes has them: they lie beside the tar, in
+`<bundle>.bench.json`, which names the tar by its digest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ingot.codec import from_json
+from ingot.errors import IngotError
+from ingot.programs.bundle.spec import FOLDER, BundleSpec
+
+
+def main() -> None:
+    """Run the specification that `argv[1]` names."""
+    specification = from_json(BundleSpec, Path(sys.argv[1]).read_bytes())
+    try:
+        print(bundle(specification))
+    except IngotError as error:
+        raise SystemExit(f"{specification.task}: {error}") from None
+
+
+def bundle(specification: BundleSpec) -> str:
+    """Make the folder, the tar and the times; return what people read.
+
+    Raises: IngotError where the parts do not fit, or the check did not pass.
+    """
+    from ingot.bundles.seal import seal
+    from ingot.bundles.tarball import file_digest, write_tar
+
+    _refuse_misfits()
+    folder = Path(FOLDER)
+    folder.mkdir(exist_ok=True)
+    _write_parts(specification, folder)
+    names = [name for name in specification.files if name != "bundle.json"]
+    contract = _contract(specification, folder, names)
+    (folder / "bundle.json").write_text(seal(contract), encoding="utf-8")
+    tar = Path(f"{specification.bundle}.tar")
+    write_tar(
+        tar,
+        specification.bundle,
+        {name: folder / name for name in specification.files},
+    )
+    sha256, size_bytes = file_digest(tar)
+    times = {
+        **_load("bench.json"),
+        "bundle": {"file": tar.name, "sha256": sha256, "size_bytes": size_bytes},
+    }
+    Path(f"{specification.bundle}.bench.json").write_text(
+        _dump(times), encoding="utf-8"
+    )
+    lines = [f"{tar.name}: {size_bytes} bytes, sha256 {sha256}"]
+    lines += [
+        f"  {name:<16}{item['size_bytes']:>12}  {item['sha256'][:12]}"
+        for name, item in contract["files"].items()
+    ]
+    return "\n".join(lines)
+
+
+def _refuse_misfits() -> None:
+    """Compare module, archive and reports.
+
+    Raises: IngotError for all that does not fit.
+    """
+    from ingot.checks.artifact_fit import check_parameters
+
+    problems = check_parameters(
+        Path("linked.mlir").read_text(encoding="utf-8"),
+        Path("model.vmfb").read_bytes(),
+        Path("model.irpa"),
+        _load("bake.json"),
+    )
+    if not _load("check.json")["passed"]:
+        problems.append("check.json: the check did not pass")
+    if problems:
+        raise IngotError("not bundled\n  " + "\n  ".join(problems))
+
+
+def _write_parts(specification: BundleSpec, folder: Path) -> None:
+    """Write every file of the bundle but `bundle.json`."""
+    for name in specification.files:
+        if name not in ("LICENCE", "bundle.json"):
+            shutil.copyfile(name, folder / name)
+    texts = [
+        Path(f"sources/{path}").read_text(encoding="utf-8")
+        for path in specification.sources
+        if path.startswith("models/licences/")
+    ]
+    (folder / "LICENCE").write_text("\n\n".join(texts), encoding="utf-8")
+
+
+def _contract(
+    specification: BundleSpec, folder: Path, names: list[str]
+) -> dict[str, Any]:
+    """Return the content of `bundle.json`, without its own digest."""
+    import importlib.metadata
+
+    from ingot.bundles.tarball import file_digest
+
+    baked, checked = _load("bake.json"), _load("check.json")
+    contract = specification.contract
+    return {
+        **contract,
+        "files": {name: _digest(*file_digest(folder / name)) for name in names},
+        "parameters": {
+            "scope": "model",
+            "archive": "model.irpa",
+            "types": {
+                item["name"]: {"element": item["type"], "shape": item["shape"]}
+                for item in baked["parameters"]
+            },
+        },
+        "compiler": {
+            **contract["compiler"],
+            "version": importlib.metadata.version("iree-base-compiler"),
+            "commit": _compiler_commit(),
+        },
+        "runtime": {
+            "package": "iree-base-runtime",
+            "version": importlib.metadata.version("iree-base-runtime"),
+        },
+        "inputs": _inputs(specification, baked),
+        "check": {key: checked[key] for key in ("passed", "emulated", "levels")},
+        # The times differ from build to build; the file beside the tar holds them.
+        "benchmarks": {
+            "file": f"{specification.bundle}.bench.json",
+            "schema": _load("bench.json")["schema"],
+        },
+    }
+
+
+def _inputs(specification: BundleSpec, baked: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of all that the bundle was made from."""
+    from ingot.bundles.tarball import file_digest
+
+    return {
+        "sources": {
+            path: _digest(*file_digest(Path(f"sources/{path}")))
+            for path in specification.sources
+        },
+        "linked_module": _digest(*file_digest(Path("linked.mlir"))),
+        "weights": {
+            "origin": specification.weights_origin,
+            "files": baked["files"],
+        },
+    }
+
+
+def _compiler_commit() -> str:
+    """Return the commit of IREE that the compiler was built from."""
+    from iree.compiler import version
+
+    return str(version.REVISIONS["IREE"])
+
+
+def _digest(sha256: str, size_bytes: int) -> dict[str, Any]:
+    return {"sha256": sha256, "size_bytes": size_bytes}
+
+
+def _load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(Path(name).read_text(encoding="utf-8"))
+    return loaded
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Compare a target's modules with the oracles and the golden outputs."""

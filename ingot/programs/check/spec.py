@@ -1,0 +1,23 @@
+"""The specification of one model's check on one target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.engine.actions import Runner
+from ingot.model.tolerance import Tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSpec:
+    """What is compared, how far it may differ, and how the target runs here."""
+
+    task: str  # as messages name it: "check clm-60m@x86_64"
+    model: str
+    target: str
+    runner: Runner
+    scope: str  # of the parameters
+    tolerances: dict[str, Tolerance]  # by level
+    golden: str | None  # the golden file
+    tokenizer: str | None
+    n_vocab: int | None
