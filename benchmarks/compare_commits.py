@@ -1,0 +1,73 @@
+"""Compare what two commits make: the compiled modules and the parameter archives.
+
+    python benchmarks/compare_commits.py OLD NEW [model=NAMES] [target=NAMES]
+
+Both commits are checked out beside each other and built with one store (INGOT_CACHE),
+so that a module whose compile action has the same key is compiled once. The table has
+one line for each file of which the two differ, and the exit code is 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = ("*/*/model.vmfb", "*/weights/*/model.irpa")
+
+
+def main() -> int:
+    """Print the differences; return 1 where there is one."""
+    old, new, *words = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="ingot-compare-") as name:
+        found = {
+            commit: artifacts(commit, Path(name) / side, words)
+            for side, commit in (("old", old), ("new", new))
+        }
+    paths = sorted(found[old].keys() | found[new].keys())
+    differing = [path for path in paths if found[old].get(path) != found[new].get(path)]
+    for path in differing:
+        before, after = (found[commit].get(path, "none")[:12] for commit in (old, new))
+        print(f"{path}: {before} -> {after}")
+    print(f"{len(paths) - len(differing)} of {len(paths)} artifacts are equal")
+    return 1 if differing else 0
+
+
+def artifacts(commit: str, folder: Path, words: list[str]) -> dict[str, str]:
+    """Return the sha256 of every module and archive that a commit makes, by path."""
+    git("worktree", "add", "--detach", "--quiet", str(folder), commit)
+    try:
+        for stage in ("compile", "bake"):
+            # Not stopped by what one of the commits cannot build: it has no file then.
+            subprocess.run(
+                [sys.executable, "-m", "doit", "-c", stage, *words],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(folder)},
+                check=False,
+            )
+        return {
+            path.relative_to(folder / "build").as_posix(): sha256(path)
+            for pattern in FILES
+            for path in (folder / "build").glob(pattern)
+        }
+    finally:
+        git("worktree", "remove", "--force", str(folder))
+
+
+def sha256(path: Path) -> str:
+    """Return the sha256 of a file's content."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def git(*words: str) -> None:
+    """Run git in this checkout."""
+    subprocess.run(["git", *words], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
