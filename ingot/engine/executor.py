@@ -9,6 +9,7 @@ or on a remote worker.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -240,7 +241,9 @@ class Executor:
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
-        with self.store.machine_lock(action.exclusive), self.store.scratch() as folder:
+        waits = self._say_waiting(action) if action.exclusive else None
+        alone = self.store.machine_lock(action.exclusive, waits)
+        with alone, self.store.scratch() as folder:
             start = time.monotonic()
             large = self._stage_inputs(action, resolved, folder)
             start = self.trace.end(action.task, "stage inputs", start)
@@ -261,6 +264,14 @@ class Executor:
             )
             self.trace.end(action.task, "store outputs", ended)
             return result
+
+    def _say_waiting(self, action: Action) -> Callable[[], None]:
+        """Return what says that an action waits to have the machine alone."""
+        return lambda: print(
+            f"{action.task}: waiting until no other build runs an action here",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _run_remotely(
         self, action: Action, resolved: ResolvedAction, key: Digest

@@ -5,14 +5,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def held(place: str, how: int) -> Iterator[None]:
-    """Hold the file's lock, `fcntl.LOCK_EX` alone or `fcntl.LOCK_SH` with others."""
+def held(
+    place: str, how: int, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Hold the file's lock, `fcntl.LOCK_EX` alone or `fcntl.LOCK_SH` with others.
+
+    Call `on_wait` first where somebody else holds it.
+    """
     handle = _open(place)
     try:
+        if on_wait is not None:
+            try:
+                fcntl.flock(handle, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
         fcntl.flock(handle, how)
         yield
     finally:

@@ -210,9 +210,22 @@ class Store:
         """Hold the key's lock if nobody does; give whether so."""
         return held_if_free(f"{self._text}/lock/{_lock(key)}")
 
-    def machine_lock(self, exclusive: bool) -> AbstractContextManager[None]:
-        """Share the machine with all other actions; or have it alone."""
-        return self._held("machine", fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    @contextlib.contextmanager
+    def machine_lock(
+        self, exclusive: bool, on_wait: Callable[[], None] | None = None
+    ) -> Iterator[None]:
+        """Share the machine with all other actions; or have it alone.
+
+        Call `on_wait` first where other actions run. Each action takes its turn before
+        it takes the machine, and one that wants it alone keeps the turn while it waits:
+        no action that comes later overtakes it, however many there are.
+        """
+        with contextlib.ExitStack() as stack:
+            with self._held("turn", fcntl.LOCK_EX):
+                how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+                place = f"{self._text}/lock/machine"
+                stack.enter_context(held(place, how, on_wait))
+            yield
 
     def _held(self, name: str, how: int) -> AbstractContextManager[None]:
         return held(f"{self._text}/lock/{name}", how)
