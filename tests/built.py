@@ -14,7 +14,7 @@ import numpy as np
 from ingot.engine.actions import Action
 from ingot.model.graph import Graph
 from ingot.model.manifest import Manifest
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.model.target import Target
 from ingot.runtime.invoke import Module
 from ingot.stages.specialize import plan_specialize
@@ -25,7 +25,7 @@ from tests.project import ROOT
 
 def lowered(manifest: Manifest, target: Target) -> Graph:
     """Return the graph as the target has it."""
-    return lower(manifest.graph, manifest.weights.stored, target.layout, ROOT)
+    return select_kernels(manifest.graph, manifest.weights.stored, target.layout, ROOT)
 
 
 def random_weights(graph: Graph) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ingot.model.graph import EntryPoint, Graph
 from ingot.model.layout import read_layout
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles, run_entry_point
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
 from ingot.model.yaml_nodes import format_errors
 from ingot.runtime.invoke import Call, Module, call
@@ -38,7 +38,7 @@ def graph() -> Graph:
     """The graph as the target has it."""
     manifest = read_manifest(ROOT / f"models/{MODEL}.yaml", ROOT)
     layout = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
-    return lower(manifest.graph, manifest.weights.stored, layout, ROOT)
+    return select_kernels(manifest.graph, manifest.weights.stored, layout, ROOT)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ingot.engine.actions import SourceFile
 from ingot.imports.checkpoint import import_checkpoint
 from ingot.model.layout import read_layout
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.model.yaml_nodes import format_errors
 from ingot.stages import bake
 from tests.import_cases import checkout
@@ -45,7 +45,7 @@ def baked(
     """The archive that the bake makes of a manifest's weights, in this process."""
     graph = manifest.graph
     kept = read_layout(ROOT / f"targets/layouts/{layout}.yaml", ROOT)
-    lowered = lower(graph, manifest.weights.stored, kept, ROOT)
+    lowered = select_kernels(graph, manifest.weights.stored, kept, ROOT)
     action = bake.plan_bake(replace(manifest, graph=lowered))
     (folder / "weights").mkdir(parents=True)
     for name, source in action.inputs:

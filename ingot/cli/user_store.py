@@ -56,7 +56,7 @@ def limit_bytes(root: Path, given: str | None = None) -> int | None:
         return parse_size(given, "limit=")
     if os.environ.get(LIMIT):
         return parse_size(os.environ[LIMIT], LIMIT)
-    text = read_project(root).settings["store-limit"]
+    text = read_project(root).store_limit
     return parse_size(text, "pyproject.toml: tool.ingot.store-limit")
 
 

@@ -16,7 +16,7 @@ from ingot.inspection.symbolic_sizes import Shapes
 from ingot.inspection.text_report import content_lines, graph_lines
 from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
 from ingot.project.catalogue import Selection
 from ingot.project.options import refuse_words
@@ -74,7 +74,7 @@ def read_request(
     (model,), (name,) = selection.models, selection.targets
     manifest = read_manifest(root / f"models/{model}.yaml", root)
     layout = read_target(root / f"targets/{name}.yaml", root).layout
-    graph = lower(manifest.graph, manifest.weights.stored, layout, root)
+    graph = select_kernels(manifest.graph, manifest.weights.stored, layout, root)
     request = Request(graph, name, level, variables.get("filter", ""))
     if level == "graph":
         _graph(request)

@@ -1,8 +1,8 @@
-"""A model's graph and a target's layout in, the graph with the target's kernels out.
+"""Replace components by the kernels that a target's layout has for them.
 
 What the model computes stays; how its matrices are stored, and which component reads
-them so, is the layout's. Everything behind (specialize, bake, check) sees the lowered
-graph alone, so that what is checked is what runs.
+them so, is the layout's. Everything behind (specialize, bake, check) sees the graph
+with the kernels alone, so that the check judges what runs.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.errors import IngotError
-from ingot.model.bind_kernel import NEUTRAL, WEIGHT, bind_kernel, is_part
-from ingot.model.component import read_component
+from ingot.errors import IngotError, Position
+from ingot.model.bind import Binding, Scope
+from ingot.model.component import (
+    ComponentSignature,
+    Formal,
+    IndexFormal,
+    ScalarFormal,
+    TensorFormal,
+    read_component,
+)
 from ingot.model.graph import (
+    Argument,
     Block,
     Call,
     EntryPoint,
@@ -26,9 +34,17 @@ from ingot.model.graph import (
 )
 from ingot.model.layout import Layout
 from ingot.model.resolve_blocks import PARAMETER
+from ingot.model.shapes import Product, SymbolicType
+from ingot.model.yaml_nodes import Node
 
 Stored = Callable[[str], str]
 """Gives the stored type that a manifest's policy wants for a parameter."""
+
+# The argument of a component that a kernel takes packed; its other parts are named
+# after it: weight_scale.
+WEIGHT = "weight"
+# What a kernel's number is where the component has none: a lookup is not scaled.
+NEUTRAL: dict[str, float | int] = {"scale": 1.0}
 
 # Values that share a scale, in the stored types that have blocks.
 BLOCK = 32
@@ -40,7 +56,7 @@ class _Use:
     formal: str
 
 
-def lower(graph: Graph, stored: Stored, layout: Layout, root: Path) -> Graph:
+def select_kernels(graph: Graph, stored: Stored, layout: Layout, root: Path) -> Graph:
     """Return the graph with every matrix stored and used as the layout says.
 
     Raises: IngotError where a matrix is to be stored in a type that the layout has no
@@ -166,7 +182,7 @@ class _Kernels:
         if new is None:
             return call
         for item in new.arguments:
-            if is_part(item.name):
+            if _is_part(item.name):
                 self.taken.setdefault(matrix, {})[item.name] = item.type
         names = [name for name, _ in old.scalars]
         scalars = {**NEUTRAL} | dict(zip(names, call.scalars, strict=True))
@@ -176,7 +192,7 @@ class _Kernels:
             instance=new.name,
             operands=tuple(
                 PARAMETER + part_name(matrix, item.name)
-                if is_part(item.name)
+                if _is_part(item.name)
                 else given[item.name]
                 for item in new.arguments
             ),
@@ -202,7 +218,7 @@ class _Kernels:
         if key not in self.made:
             signature = read_component(name, self.root)
             sizes = self.sizes(matrix) if stored else {}
-            self.made[key] = bind_kernel(signature, old, sizes)
+            self.made[key] = _bind_kernel(signature, old, sizes)
         return self.made[key]
 
     def sizes(self, matrix: str) -> dict[str, int]:
@@ -232,3 +248,70 @@ class _Kernels:
 def part_name(matrix: str, part: str) -> str:
     """Return the name of a packed matrix's part: the weight has the matrix's own."""
     return matrix + part.removeprefix(WEIGHT).replace("_", ".", 1)
+
+
+def _is_part(formal: str) -> bool:
+    """Return whether an argument is a packed matrix or a part of one."""
+    return formal == WEIGHT or formal.startswith(f"{WEIGHT}_")
+
+
+def _bind_kernel(
+    signature: ComponentSignature, old: Instance, sizes: Mapping[str, int]
+) -> Instance:
+    """Return the kernel bound to the types that the component was bound to.
+
+    Raises: IngotError where the kernel does not take what the component takes.
+    """
+    given = {item.name: item.type for item in old.arguments}
+    dynamic = {
+        dim for kind in given.values() for dim in kind.shape if isinstance(dim, str)
+    }
+    scope = Scope(dict.fromkeys(dynamic, None), {}, {})
+    binding = Binding(signature, scope, [])
+    indices = dict(old.indices)
+    fits = True
+    # What numbers and a packed weight fix, other arguments' products are divided by.
+    for formal in sorted(signature.arguments, key=_is_divided):
+        if isinstance(formal, IndexFormal):
+            binding.dims[formal.dim] = Product.of(indices[formal.name])
+        elif isinstance(formal, ScalarFormal):
+            known = formal.name in NEUTRAL or formal.name in dict(old.scalars)
+            fits = fits and known
+        elif _is_part(formal.name):
+            fits = _unify(binding, formal, formal.type.resolve(sizes)) and fits
+        else:
+            kind = given.get(formal.name)
+            fits = kind is not None and _unify(binding, formal, kind) and fits
+    made = binding.instance() if fits and not binding.errors else None
+    if made is None or _types(made.results) != _types(old.results):
+        raise IngotError(
+            f"components/{signature.component}.mlir: no kernel of {old.component}:"
+            " its arguments or results are others"
+        )
+    return made
+
+
+def _is_divided(formal: Formal) -> bool:
+    return isinstance(formal, TensorFormal) and not _is_part(formal.name)
+
+
+def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
+    nowhere = Node(Position("", 0, 0), "", None)
+    actual = SymbolicType(
+        tuple(
+            Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
+            for dim in kind.shape
+        ),
+        kind.element,
+    )
+    wanted = formal.type
+    if wanted.element != kind.element or len(wanted.shape) != len(actual.shape):
+        return False
+    return all(
+        binding.unify(dim, found, nowhere)
+        for dim, found in zip(wanted.shape, actual.shape, strict=True)
+    )
+
+
+def _types(arguments: tuple[Argument, ...]) -> list[TensorType]:
+    return [item.type for item in arguments]

@@ -1,13 +1,12 @@
-"""pyproject.toml in, what it says of the checkout out; a defect is an IngotError.
+"""Read what a checkout's pyproject.toml says of it, as one frozen value.
 
-Python's reader keeps no places: those of keys are looked for in the text.
+Python's TOML reader keeps no positions, so errors look for their keys in the text.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,14 @@ from ingot.model.text_files import read_text
 
 FILE = "pyproject.toml"
 
-# In `[tool.ingot]`: what is there where the file does not say it; None: it has to.
-SETTINGS = {
-    "default-model": None,
-    "default-target": None,
-    "store-limit": "none",
-    "shared-cache": "",
-    "shared-cache-mode": "read-write",
-}
+# The keys of `[tool.ingot]`.
+SETTINGS = (
+    "default-model",
+    "default-target",
+    "store-limit",
+    "shared-cache",
+    "shared-cache-mode",
+)
 
 _OWN = ("tool", "ingot")
 _TABLE = re.compile(r"\s*\[\s*([^][]+?)\s*\]")
@@ -39,7 +38,11 @@ class Project:
     name: str
     pins: tuple[str, ...]  # the packages that it needs: "numpy==2.4.6"
     weights: tuple[str, ...]  # packages that bring weights, pinned alike
-    settings: Mapping[str, str]  # by the names of SETTINGS, each there
+    default_model: str
+    default_target: str
+    store_limit: str  # "20GB", or "none"
+    shared_cache: str  # its address, "" where there is none
+    shared_cache_mode: str
 
 
 def read_project(root: Path) -> Project:
@@ -56,10 +59,11 @@ def read_project(root: Path) -> Project:
         name=reader.text(("project", "name"), ""),
         pins=reader.texts(("project", "dependencies")),
         weights=reader.texts((*_OWN, "bootstrap", "weights")),
-        settings={
-            name: reader.text((*_OWN, name), default)
-            for name, default in SETTINGS.items()
-        },
+        default_model=reader.text((*_OWN, "default-model"), None),
+        default_target=reader.text((*_OWN, "default-target"), None),
+        store_limit=reader.text((*_OWN, "store-limit"), "none"),
+        shared_cache=reader.text((*_OWN, "shared-cache"), ""),
+        shared_cache_mode=reader.text((*_OWN, "shared-cache-mode"), "read-write"),
     )
     reader.refuse_unknown()
     if reader.errors:
@@ -68,7 +72,7 @@ def read_project(root: Path) -> Project:
 
 
 class _Reader:
-    """The file's text, what it says, and the errors found so far."""
+    """The values of one file, and the mistakes found so far."""
 
     def __init__(self, text: str, top: dict[str, Any]) -> None:
         self.errors: list[ManifestError] = []
@@ -76,7 +80,7 @@ class _Reader:
         self._top = top
 
     def text(self, key: tuple[str, ...], default: str | None) -> str:
-        """Return the text under a key; without a default it has to be there."""
+        """Return the text under a key; a key without a default is required."""
         value = self._value(key)
         if value is None and default is not None:
             return default
@@ -105,7 +109,7 @@ class _Reader:
                 self._error((*_OWN, name), "unknown key", hint)
 
     def _value(self, key: tuple[str, ...]) -> Any:
-        """Return what is under a key; None for nothing, a wrong table is told once."""
+        """Return what is under a key, None for nothing; report a wrong table once."""
         value: Any = self._top
         for depth, name in enumerate(key):
             if not isinstance(value, dict):
@@ -124,7 +128,7 @@ class _Reader:
 
 
 def _position(text: str, key: tuple[str, ...]) -> Position:
-    """Return where a key stands, or the table that it is missing in."""
+    """Return the position of a key, or of the table that lacks it."""
     table: tuple[str, ...] = ()
     found, best = Position(FILE, 1, 1), 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -145,7 +149,7 @@ def _names(written: str) -> tuple[str, ...]:
 
 
 def _kind(value: Any) -> str:
-    """Return what stands there, in the user's words."""
+    """Return what kind of value this is, in the user's words."""
     match value:
         case None:
             return "nothing"
@@ -162,7 +166,7 @@ def _kind(value: Any) -> str:
 
 
 def _syntax_error(error: tomllib.TOMLDecodeError, text: str) -> ManifestError:
-    """Return the parser's complaint in the house's shape."""
+    """Return the parser's error in ingot's form."""
     words = str(error)
     match = _PLACE.search(words)
     message = _PLACE.sub("", words)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ingot.errors import IngotError
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.catalogue_values import Model, Settings
 from ingot.project.workspace import Workspace
@@ -65,7 +65,7 @@ def _lowered(
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
     for name, layout in layouts.items():
         try:
-            graph = lower(
+            graph = select_kernels(
                 manifest.graph, manifest.weights.stored, layout, workspace.root
             )
         except IngotError as error:

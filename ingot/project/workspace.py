@@ -45,11 +45,10 @@ def load(root: Path) -> Workspace:
         path.stem: _other_ending(path, root) for path in _misnamed(root / "targets")
     }
     project = read_project(root)
-    settings = project.settings
     misnamed = _misnamed(root / "models")
     models = [*_manifests(root / "models"), *misnamed]
     # Told now, not when the store is to be made smaller.
-    parse_size(settings["store-limit"], "pyproject.toml: tool.ingot.store-limit")
+    parse_size(project.store_limit, "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
         models=tuple(sorted(path.stem for path in models)),
@@ -57,10 +56,10 @@ def load(root: Path) -> Workspace:
         targets={item.name: item for item in named if item.name == item.resolved},
         aliases={item.name: item for item in named if item.name != item.resolved},
         broken=broken,
-        default_model=settings["default-model"],
-        default_target=settings["default-target"],
+        default_model=project.default_model,
+        default_target=project.default_target,
         project=project.name,
-        shared_cache=(settings["shared-cache"], settings["shared-cache-mode"]),
+        shared_cache=(project.shared_cache, project.shared_cache_mode),
     )
 
 

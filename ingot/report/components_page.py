@@ -31,7 +31,7 @@ from ingot.model.component import (
 )
 from ingot.model.component_header import Header, Source, read_header
 from ingot.model.manifest import read_manifest
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.project.workspace import Workspace, load
 
 PAGE = "docs/components.md"
@@ -122,7 +122,7 @@ def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
             # A layout without a kernel for a stored type does not have the model.
             with suppress(IngotError):
                 stored = manifest.weights.stored
-                graph = lower(manifest.graph, stored, layout, root)
+                graph = select_kernels(manifest.graph, stored, layout, root)
                 used |= {item.component for item in graph.instances}
         for component in used:
             found.setdefault(component, []).append(model)

@@ -13,7 +13,7 @@ from ingot.model.graph import Graph
 from ingot.model.layout import Layout, read_layout
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import token_limit
-from ingot.model.select_kernels import lower
+from ingot.model.select_kernels import select_kernels
 from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
 from oracles.packed import (
     unpacked,
@@ -36,7 +36,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 def lowered(graph: Graph, stored: str, layout: Layout = LANES) -> Graph:
-    return lower(graph, lambda name: stored, layout, ROOT)
+    return select_kernels(graph, lambda name: stored, layout, ROOT)
 
 
 def parameters(graph: Graph) -> dict[str, str]:
@@ -156,9 +156,11 @@ def test_a_stored_type_without_a_kernel_is_refused_with_those_that_there_are(
 
 def test_rows_that_do_not_divide_stay_as_they_are_in_f32_alone(graph: Graph) -> None:
     odd = replace(LANES, lane=7)
-    assert parameters(lower(graph, lambda _: "f32", odd, ROOT)) == parameters(graph)
+    assert parameters(select_kernels(graph, lambda _: "f32", odd, ROOT)) == parameters(
+        graph
+    )
     with pytest.raises(IngotError, match="does not divide into 7 rows"):
-        lower(graph, lambda _: "bf16", odd, ROOT)
+        select_kernels(graph, lambda _: "bf16", odd, ROOT)
 
 
 def test_a_group_is_stored_column_by_column() -> None:
