@@ -34,7 +34,7 @@ class Engine:
         """Load both."""
         import iree.runtime
 
-        from ingot.engine.actions import Runner
+        from ingot.model.runner import Runner
         from ingot.runtime.invoke import Module
         from ingot.runtime.session import Loaded
 

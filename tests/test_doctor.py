@@ -12,8 +12,8 @@ import pytest
 from ingot.cli import doctor, target_smoke_test
 from ingot.cli.findings import Finding, Level, last_line, render, start
 from ingot.engine import process, toolchain
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
 from ingot.project.workspace import load
 from tests.source_tree import ROOT

@@ -14,8 +14,8 @@ from ingot.bundles import generator
 from ingot.bundles.generator import Outside, Request, generate
 from ingot.bundles.reader import read_bundle
 from ingot.bundles.seal import unseal
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from tests.tiny_decoder import N_CTX, lay_out, sealed
 
 

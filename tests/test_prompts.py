@@ -15,8 +15,8 @@ from ingot.checks.cases import np_rng
 from ingot.checks.compare import Row
 from ingot.checks.levels import Subject
 from ingot.checks.prompts import judge_prompts, prompt_items
-from ingot.engine.actions import Runner
 from ingot.model.oracle import load_oracles, run_entry_point
+from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.invoke import Call, Module
 from tests import tiny_model

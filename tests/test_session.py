@@ -14,8 +14,8 @@ import pytest
 
 from ingot.bundles.reader import read_bundle
 from ingot.engine import process, sandbox
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
 from ingot.runtime.calls import call
 from ingot.runtime.decoder import Decoder

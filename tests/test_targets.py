@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import Output, Runner, SourceFile
+from ingot.engine.actions import Output, SourceFile
 from ingot.model import target as reader
 from ingot.model.graph import Graph
+from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
 from ingot.model.tolerance import CHECK_LEVELS
 from ingot.model.yaml_nodes import format_errors

@@ -9,8 +9,8 @@ from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import module_of
 from ingot.bundles.vocabulary import encoded, refuse_no_tokenizer
 from ingot.checks.golden_sentences import embedding_entry, pad
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.runtime.invoke import Call, call
 
 Array: TypeAlias = Any

@@ -12,8 +12,8 @@ from ingot.bundles.reader import Bundle
 from ingot.bundles.sampler import Sampler, Sampling
 from ingot.bundles.target_runner import module_of
 from ingot.bundles.vocabulary import Vocabulary, prompt_tokens, read_vocabulary
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.runtime.decoder import Decoder, decoder_entries
 from ingot.runtime.session import open_session
 

@@ -11,8 +11,8 @@ from ingot.checks.compare import Place, Row, compare
 from ingot.checks.golden_logits import FREE, best_token, of_range
 from ingot.checks.golden_logits_file import Expected
 from ingot.checks.oracle_decoder import Given, run_decoder
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.decoder import decoder_entries
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ingot.bundles.reader import Bundle
-from ingot.engine.actions import Runner
+from ingot.model.runner import Runner
 from ingot.runtime.invoke import Module
 
 

@@ -18,8 +18,8 @@ from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.tarball import file_digest, read_tar, write_tar
 from ingot.bundles.target_runner import runner_for
 from ingot.engine import process
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 
 
 def verify(path: Path, root: Path | None = None) -> str:

@@ -16,8 +16,8 @@ from ingot.checks.compare import Place, Row, compare
 from ingot.checks.golden_logits_file import Expected, GoldenLogits
 from ingot.checks.levels import Item, Subject
 from ingot.checks.oracle_decoder import Caches, Given, Made, run_decoder
-from ingot.engine.actions import Runner
 from ingot.model.graph import EntryPoint, Graph
+from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.decoder import decoder_entries
 

@@ -26,10 +26,10 @@ from ingot.checks.cases import (
     traced_calls,
 )
 from ingot.checks.compare import Place, Row, compare
-from ingot.engine.actions import Runner
 from ingot.model.graph import Block, EntryPoint, Graph
 from ingot.model.graph import Call as Use
 from ingot.model.oracle import Oracle, Step, run_block, run_entry_point, run_instance
+from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.calls import call
 from ingot.runtime.invoke import Call, Module

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import ELEMENTS, as_element
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port
+from ingot.model.runner import Runner
 from ingot.runtime.calls import call
 from ingot.runtime.decoder import ROLES
 from ingot.runtime.invoke import Call, Module

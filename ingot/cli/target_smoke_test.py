@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ingot.cli.findings import Finding, Level, last_line, start
 from ingot.engine import toolchain
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.runtime import invoke
 
 if TYPE_CHECKING:

@@ -132,17 +132,6 @@ class ActionResult:
         return sum(digest.size_bytes for _, digest in self.outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """How a target's vmfb is run here."""
-
-    device: str  # "local-task", "local-sync", "vulkan"
-    prefix: tuple[str, ...] = ()  # the emulator: ("qemu-aarch64", "-L", "/usr/...")
-    runtime: str = "iree-base-runtime"  # the wheel that the programs are in
-    env: tuple[tuple[str, str], ...] = ()
-    emulated: bool = False
-
-
 def stage_of(task: str) -> str:
     """Return the stage of a task: the first word of its kind, `compile-probe`."""
     return task.partition(":")[0].partition("-")[0]

@@ -12,10 +12,10 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.engine.actions import Runner
 from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
+from ingot.model.runner import Runner
 from ingot.model.schema_types import (
     Boolean,
     Choice,

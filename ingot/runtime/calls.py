@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
 
-from ingot.engine.actions import Runner
+from ingot.model.runner import Runner
 from ingot.runtime import invoke
 from ingot.runtime.invoke import Call, Module
 from ingot.runtime.session import Loaded, Session, is_native

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ingot.engine import process
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used, because plans are made without

@@ -14,8 +14,8 @@ import os
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
-from ingot.engine.actions import Runner
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.runtime import invoke
 from ingot.runtime.invoke import Module
 

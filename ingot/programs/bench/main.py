@@ -19,8 +19,8 @@ from ingot.errors import IngotError
 from ingot.programs.bench.spec import BenchCase, BenchSpec
 
 if TYPE_CHECKING:
-    from ingot.engine.actions import Runner
     from ingot.model.graph import Graph
+    from ingot.model.runner import Runner
     from ingot.runtime.invoke import Module
 
 SCHEMA = "ingot.bench.v1"

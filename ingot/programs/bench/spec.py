@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.engine.actions import Runner
+from ingot.model.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
