@@ -1,4 +1,4 @@
-"""A bundle is what is shipped: it is described, read, run and verified here.
+"""Describe, read, run and verify bundles, which are what is shipped.
 
-It imports `ingot.checks` and what lies below it.
+This package imports `ingot.checks` and what is below it.
 """

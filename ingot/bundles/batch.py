@@ -1,7 +1,7 @@
-"""A paged decoder and a session in, logits of many sequences that come and go out.
+"""Run many sequences on one paged decoder, as they start and end.
 
-Sequences of any length share one pool of blocks: some are in prefill while others
-decode, and what ends leaves its blocks to the next.
+Sequences of any length share one pool of blocks: some can be in prefill while others
+decode, and a sequence that ends frees its blocks for the next.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = Any
 Logits = dict[int, Array]
-"""By sequence, of its last token: [n_vocab]."""
+"""By sequence: the logits of its last token, [n_vocab]."""
 
 PAGED = "block_table"
 
 
 class Batch:
-    """The sequences of one paged cache, each by a number that the caller chose."""
+    """The sequences of one paged cache, each with a number that the caller chooses."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Batch:
         n_block: int,
         n_ctx: int,
     ) -> None:
-        """Make an empty pool of so many blocks.
+        """Create an empty pool of so many blocks.
 
-        Raises: IngotError where the entry points are not a paged decoder's.
+        Raises: IngotError where the entry points are not those of a paged decoder.
         """
         self._session = session
         self._prefill, self._decode = decoder_entries(entries)
@@ -54,11 +54,12 @@ class Batch:
     def prefill(self, tokens: Mapping[int, Sequence[int]]) -> Logits:
         """Return the logits after these tokens of sequences, which may be new.
 
-        Raises: IngotError where one has none or not the model's, where they do not fit
-        the pool or the context, or the module does not run; then nothing has changed.
+        Raises: IngotError where a sequence has no tokens or an unknown one, where they
+            do not fit into the pool or the context, or where the module fails; nothing
+            changes then.
         """
         longest = max(map(len, tokens.values()), default=0)
-        # Padding has positions too, and the table of angles has no more.
+        # Padding has positions too, and they must be within the table of angles.
         apart = [
             sequence
             for sequence in tokens
@@ -71,8 +72,8 @@ class Batch:
     def decode(self, tokens: Mapping[int, int]) -> Logits:
         """Return the logits after one more token of each of these sequences.
 
-        Raises: IngotError where one does not exist, has a token that is not the model's
-        or does not fit, or the module does not run; then nothing has changed.
+        Raises: IngotError where a sequence does not exist, has an unknown token or does
+            not fit, or where the module fails; nothing changes then.
         """
         for sequence in tokens:
             if sequence not in self._lengths:
@@ -81,7 +82,7 @@ class Batch:
         return self._advance(self._decode, rows, [list(rows)])
 
     def end(self, sequence: int) -> None:
-        """Forget a sequence; its blocks are the next one's.
+        """Remove a sequence and free its blocks.
 
         Raises: IngotError where there is none.
         """
@@ -94,7 +95,7 @@ class Batch:
         rows: Mapping[int, Sequence[int]],
         calls: Iterable[list[int]],
     ) -> Logits:
-        """Return the logits after these rows; each call is of some of the sequences.
+        """Return the logits after these rows; each call covers some sequences.
 
         Raises: IngotError; then no sequence is longer, and none has more blocks.
         """
@@ -109,7 +110,7 @@ class Batch:
             for call in calls:
                 found |= self._call(entry, {item: rows[item] for item in call})
         except BaseException:
-            # What was written lies behind the sequences' ends: nothing reads it.
+            # Values were only written after the sequences' ends; nothing reads them.
             self.pool.cut(before)
             raise
         self._lengths |= after
@@ -150,13 +151,13 @@ def _logits(entry: EntryPoint) -> Port:
 
 
 def _refuse_unpaged(prefill: EntryPoint, decode: EntryPoint) -> None:
-    """Refuse a decoder that many sequences of one pool cannot be given to.
+    """Reject a decoder that cannot serve many sequences from one pool.
 
     Raises: IngotError.
     """
     if not prefill.block_size:
         raise IngotError("its caches are no pools of blocks: one sequence a row")
-    # Rows are padded to the longest, and the last of them is not each row's.
+    # Rows are padded to the longest, so each row needs the index of its last token.
     for entry, role in ((prefill, "last"), (prefill, PAGED), (decode, PAGED)):
         if role not in {port.role for port in entry.inputs}:
             raise IngotError(f"{entry.name}: no input has the role {role}")

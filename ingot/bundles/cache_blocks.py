@@ -1,7 +1,7 @@
-"""Sequences and how many positions they need in, their blocks of one pool out.
+"""Assign the blocks of one pool to sequences.
 
-Block 0 belongs to no sequence: tables end in it, and what a call computes for padding
-goes there. Everything that a module takes for granted is refused here.
+Block 0 belongs to no sequence: tables are padded with it, and calls write padding to
+it. This module rejects everything that a compiled module takes for granted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Array: TypeAlias = Any
 
 
 class BlockPool:
-    """The blocks of a paged cache: which are free, and whose the others are."""
+    """The blocks of a paged cache: the free ones, and those of each sequence."""
 
     def __init__(self, n_block: int, block_size: int, n_ctx: int) -> None:
-        """Make a pool of free blocks, of which sequences get all but the first.
+        """Create a pool of free blocks; sequences may use all but the first.
 
         Raises: IngotError where that leaves none.
         """
@@ -28,20 +28,20 @@ class BlockPool:
         self.n_block = n_block
         self.block_size = block_size
         self.n_ctx = n_ctx
-        # The last one freed is the next one given: it may still be in a cache.
+        # Reuse the most recently freed block first, as it may still be in a CPU cache.
         self._free = list(range(n_block - 1, 0, -1))
         self._held: dict[int, list[int]] = {}
 
     @property
     def free_blocks(self) -> int:
-        """Return how many blocks no sequence has."""
+        """Return the number of free blocks."""
         return len(self._free)
 
     def hold(self, positions: Mapping[int, int]) -> None:
         """Give each sequence blocks for so many positions; it keeps those that it has.
 
-        Raises: IngotError where one would be longer than the context, or the free
-        blocks are too few for all; then none gets any.
+        Raises: IngotError where a sequence would be longer than the context, or where
+            there are not enough free blocks for all; none gets any then.
         """
         missing = {}
         for sequence, count in positions.items():
@@ -65,7 +65,7 @@ class BlockPool:
             self._held.setdefault(sequence, []).extend(taken)
 
     def cut(self, positions: Mapping[int, int]) -> None:
-        """Take from each sequence the blocks behind so many positions, from 0 all."""
+        """Free the blocks of each sequence beyond so many positions."""
         for sequence, count in positions.items():
             held = self._held.pop(sequence, [])
             kept = self._blocks(count)
@@ -74,7 +74,7 @@ class BlockPool:
                 self._held[sequence] = held[:kept]
 
     def free(self, sequence: int) -> None:
-        """Take a sequence's blocks back.
+        """Free a sequence's blocks.
 
         Raises: IngotError where it has none.
         """
@@ -104,10 +104,10 @@ class BlockPool:
 
 
 def refuse_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
-    """Refuse rows that a module would read outside of its memory for.
+    """Reject tokens for which a module would read outside its memory.
 
     Raises: IngotError where there is no row, a row has no token, or a token has no row
-    in the embedding.
+        in the embedding.
     """
     if not rows:
         raise IngotError("no sequence is given; expected at least 1")
@@ -122,11 +122,11 @@ def refuse_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
 
 
 def refuse_undefined(pool: BlockPool, table: Array, start: Array, seq: int) -> None:
-    """Refuse what a module would take as an address without a look at it.
+    """Reject values that a module would use as indices without a check.
 
     Shapes: table [batch, n_block_seq], start [batch]; seq with padding.
-    Raises: IngotError for a block outside the pool or that two sequences have, and a
-    position outside the context.
+    Raises: IngotError for a block that is outside the pool or that two sequences have,
+        and for a position outside the context.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A manifest and a target in, what `bundle.json` says of them out."""
+"""Describe a manifest on a target for `bundle.json`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _entry_point(entry: EntryPoint) -> dict[str, Any]:
         "name": entry.name,
         "inputs": [_port(port) for port in entry.inputs],
         "outputs": [_port(port) for port in entry.outputs],
-        # The caller's buffer of the input is the output's, overwritten.
+        # The output overwrites the caller's buffer of that input.
         "in_place": [
             {"input": port.updates, "output": port.name}
             for port in entry.outputs

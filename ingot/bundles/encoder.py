@@ -1,4 +1,4 @@
-"""A bundle and sentences in, their embeddings out, by the bundle's own files alone."""
+"""Compute the embeddings of sentences with only a bundle's own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What became of sentences.
+    """Sentences, their tokens and their embeddings.
 
     Shapes: embeddings [sentence, n_embd].
     """
@@ -30,8 +30,8 @@ class Encoded:
 def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """Return each sentence's token ids, [CLS] and [SEP] included.
 
-    Raises: IngotError where the bundle has no tokenizer, or a sentence is too long, or
-    has a token that the model does not have.
+    Raises: IngotError where the bundle has no tokenizer, or where a sentence is too
+        long or has a token that the model does not know.
     """
     from ingot.runtime.tokenizer import load_tokenizer
 
@@ -54,9 +54,9 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
 
 
 def encode(bundle: Bundle, runner: Runner, sentences: tuple[str, ...]) -> Encoded:
-    """Return the sentences' embeddings, made in batches as large as the model takes.
+    """Return the sentences' embeddings, in batches as large as the model accepts.
 
-    Raises: IngotError where the bundle is no sentence encoder, or does not run.
+    Raises: IngotError where the bundle is not a sentence encoder, or does not run.
     """
     tokens = tokenize(bundle, sentences)
     return Encoded(tokens, embed(bundle, runner, tokens))
@@ -66,7 +66,7 @@ def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -
     """Return the embeddings of token ids.
 
     Shapes: [sentence, n_embd].
-    Raises: IngotError where the bundle makes no embeddings, or does not run.
+    Raises: IngotError where the bundle computes no embeddings, or does not run.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A decoder's bundle and a prompt in, text out, token by token, and its times."""
+"""Generate text after a prompt with a decoder's bundle, and measure its times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ingot.model.runner import Runner
 from ingot.runtime.decoder import Decoder, decoder_entries
 from ingot.runtime.session import open_session
 
-# Caches are allocated in steps: a length that is no odd number suits vectors.
+# Caches are allocated in steps, because even lengths suit vectors.
 CTX_STEP = 32
 
 
 class End(Enum):
-    """Why a text ended."""
+    """The reason why a text ended."""
 
     TOKENS = "tokens= is reached"
     SEQUENCE = "the model ended it"
@@ -32,7 +32,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to write after, how much, and how tokens are chosen."""
+    """The prompt, the length of the text, and how tokens are chosen."""
 
     prompt: str
     tokens: int = 128
@@ -41,10 +41,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """How a text came about.
+    """The text's tokens and times.
 
-    Units: seconds. `first_token_s` is from before the tokenizer and the module were
-    read to when the first token was known, `load_s` is its part before prefill.
+    Units: seconds. `first_token_s` is the time from before the tokenizer and the module
+        were read until the first token was known; `load_s` is its part before prefill.
     """
 
     prompt_tokens: int
@@ -59,7 +59,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What happens outside of the model while it writes."""
+    """What happens outside the model during generation."""
 
     write: Callable[[str], None]
     stopped: Callable[[], bool]  # asked after each token
@@ -68,10 +68,10 @@ class Outside:
 def generate(
     bundle: Bundle, runner: Runner, request: Request, outside: Outside
 ) -> Generated:
-    """Write what the model says after the prompt.
+    """Write the text that the model generates after the prompt.
 
-    Raises: IngotError where the bundle is no decoder, the prompt is too long, or the
-    module does not run.
+    Raises: IngotError where the bundle is not a decoder, the prompt is too long, or the
+        module fails.
     """
     start = time.monotonic()
     try:
@@ -90,7 +90,7 @@ def generate(
     text = Text(decoder, vocabulary, Sampler(request.sampling, vocabulary.known))
     first = text.sampler.pick(logits)
     known = time.monotonic()
-    # The last token needs no place in the caches: nothing is computed from it.
+    # The last token needs no position in the caches: nothing is computed from it.
     room = bundle.limit("ctx") - len(ids) + 1
     end = text.follow(first, min(request.tokens, room), outside)
     if end is End.TOKENS and room < request.tokens:
@@ -114,18 +114,18 @@ def _open(bundle: Bundle, runner: Runner, tokens: int) -> Decoder:
 
 
 def ctx_for(tokens: int, bundle: Bundle) -> int:
-    """Return how many tokens the caches are to hold, for a text of so many."""
+    """Return the size of the caches for a text of so many tokens."""
     rounded = -(-tokens // CTX_STEP) * CTX_STEP
     return min(max(rounded, bundle.least("ctx")), bundle.limit("ctx"))
 
 
 class Text:
-    """The text after a prompt, while it is written."""
+    """The text after a prompt, while it is generated."""
 
     def __init__(
         self, decoder: Decoder, vocabulary: Vocabulary, sampler: Sampler
     ) -> None:
-        """Start behind the prompt."""
+        """Start after the prompt."""
         self.tokens = 0
         self.decodes = 0
         self.sampler = sampler
@@ -133,7 +133,7 @@ class Text:
         self._vocabulary = vocabulary
 
     def follow(self, token: int, limit: int, outside: Outside) -> End:
-        """Write this token and at most `limit` - 1 after it; return why it ended."""
+        """Write this token and at most `limit` - 1 more; return why the text ended."""
         stream = self._vocabulary.tokenizer.decode_stream(skip_special_tokens=True)
         end = End.TOKENS
         while True:

@@ -1,4 +1,4 @@
-"""A bundle and its golden cases in, what running them showed out, or what is wrong."""
+"""Run a bundle's golden cases and compare the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingot.runtime.decoder import decoder_entries
 def verify_sentences(
     bundle: Bundle, golden: dict[str, Any], runner: Runner | str
 ) -> str:
-    """Return what tokenizing and running the golden sentences showed.
+    """Return a report on tokenizing and running the golden sentences.
 
     `runner` may be the reason why the bundle's target does not run here.
 
@@ -56,12 +56,12 @@ def verify_sentences(
 
 
 def verify_prompts(bundle: Bundle, golden: dict[str, Any], runner: Runner | str) -> str:
-    """Return what running each golden prompt alone showed.
+    """Return a report on running each golden prompt alone.
 
     `runner` may be the reason why the bundle's target does not run here.
 
-    Raises: IngotError where the best token after a prompt is farther below the found
-    one than the check allows, or a logit is wrong.
+    Raises: IngotError where a logit is wrong, or where the expected best token is
+        farther below the found one than the check allows.
     """
     cases = golden["cases"]
     if isinstance(runner, str):

@@ -1,4 +1,4 @@
-"""A bundle's folder in, the bundle out: every file as it was packed, or refused."""
+"""Read a bundle's folder, and reject it unless every file is as it was packed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingot.model.graph import EntryPoint, Port, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle whose files are what `bundle.json` says."""
+    """A bundle whose files match `bundle.json`."""
 
     folder: Path
     contract: dict[str, Any]  # the content of bundle.json
@@ -29,11 +29,11 @@ class Bundle:
         return f"{self.contract['model']}@{self.contract['target']['name']}"
 
     def limit(self, dim: str) -> int:
-        """Return the largest size of a dynamic dim; `ctx` is that of all blocks."""
+        """Return the maximum of a dynamic dim; for `ctx`, that of all blocks."""
         return self._end(dim, "max")
 
     def least(self, dim: str) -> int:
-        """Return the least size of a dynamic dim; `ctx` is that of all blocks."""
+        """Return the minimum of a dynamic dim; for `ctx`, that of all blocks."""
         return self._end(dim, "min")
 
     def _end(self, dim: str, end: str) -> int:
@@ -47,9 +47,9 @@ class Bundle:
 def read_bundle(
     folder: Path, digest: Callable[[Path], tuple[str, int]] = file_digest
 ) -> Bundle:
-    """Return the bundle in a folder, its files compared with their digests.
+    """Return the bundle in a folder, after comparing its files with their digests.
 
-    `digest` returns sha256 and size of a file; the checkout's own bundles have theirs
+    `digest` returns sha256 and size of a file; those of the checkout's own bundles are
     remembered.
 
     Raises: IngotError that names the first file that is missing, changed or not listed.
@@ -82,7 +82,7 @@ def _contract(folder: Path) -> dict[str, Any]:
         raise IngotError(f"{folder.name}: no bundle.json: not a bundle")
     try:
         text = path.read_bytes().decode()
-        # Asked first: another schema may have another seal.
+        # Check the schema first, because another schema may have another seal.
         schema = json.loads(text).get("schema")
     except (ValueError, AttributeError) as error:
         raise IngotError(f"bundle.json: damaged; {error}") from error

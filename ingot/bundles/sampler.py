@@ -1,12 +1,12 @@
-"""Logits in, the next token out: the most likely one, or one drawn at random.
+"""Choose the next token from logits: the most likely one, or a random draw.
 
-What narrows the draw is applied in the order of its words: temperature, the `top_k`
-most likely tokens, the most likely tokens that have `top_p` of the probability. All
+The options that narrow the draw apply in this order: temperature, the `top_k` most
+likely tokens, the most likely tokens that together have the probability `top_p`. All
 sums are in float64, and of equally likely tokens the lower id comes first, so that a
-seed gives the same tokens again.
+seed reproduces the same tokens.
 
 Source: Holtzman et al. 2020, arXiv:1904.09751 (top_p); Fan et al. 2018,
-arXiv:1805.04833 (top_k).
+    arXiv:1805.04833 (top_k).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ingot.errors import IngotError
 
 Array: TypeAlias = Any
 
-# Enough of the most likely tokens to hold `top_p`, mostly; sorting a whole vocabulary
-# for every token would take as long as a small model.
+# Usually enough of the most likely tokens to reach `top_p`; sorting a whole vocabulary
+# for every token would take as long as running a small model.
 FIRST_SORTED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen; as it stands, always the most likely one."""
+    """How tokens are chosen; by default, always the most likely one."""
 
     temperature: float = 0.0  # logits are divided by it; 0: no draw
     top_k: int | None = None  # None: all
@@ -34,7 +34,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Return whether the most likely token is taken, without a draw."""
+        """Return whether to take the most likely token without a draw."""
         return self.temperature == 0
 
 
@@ -56,7 +56,7 @@ class Sampler:
         """Return the next token's id.
 
         Shapes: logits [n_vocab].
-        Raises: IngotError where a logit is no finite number.
+        Raises: IngotError where a logit is not finite.
         """
         import numpy as np
 
@@ -76,19 +76,19 @@ class Sampler:
 
 
 def narrow(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """Return the places of the tokens that may be drawn, and their weights.
+    """Return the indices of the tokens that may be drawn, and their weights.
 
-    Shapes: logits [token] -> [kept], [kept]. Units: weights are probabilities up to one
-    factor.
+    Shapes: logits [token] -> [kept], [kept].
+    Units: weights are probabilities up to one factor.
     """
     import numpy as np
 
     kept = np.arange(len(logits))
-    # The temperature changes no order: what `top_k` leaves out need not be divided.
+    # The temperature does not change the order, so only the `top_k` tokens are divided.
     if sampling.top_k is not None and sampling.top_k < len(logits):
         kept = largest(logits, sampling.top_k)
     scaled = logits[kept].astype(np.float64)
-    # A temperature next to 0 makes them endless, and their weights 0.
+    # A temperature close to 0 makes them infinite, and their weights 0.
     with np.errstate(over="ignore"):
         weights = np.exp((scaled - scaled.max()) / sampling.temperature)
     if sampling.top_p == 1:
@@ -104,9 +104,9 @@ def narrow(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
 
 
 def largest(values: Array, count: int) -> Array:
-    """Return the places of the largest values, the largest first.
+    """Return the indices of the largest values, the largest first.
 
-    Of equal values the lower place comes first.
+    Of equal values, the lower index comes first.
 
     Shapes: values [n] -> [min(count, n)].
     """

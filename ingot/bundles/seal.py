@@ -1,7 +1,7 @@
-"""The content of `bundle.json` in, its text with its own digest out; and back.
+"""Write `bundle.json` with its own digest, and read it back.
 
-No other file vouches for `bundle.json`. A digest inside it finds damage; it is no
-signature.
+No other file contains the digest of `bundle.json`. A digest inside the file detects
+damage; it is not a signature.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def seal(contract: dict[str, Any]) -> str:
 def unseal(text: str) -> dict[str, Any]:
     """Return the content of `bundle.json`.
 
-    Raises: IngotError where a byte of it is not as `seal` wrote it.
+    Raises: IngotError where a byte differs from what `seal` wrote.
     """
     try:
         sealed = json.loads(text)

@@ -1,8 +1,8 @@
-"""Files in, one tar with the same bytes everywhere out; and back, safely.
+"""Write files as a tar with the same bytes everywhere, and read one back safely.
 
-USTAR, sorted, time 0, owner 0, mode 0644: nothing tells where or when it was made. What
-comes back from a tar goes into one flat folder: members with a path that leads out,
-links and devices are refused before anything is written.
+The format is USTAR, sorted, with time 0, owner 0 and mode 0644, so that nothing reveals
+where or when it was written. A tar is read into one flat folder: members with a path
+that leads out of it, links and devices are rejected before anything is written.
 
 Source: reproducible-builds.org, "Archive metadata"; POSIX.1-1988 ustar.
 """
@@ -24,9 +24,9 @@ PIECE_BYTES = 1 << 20
 
 
 def write_tar(path: Path, folder: str, files: Mapping[str, Path]) -> None:
-    """Write a tar that holds the files, by name, in one folder.
+    """Write a tar that contains the files, by name, in one folder.
 
-    Raises: IngotError for a file that the format cannot hold.
+    Raises: IngotError for a file that the format cannot represent.
     """
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name in sorted(files):
@@ -46,8 +46,8 @@ def write_tar(path: Path, folder: str, files: Mapping[str, Path]) -> None:
 def read_tar(path: Path, folder: Path) -> tuple[str, ...]:
     """Write the tar's files into an empty folder; return their names.
 
-    Raises: IngotError for a tar that is damaged, or has anything but plain files in one
-    folder.
+    Raises: IngotError for a corrupt tar, or one with anything but plain files in one
+        folder.
     """
     try:
         with path.open("rb") as archive:
@@ -69,10 +69,10 @@ def _members(
 ) -> Iterator[tuple[tarfile.TarInfo, int]]:
     """Yield each member, and where its content starts; all of it is in the file.
 
-    Read here, header by header: tarfile follows extensions of the format, by which a
-    short file tells of a long one, or of itself for ever (CVE-2025-8194).
+    This reads header by header, because tarfile follows extensions of the format by
+    which a short file can announce a long one, or itself endlessly (CVE-2025-8194).
 
-    Raises: TarError for a damaged header; EOFError where content is missing.
+    Raises: TarError for a corrupt header; EOFError where content is missing.
     """
     offset = 0
     while header := archive.read(tarfile.BLOCKSIZE):
@@ -101,7 +101,7 @@ def _refuse_strange(path: Path, members: list[tarfile.TarInfo]) -> tuple[str, ..
     names: list[str] = []
     for member in members:
         parts = member.name.split("/")
-        # Not `isreg`, which is true of a sparse file too: one of any size in a kB.
+        # Not `isreg`, which also accepts a sparse file: 1 kB can announce any size.
         if member.type != tarfile.REGTYPE:
             raise IngotError(f"{path.name}: '{member.name}' is not a plain file")
         if len(parts) != 2 or not all(map(_is_plain, parts)):

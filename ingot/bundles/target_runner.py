@@ -1,4 +1,4 @@
-"""A bundle in, what is run of it and how its target runs on this machine out."""
+"""Decide which files of a bundle to run, and how its target runs on this machine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def module_of(bundle: Bundle) -> Module:
 def runner_for(bundle: Bundle, root: Path) -> Runner | str:
     """Return how the bundle's target runs here, or why it does not.
 
-    The checkout's target file says it, with the emulator where one is needed; without
-    the file, only what this machine runs by itself does.
+    The checkout's target file says how, with the emulator where one is needed; without
+    the file, only targets that this machine runs natively work.
     """
     declared = bundle.contract["target"]
     path = root / "targets" / f"{declared['name']}.yaml"

@@ -1,6 +1,6 @@
-"""A bundle in, what was verified of it out: whole, loadable, and right on its target.
+"""Verify that a bundle is complete, loadable, and correct on its target.
 
-Nothing of the bundle is run, or even parsed by IREE, before every byte of it is found
+Nothing of the bundle is run, or even parsed by IREE, before every byte has been found
 to be as it was packed.
 """
 
@@ -23,12 +23,12 @@ from ingot.model.runner import Runner
 
 
 def verify(path: Path, root: Path | None = None) -> str:
-    """Return the report of a bundle, a folder or a tar.
+    """Return the report about a bundle, which is a folder or a tar.
 
-    `root` is the checkout whose `targets/` say how to run here what this machine does
-    not run by itself.
+    `root` is the checkout whose `targets/` say how to run what this machine does not
+    run natively.
 
-    Raises: IngotError that says why the bundle is refused.
+    Raises: IngotError that says why the bundle is rejected.
     """
     root = root or Path.cwd()
     if path.is_dir():
@@ -62,7 +62,7 @@ def _report(bundle: Bundle, shown: str, root: Path) -> str:
 def _exported(vmfb: Path) -> set[str]:
     """Return the names of the functions that a module exports.
 
-    Raises: IngotError where the installed runtime does not read it.
+    Raises: IngotError where the installed runtime cannot read it.
     """
     from ingot.runtime.invoke import program
 
@@ -84,7 +84,7 @@ def _exported(vmfb: Path) -> set[str]:
 
 
 def _golden(bundle: Bundle, root: Path) -> str:
-    """Return what running the golden sentences or prompts showed.
+    """Return a report on running the golden sentences or prompts.
 
     Raises: IngotError where a token id, an embedding or a logit is wrong.
     """
@@ -97,9 +97,9 @@ def _golden(bundle: Bundle, root: Path) -> str:
 
 
 def _refuse_other_form(path: Path, bundle: Bundle, again: Path) -> None:
-    """Compare the tar with the one that the same files make.
+    """Compare the tar with the one that the same files produce.
 
-    Raises: IngotError where it differs in what no file's digest covers.
+    Raises: IngotError where it differs in something that no file's digest covers.
     """
     top = bundle.name.replace("@", "-")
     write_tar(again, top, {file.name: file for file in bundle.folder.iterdir()})

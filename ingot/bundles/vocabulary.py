@@ -1,4 +1,4 @@
-"""A bundle's tokenizer in, prompts as token ids and what may follow them out."""
+"""Turn prompts into token ids with a bundle's tokenizer, and find the end of a text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ingot.errors import IngotError
 
 Array: TypeAlias = Any
 
-# A `tokenizer.json` says which tokens are special, not what for. These end a text or a
-# turn, whatever else the manifest names: Gemma, Llama, Qwen and SmolLM, Mistral.
+# A `tokenizer.json` lists special tokens without their purpose. These end a text or a
+# turn, in addition to the manifest's: Gemma, Llama, Qwen and SmolLM, Mistral.
 ENDS = (
     "<eos>",
     "<end_of_turn>",
@@ -28,7 +28,7 @@ ENDS = (
 class Vocabulary:
     """A tokenizer and its ids.
 
-    Shapes: known [token], i64, rising: the ids that stand for something.
+    Shapes: known [token], i64, rising: the ids that have a token.
     """
 
     tokenizer: Any  # iree.runtime.Tokenizer
@@ -48,10 +48,10 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     refuse_no_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"]["n_vocab"]
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
-    # Ids may have gaps, and a model more rows than the tokenizer has tokens.
+    # Ids may have gaps, and a model may have more rows than the tokenizer has tokens.
     known = [i for i in range(n_vocab) if tokenizer.id_to_token(i) is not None]
     named = [tokenizer.token_to_id(name) for name in ENDS]
-    # Only where it is special: to Gemma 3 and Qwen 3, `</s>` is a text like any other.
+    # Only where it is special: for Gemma 3 and Qwen 3, `</s>` is ordinary text.
     special = [
         token
         for token in named
@@ -62,7 +62,7 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
 
 
 def refuse_no_tokenizer(name: str, files: Any) -> None:
-    """Refuse a bundle of these files that text cannot go into.
+    """Reject a bundle with these files if it has no tokenizer.
 
     Raises: IngotError that names the manifest's key.
     """
@@ -76,10 +76,10 @@ def refuse_no_tokenizer(name: str, files: Any) -> None:
 def encoded(
     tokenizer: Any, text: str, what: str, n_vocab: int | None
 ) -> tuple[int, ...]:
-    """Return a text's token ids, with what the tokenizer puts around a text.
+    """Return a text's token ids, with those that the tokenizer adds around a text.
 
-    Raises: IngotError where a command line gave bytes that are no text, or the text
-    has a token that a model of `n_vocab` tokens has no row for.
+    Raises: IngotError where the bytes from a command line are not text, or where the
+        text has a token beyond the `n_vocab` rows of the model.
     """
     try:
         text.encode()
@@ -97,10 +97,10 @@ def encoded(
 
 
 def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[int]:
-    """Return the prompt's token ids, with what the tokenizer puts before a text.
+    """Return the prompt's token ids, with those that the tokenizer adds before it.
 
-    Raises: IngotError where there are none, more than the model's context holds, or
-    one that the model does not have.
+    Raises: IngotError where there are none, more than the model's context holds, or one
+        that the model does not know.
     """
     n_vocab = bundle.contract["dims"]["n_vocab"]
     ids = list(encoded(vocabulary.tokenizer, prompt, "the prompt", n_vocab))

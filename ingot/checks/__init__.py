@@ -1,4 +1,4 @@
-"""What a target computes is compared with oracles and golden outputs.
+"""Compare what a target computes with oracles and golden outputs.
 
-It imports `ingot.runtime` and what lies below it.
+This package imports `ingot.runtime` and what is below it.
 """

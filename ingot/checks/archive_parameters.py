@@ -1,4 +1,4 @@
-"""A baked archive in, its parameters as arrays out: views of the mapped file."""
+"""Read the parameters of a baked archive as arrays: views of the mapped file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ Array: TypeAlias = Any
 
 
 def read_parameters(graph: Graph, path: Path) -> dict[str, Array]:
-    """Return every parameter of the graph in its shape; the archive keeps only bytes.
+    """Return every parameter of the graph in its shape.
 
-    Raises: IngotError for a parameter that is missing or of another length.
+    The shape comes from the graph, because the archive has only bytes.
+
+    Raises: IngotError for a parameter that is missing or has another length.
     """
     import numpy as np
 

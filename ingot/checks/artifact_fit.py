@@ -1,8 +1,9 @@
-"""A linked module, its vmfb and an archive in, every way in which they do not fit out.
+"""Check that a linked module, its vmfb and an archive fit each other.
 
-IREE knows names and lengths only, and of lengths it refuses just those that are too
-short: a wrong shape, type or content gives wrong numbers without a word. And what
-nothing reads is shipped for nothing. So the three are compared before anything ships.
+IREE compares only names and lengths, and rejects only lengths that are too short: a
+wrong shape, type or content silently gives wrong numbers. Also, parameters that nothing
+reads would be shipped for nothing. This module therefore compares the three before
+anything ships.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class Declared:
 
     @property
     def size_bytes(self) -> int:
-        """Return how many bytes the parameter takes."""
+        """Return the size of the parameter in bytes."""
         return math.prod(self.shape) * ITEM_BYTES[self.element]
 
 
 def check_parameters(
     linked_text: str, vmfb_bytes: bytes, irpa_path: Path, bake_report: dict[str, Any]
 ) -> list[str]:
-    """Return what does not fit, one line each; nothing where everything does.
+    """Return the mismatches, one line each.
 
     `bake_report` is the content of the archive's `bake.json`.
     """
@@ -93,8 +94,8 @@ def check_parameters(
 def declared_parameters(linked_text: str) -> dict[str, Declared]:
     """Return the parameters of a linked module.
 
-    Raises: IngotError for one of another scope, one declared twice, or one written in a
-    way that this does not read.
+    Raises: IngotError for one of another scope, one declared twice, or one in a form
+        that this does not understand.
     """
     found: dict[str, Declared] = {}
     matches = list(_DECLARED.finditer(linked_text))
@@ -123,9 +124,9 @@ def declared_parameters(linked_text: str) -> dict[str, Declared]:
 
 
 def dump_module(vmfb_bytes: bytes) -> str:
-    """Return what `iree-dump-module` prints of a vmfb.
+    """Return the output of `iree-dump-module` for a vmfb.
 
-    Raises: IngotError where it is no vmfb.
+    Raises: IngotError where it is not a vmfb.
     """
     with tempfile.TemporaryDirectory(prefix="dump-") as name:
         folder = Path(name)
@@ -165,7 +166,7 @@ def loaded_parameters(dump: str) -> dict[str, int]:
         elif load := _LOAD.search(line):
             names = [word.strip(" %").lower() for word in load[2].split(",")]
             held = [registers[name] for name in names if name in registers]
-            # The last of them; before them come the scope and, in a `gather`, others.
+            # The last operands; the scope and, in a `gather`, others come before them.
             if len(held) < 4 or load[1] not in ("load", "gather"):
                 raise IngotError(
                     f"model.vmfb: cannot read how it loads: {line.strip()}"
@@ -214,7 +215,7 @@ def _check_archived(
 
 
 def _described(metadata: str) -> Declared | None:
-    """Return the type that the metadata of an archive's entry speaks of."""
+    """Return the type in the metadata of an archive's entry."""
     head, _, text = metadata.partition(":")
     elements = {theirs: ours for ours, theirs in NUMPY_NAMES.items()}
     try:

@@ -1,4 +1,4 @@
-"""Judged sentences or prompts in, the cases that a bundle proves itself with out."""
+"""Choose the golden sentences or prompts with which a bundle can verify itself."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "ingot.golden.v1"
 
-# Short enough for an emulator, and of different lengths.
+# Cases are short enough for an emulator, and have different lengths.
 CASES = 4
 LONGEST_TOKENS = 32
-# Of a decoder, which may be thirty times as large.
+# The same for a decoder, which may be thirty times as large.
 LONGEST_PROMPT = 16
-# Of a case's logits: a wrong model is wrong in all of them.
+# Only some logits of a case: a wrong model is wrong in all of them.
 IDS = 64
 
 
@@ -30,11 +30,11 @@ def golden_cases(
 ) -> dict[str, Any]:
     """Return the content of `golden.json`.
 
-    Of sentences, token ids and embeddings; of prompts, the logits after the last token
-    at some ids, with the range of all logits and the best token.
+    Sentences have token ids and embeddings; prompts have the logits after the last
+    token at some ids, with the range of all logits and the best token.
 
-    `judge` says who made them: a golden file or the oracle, which has the weights as
-    they are stored and is held to more.
+    `judge` names their origin: a golden file, or the oracle, which uses the weights as
+    they are stored and therefore gets a stricter tolerance.
     """
     level = "golden" if judge == "golden file" else "model"
     cases: dict[str, Any] = {"cases": []}
@@ -96,7 +96,7 @@ def _number(value: float) -> float:
 
 
 def _spread(tokens: Sequence[Sequence[int]], longest: int) -> list[int]:
-    """Return a few cases, evenly spread over the short ones by length."""
+    """Return a few of the short cases, evenly spread by length."""
     short = [i for i, ids in enumerate(tokens) if len(ids) <= longest]
     short.sort(key=lambda index: (len(tokens[index]), index))
     step = max(len(short) // CASES, 1)

@@ -1,4 +1,4 @@
-"""A graph's ports in, seeded tensors of realistic scale to check with out."""
+"""Generate seeded tensors of realistic scale for a check."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ingot.model.oracle import (
 
 Array: TypeAlias = Any
 
-# Longer sequences than these teach nothing about a kernel, sliding windows included.
+# Longer sequences reveal nothing more about a kernel, even with sliding windows.
 LONGEST = 640
 # A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
 # One position more than a block of attention_causal.
 LONGEST_EMULATED = 65
-# Positions that a cache holds besides the sequence.
+# Positions of a cache in addition to the sequence's.
 CACHED = 5
 
 ELEMENTS = {
@@ -41,7 +41,7 @@ ELEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Sizes for the dynamic dims, and how many positions of each batch row are real."""
+    """Sizes for the dynamic dims, and the number of real positions per batch row."""
 
     batch: int
     seq: int
@@ -57,10 +57,10 @@ class Case:
 
 
 def make_case(graph: Graph, entry: EntryPoint, batch: int, seq: int) -> Case:
-    """Return a case within the graph's ranges; all rows but the first are padded.
+    """Return a case within the graph's ranges; all rows except the first are padded.
 
-    A single row is padded too when it is long enough to lose a quarter. Where the entry
-    point fixes the sequence, its cache is as long as the sequence asked for.
+    A single row is padded too if it is long enough to lose a quarter. Where the entry
+    point fixes the sequence, its cache is as long as the requested sequence.
     """
     ranges = {dim.name: dim for dim in graph.dynamic}
     taken = {dim for port in entry.inputs for dim in port.type.shape}
@@ -108,16 +108,16 @@ def _longest(graph: Graph, emulated: bool) -> int:
 
 
 def np_rng(name: str, *numbers: int) -> Any:
-    """Return a generator seeded by what it is for, the same on every machine."""
+    """Return a generator whose seed derives from its purpose, the same everywhere."""
     import numpy as np
 
     return np.random.default_rng([zlib.crc32(name.encode()), *numbers])
 
 
 def as_element(array: Array, element: str) -> Array:
-    """Return the array as a target takes it: as it is, where it has the type.
+    """Return the array in the target's element type, converted if necessary.
 
-    Raises: IngotError for an element type that .npy cannot carry.
+    Raises: IngotError for an element type that .npy does not have.
     """
     import numpy as np
 
@@ -144,9 +144,10 @@ def numpy_type(element: str) -> Any:
 
 
 def entry_inputs(graph: Graph, entry: EntryPoint, case: Case) -> tuple[Array, ...]:
-    """Return a tensor per input: random tokens, a mask of the case, normal numbers.
+    """Return a tensor per input: random tokens, the case's mask, normal numbers.
 
-    Tokens under the padding are random too: nothing there may reach the result.
+    Tokens under the padding are random too, because nothing there may affect the
+    result.
     Raises: IngotError for an integer input whose range is unknown.
     """
     return tuple(_input(graph, entry, port, case) for port in entry.inputs)
@@ -159,10 +160,10 @@ def traced_calls(
     entry: EntryPoint,
     case: Case,
 ) -> tuple[tuple[Call, tuple[Array, ...]], ...]:
-    """Return the first call of each instance in a run of the oracle, with its operands.
+    """Return each instance's first call in a run of the oracle, with its operands.
 
-    One for each set of scalars that an instance is called with, sorted by instance; of
-    calls that differ in the layer's number alone the last.
+    There is one for each set of scalars with which an instance is called, sorted by
+    instance; of calls that differ only in the layer's number, the last.
     """
     found: dict[tuple[str, str], tuple[Call, tuple[Array, ...]]] = {}
 
@@ -180,12 +181,13 @@ def traced_calls(
 def shuffled(name: str, operand: Array, element: str, rng: Any) -> Array:
     """Return the operand with the values of each row in another order.
 
-    Operands of one call often hold the same values in the same places, which hides
-    mistakes of indexing. Others than its own might be none that it can have: what a
-    logarithm takes is positive. All equal ones differ by a thousandth, towards 0.
+    Operands of one call often have the same values at the same positions, which hides
+    errors of indexing. Other values might be invalid: for example, the input of a
+    logarithm is positive. If all values are equal, they are varied by a thousandth,
+    towards 0.
 
-    Parameters are kept, they are as realistic as can be; so are integers (ids, masks),
-    whose values have a meaning.
+    Parameters are not shuffled, because they are realistic already. Neither are
+    integers (ids, masks), whose values have a meaning.
     """
     if _is_kept(name, operand):
         return as_element(operand, element)
@@ -196,9 +198,9 @@ def shuffled(name: str, operand: Array, element: str, rng: Any) -> Array:
 
 
 def resampled(name: str, operand: Array, element: str, rng: Any) -> Array:
-    """Return values drawn from the operand's own, with a sum of their own.
+    """Return values drawn from the operand's own, with another sum.
 
-    Kept is what `shuffled` keeps.
+    It leaves unchanged what `shuffled` leaves unchanged.
     """
     if _is_kept(name, operand) or not operand.size:
         return as_element(operand, element)
@@ -222,12 +224,12 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
     if port.role == "last":
         return as_element(np.asarray(case.valid) - 1, port.type.element)
     if port.role == "start":
-        # The first row reaches the cache's end, where there is one.
+        # The first row reaches the end of the cache, if there is one.
         free = max(case.ctx - case.seq, 0)
         starts = [free, *rng.integers(0, free + 1, case.batch - 1)]
         return as_element(starts, port.type.element)
     if port.role == "block_table":
-        # Block 0 is nobody's; the others lie anywhere, and none is two sequences'.
+        # Block 0 belongs to no sequence; no two sequences share one of the others.
         blocks = 1 + rng.permutation(shape[0] * shape[1])
         return as_element(blocks.reshape(shape), port.type.element)
     if port.type.element.startswith("i"):

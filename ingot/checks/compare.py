@@ -1,4 +1,4 @@
-"""What a target computed and what it should have in, one row of a report out."""
+"""Compare what a target computed with what is expected, as one row of a report."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 Array: TypeAlias = Any
 
 LEVELS = (*CHECK_LEVELS, "tokens")
-"""From the smallest piece to the whole; the last three judge the model as it is
-shipped."""
+"""From the smallest piece to the whole; the last three judge the shipped model."""
 
 EXACT = Tolerance(0.0, None, "integers are exact")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a row is about: everything but the numbers."""
+    """What a row is about: everything except the numbers."""
 
     level: str
     name: str  # the instance, the block, "oracle", "sentence 3"
@@ -37,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. Numbers that are not finite are kept as they are: they fail."""
+    """One comparison. Numbers that are not finite are kept, and fail."""
 
     place: Place
     max_abs_error: float
@@ -51,11 +50,11 @@ class Row:
 
 
 def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> Row:
-    """Return the row for two arrays of one shape; any value that is not finite fails.
+    """Return the row for two arrays of one shape; a value that is not finite fails.
 
-    Integers are exact at every level: that a place is near another says nothing.
+    Integers are exact at every level, because a nearby index means nothing.
 
-    Raises: IngotError when the shapes differ, or nothing is compared.
+    Raises: IngotError where the shapes differ, or the arrays are empty.
     """
     import numpy as np
 
@@ -70,7 +69,7 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
         )
     with np.errstate(invalid="ignore"):
         error = np.abs(exact - given)
-    # An infinity that is expected fails too: the difference of two infinities says
+    # An expected infinity fails too: the difference of two infinities means
     # nothing.
     error[~np.isfinite(error)] = np.inf
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
@@ -134,7 +133,7 @@ def number(value: float, digits: int) -> float | str:
 
 
 def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
-    """Return what each level found: rows, failures, worst error and its tolerance."""
+    """Return the result of each level: rows, failures, worst error and tolerance."""
     found: dict[str, Any] = {}
     for level in LEVELS:
         of_level = [row for row in rows if row.place.level == level]
@@ -155,7 +154,7 @@ def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
 
 
 def table(rows: tuple[Row, ...]) -> str:
-    """Return one line per level, and one per failing row below them."""
+    """Return one line per level, and one per failing row below it."""
     lines = [f"{'level':<12}{'rows':>5}{'failed':>8}  {'worst error':>11}  tolerance"]
     for level, of_level in summary(rows).items():
         lines.append(
@@ -164,7 +163,7 @@ def table(rows: tuple[Row, ...]) -> str:
             f"{_short(of_level['tolerance'])} ({of_level['tolerance_source']})"
         )
     failed = [row for row in rows if not row.passed]
-    # Enough to see a pattern; the report holds them all.
+    # Enough to see a pattern; the report contains all of them.
     lines += [
         f"  failed: {row.place}: {_short(row.max_abs_error)}" for row in failed[:40]
     ]
@@ -184,10 +183,10 @@ def _cosine(value: float | None) -> float | str | None:
 
 
 def explain(task: str, rows: tuple[Row, ...], blocks: Mapping[str, str]) -> str:
-    """Return the error: the first row that failed, and the first wrong block.
+    """Return an error that names the first row that failed, and the first wrong block.
 
-    `blocks` maps an instance to the first block that calls it: a wrong component names
-    the block too.
+    `blocks` maps an instance to the first block that calls it, so that the error for a
+    wrong component names the block too.
     """
     failed = [row for row in rows if not row.passed]
     first = _first(failed)
@@ -221,7 +220,7 @@ def _first(failed: list[Row]) -> Row:
 
 
 def _first_block(failed: list[Row], blocks: Mapping[str, str]) -> str:
-    """Return the first block that is wrong itself, or calls a wrong component."""
+    """Return the first block that is wrong, or calls a wrong component."""
     for level in ("block", "propagated"):
         for row in failed:
             if row.place.level == level:

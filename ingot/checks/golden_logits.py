@@ -1,9 +1,10 @@
-"""Golden logits of a decoder in, rows of a report out.
+"""Compare a decoder's logits with golden logits.
 
-They judge what the oracle cannot: the graph itself and the weights. Logits are compared
-at some token ids, as a share of the range of the whole vocabulary's. The reference's
-best token is the target's too: exactly, since the file has none that sums in another
-order could change, or within what rounded weights cost.
+Golden logits judge what the oracle cannot: the graph itself and the weights. Logits are
+compared at some token ids, relative to the range over the whole vocabulary. The
+reference's best token must also be the target's: exactly, because the file contains no
+token that another order of summation could change, or within the cost of rounded
+weights.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from ingot.runtime.decoder import decoder_entries
 Array: TypeAlias = Any
 
 
-# Positions that a cache holds besides what is written.
+# Positions of a cache in addition to the written ones.
 FREE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much a target is asked: an emulated one takes a second a token and more."""
+    """The amount of work for a target; an emulated one takes a second per token."""
 
     longest: int | None  # tokens of a prompt
     together: int  # prompts in a batch
@@ -49,7 +50,7 @@ CALL_CACHE_BYTES = 512 << 20
 def logits_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
     """Yield prompts alone and in a padded batch, the longest first, and greedy steps.
 
-    Raises: IngotError where the entry points are not a decoder's.
+    Raises: IngotError where the entry points are not those of a decoder.
     """
     entries = decoder_entries(subject.graph.entry_points)
     amount = EMULATED if subject.runner.emulated else NATIVE
@@ -66,8 +67,8 @@ def choose(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the prompts to run alone and those to run as one batch, longest first.
 
-    What is longer than the attention's window is for every target but the slowest, a
-    processor that another one emulates.
+    Prompts that are longer than the attention's window run on every target except the
+    slowest, an emulated processor.
     """
     amount = EMULATED if runner.emulated else NATIVE
     lengths = [len(prompt) for prompt in golden.prompts]
@@ -86,7 +87,7 @@ def choose(
 def forced_rows(golden: GoldenLogits, count: int) -> tuple[tuple[int, int], ...]:
     """Return token and position of each row whose successor is a greedy token.
 
-    Row i makes greedy[prompt_length + i]: it is given the token before it, at whose
+    Row i produces greedy[prompt_length + i]: it takes the previous token, at whose
     position `prompt_length + i - 1` tokens are in the cache.
     """
     first = golden.prompt_length - 1
@@ -95,7 +96,7 @@ def forced_rows(golden: GoldenLogits, count: int) -> tuple[tuple[int, int], ...]
 
 
 def rows_a_call(graph: Graph, caches: Caches) -> int:
-    """Return how many rows are decoded at once, with caches like these of one row."""
+    """Return the number of rows per decode call, for caches of this size per row."""
     largest = max((dim.max for dim in graph.dynamic if dim.name == "batch"), default=1)
     size_bytes = sum(int(cache.nbytes) for cache in caches.values())
     return max(1, min(largest, CALL_CACHE_BYTES // max(size_bytes, 1)))
@@ -104,7 +105,7 @@ def rows_a_call(graph: Graph, caches: Caches) -> int:
 def of_range(tolerance: Tolerance, expected: Expected) -> Tolerance:
     """Return the tolerance for these logits.
 
-    A share is of the whole vocabulary's range, not of the few logits compared.
+    It is relative to the range over the whole vocabulary, not over the compared logits.
     """
     if not tolerance.of_range:
         return tolerance
@@ -115,7 +116,7 @@ def of_range(tolerance: Tolerance, expected: Expected) -> Tolerance:
 def best_token(
     place: Place, expected: tuple[int, ...], logits: Array, tolerance: Tolerance
 ) -> Row:
-    """Return the row of the best tokens: how far they lie below the target's best.
+    """Return the row of the best tokens: how far each is below the target's best.
 
     Shapes: logits [token, n_vocab].
     """
@@ -126,7 +127,7 @@ def best_token(
         replace(place, level=level, value="best token"),
         logits.max(axis=-1),
         logits[np.arange(len(logits)), list(expected)],
-        # Of single numbers a cosine says nothing.
+        # The cosine of single numbers means nothing.
         replace(tolerance.among(logits), min_cosine=None),
     )
 
@@ -138,7 +139,7 @@ def prompts_item(
     chosen: tuple[int, ...],
     level: str,
 ) -> Item:
-    """Return the work of running prompts as one batch, judged at a level."""
+    """Return the item that runs prompts as one batch, judged at a level."""
     tokens = subject.tolerances["tokens" if level == "golden" else level]
 
     def item() -> list[Row]:
@@ -163,9 +164,9 @@ def _forced(
     golden: GoldenLogits,
     count: int,
 ) -> Item:
-    """Decode many greedy tokens side by side, each after what comes before it.
+    """Decode many greedy tokens side by side, each after its own prefix.
 
-    The cache of every row holds the tokens after it too: they must stay unseen.
+    The cache of every row also contains the later tokens, which must have no effect.
     """
 
     def item() -> list[Row]:
@@ -202,7 +203,7 @@ def _one_by_one(
     golden: GoldenLogits,
     count: int,
 ) -> Item:
-    """Run a prompt and then token after token, with the caches that come back."""
+    """Run a prompt and then token after token, with the returned caches."""
 
     def item() -> list[Row]:
         import numpy as np

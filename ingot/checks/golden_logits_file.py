@@ -1,4 +1,4 @@
-"""A golden file of a decoder in, its prompts, logits and greedy sequence out."""
+"""Read the golden file of a decoder: prompts, logits and a greedy sequence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What follows a token: logits at the file's ids, their range, and the best token.
+    """The expected logits after a token: at the file's ids, with range and best token.
 
     Shapes: logits [id].
     """
@@ -32,7 +32,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class GoldenLogits:
-    """Prompts with what follows each, and a sequence of tokens that follow greedily.
+    """Prompts with their expected logits, and a greedy sequence of tokens.
 
     Shapes: ids [id].
     """
@@ -42,15 +42,15 @@ class GoldenLogits:
     expected: tuple[Expected, ...]  # of each prompt
     greedy: tuple[int, ...]  # a prompt, then what follows
     prompt_length: int  # of `greedy`
-    # By step: step i makes greedy[prompt_length + i].
+    # By step: step i produces greedy[prompt_length + i].
     steps: tuple[tuple[int, Expected], ...]
     window: int | None  # how far the attention of some layers reaches back
 
 
 def golden_kind(path: Path) -> str:
-    """Return what a golden file holds: "embeddings" or "logits".
+    """Return the kind of a golden file: "embeddings" or "logits".
 
-    Raises: IngotError for a file that says nothing of itself.
+    Raises: IngotError for a file that does not state its kind.
     """
     import numpy as np
 
@@ -62,7 +62,7 @@ def golden_kind(path: Path) -> str:
 
 
 def read_logits(path: Path) -> GoldenLogits:
-    """Return what a golden file of a decoder holds.
+    """Return the content of a decoder's golden file.
 
     Raises: IngotError for a file that lacks an array.
     """

@@ -1,4 +1,4 @@
-"""Golden files: outputs of an independent implementation in, rows of a report out.
+"""Compare an encoder's embeddings with golden files of an independent implementation.
 
 They judge what the oracle cannot: the graph itself, the weights and the tokenizer.
 """
@@ -22,9 +22,9 @@ from ingot.runtime.invoke import Call
 
 Array: TypeAlias = Any
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
-"""Numbers of sentences that are run together."""
+"""Indices of sentences that run together."""
 
-# For models that no other implementation judges.
+# For models without golden outputs of another implementation.
 SENTENCES = (
     "hello",
     "The cat sits outside.",
@@ -39,7 +39,7 @@ EMULATED_GROUP_TOKENS = 512
 def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
     """Yield sentences in padded groups and alone, the longest first.
 
-    Raises: IngotError where no entry point makes an embedding of tokens.
+    Raises: IngotError where no entry point computes an embedding of tokens.
     """
     entry = embedding_entry(subject.graph.entry_points)
     if entry is None:
@@ -55,7 +55,7 @@ def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
 
 
 def sentence_items(subject: Subject, judged: Golden) -> Iterator[Item]:
-    """Yield the sentences that the oracle judged, where there is no golden file."""
+    """Yield the sentences that the oracle judges, if there is no golden file."""
     entry = embedding_entry(subject.graph.entry_points)
     if entry is not None:
         for index in range(len(judged.tokens)):
@@ -63,9 +63,9 @@ def sentence_items(subject: Subject, judged: Golden) -> Iterator[Item]:
 
 
 def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
-    """Return a few sentences with what the oracle makes of them.
+    """Return a few sentences with the oracle's embeddings.
 
-    None where the model makes no embedding, or takes fewer tokens than they have.
+    The result is None where the model computes no embedding, or accepts too few tokens.
     """
     import numpy as np
 
@@ -95,8 +95,8 @@ def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
 def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
     """Return the sentences to run alone and in padded groups, the longest first.
 
-    An emulated target gets the shortest ones, since the time is in the tokens, and the
-    longest alone.
+    An emulated target gets the shortest ones, because its time depends on the number of
+    tokens, and the longest alone.
     """
     count = len(golden.tokens)
     alone: Groups = tuple((index,) for index in range(count))
@@ -118,7 +118,7 @@ def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
 
 
 def embedding_entry(entries: tuple[EntryPoint, ...]) -> EntryPoint | None:
-    """Return the entry point that makes embeddings of tokens, or None."""
+    """Return the entry point that computes embeddings of tokens, or None."""
     for entry in entries:
         inputs = {port.role for port in entry.inputs}
         outputs = {port.role for port in entry.outputs}

@@ -1,4 +1,4 @@
-"""A golden file of a sentence encoder in, its sentences, tokens and embeddings out."""
+"""Read the golden file of a sentence encoder: sentences, tokens and embeddings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Golden:
 
 
 def read_golden(path: Path) -> Golden:
-    """Return what a golden file of a sentence encoder holds.
+    """Return the content of a sentence encoder's golden file.
 
     Raises: IngotError for a file that lacks an array.
     """

@@ -1,8 +1,8 @@
-"""A model's modules in, one row for each comparison with the oracles out.
+"""Compare a model's modules with the oracles, at four levels.
 
 Each level answers its own question: is a kernel wrong (component), is a block wrong
-when its inputs are right (block), how far has the error grown on the way (propagated),
-and is the model right (model). All of them call the target's own vmfb.
+when its inputs are right (block), how far does the error grow along the model
+(propagated), and is the model right (model). All of them call the target's own vmfb.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Array: TypeAlias = Any
 Item = Callable[[], list[Row]]
 """One piece of work: a few calls of the target, and their rows."""
 
-# What a component's one number is judged among.
+# The number of samples among which a component's single number is judged.
 N_DRAWN = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is checked, and what it is checked with."""
+    """The model to check, and the references to check it with."""
 
     graph: Graph
     oracles: Mapping[str, Oracle]
@@ -56,9 +56,9 @@ class Subject:
 
 
 def run_items(items: Iterable[Item]) -> list[Row]:
-    """Return the rows of all items, in their order, worked at on every processor.
+    """Return the rows of all items, in their order, using every processor.
 
-    Calls and NumPy release the interpreter: threads are enough.
+    Threads are enough, because calls and NumPy release the interpreter's lock.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = [pool.submit(item) for item in items]
@@ -70,7 +70,7 @@ def run_items(items: Iterable[Item]) -> list[Row]:
 
 
 def component_items(subject: Subject) -> Iterator[Item]:
-    """Yield every instance with every set of scalars, once per shape of its tensors."""
+    """Yield every instance with every set of scalars, once per tensor shapes."""
     seen: set[tuple[Any, ...]] = set()
     graph = subject.graph
     for entry in graph.entry_points:
@@ -85,7 +85,7 @@ def component_items(subject: Subject) -> Iterator[Item]:
 
 
 def block_items(subject: Subject) -> Iterator[Item]:
-    """Yield every block fed with the oracle's inputs, in the order of the model."""
+    """Yield every block with the oracle's inputs, in the order of the model."""
     for entry in subject.graph.entry_points:
         cases = block_cases(subject.graph, entry)
         traces = [_trace(subject, entry, case)[1] for case in cases]
@@ -95,14 +95,14 @@ def block_items(subject: Subject) -> Iterator[Item]:
 
 
 def propagated_items(subject: Subject) -> Iterator[Item]:
-    """Yield the chain of all blocks, each fed with what the target made before."""
+    """Yield the chain of all blocks, each with the target's own values."""
     for entry in subject.graph.entry_points:
         for case in block_cases(subject.graph, entry):
             yield _chain(subject, entry, case)
 
 
 def model_items(subject: Subject) -> Iterator[Item]:
-    """Yield every entry point against the oracle: one token, padded, the longest."""
+    """Yield each entry point against the oracle: one token, padded, the longest."""
     for entry in subject.graph.entry_points:
         for case in model_cases(subject.graph, entry, subject.runner.emulated):
             yield _model(subject, entry, case)
@@ -111,8 +111,8 @@ def model_items(subject: Subject) -> Iterator[Item]:
 def _chosen(entry: EntryPoint, emulated: bool) -> list[int]:
     """Return the blocks to check alone, in order.
 
-    An emulated target gets the first and the last of each kind: its calls are slow, and
-    layers differ in their weights alone.
+    An emulated target gets the first and the last of each kind, because its calls are
+    slow and layers differ only in their weights.
     """
     numbers = range(len(entry.blocks))
     if not emulated:
@@ -151,7 +151,7 @@ def _component(
         tensors, expected = _drawn(subject, use, operands, rng, shuffled)
         made = [expected]
         if any(value.size == 1 for value in expected):
-            # One number may be what terms leave that cancel: others say how large.
+            # One may be what remains of terms that cancel; others give the scale.
             made += [
                 _drawn(subject, use, operands, rng, resampled)[1]
                 for _ in range(N_DRAWN)
@@ -177,7 +177,7 @@ def _drawn(
     rng: Any,
     draw: Callable[[str, Array, str, Any], Array],
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Return tensors like the operands, and what the oracle makes of them."""
+    """Return tensors like the operands, and the oracle's results for them."""
     instance = subject.graph.instance(use.instance)
     tensors = tuple(
         draw(name, operand, argument.type.element, rng)
@@ -192,8 +192,8 @@ def _drawn(
 def _isolated(subject: Subject, entry: EntryPoint, case: Case, step: Step) -> Item:
     def item() -> list[Row]:
         inputs = _as_declared(step.block, step.inputs)
-        # Again, from the inputs as the target gets them: rounding them is no error of
-        # its.
+        # Again, with the inputs as the target receives them, because their rounding is
+        # not the target's error.
         expected = run_block(
             subject.graph, subject.oracles, step.block, inputs, subject.parameters
         )
@@ -277,7 +277,7 @@ def _rows(
     compared: Iterable[tuple[str, Array, Array]],
     typical: Array | None = None,
 ) -> list[Row]:
-    """Return a row for each value; `typical` says how large others are, if not it."""
+    """Return a row for each value; `typical` is the size of other values, if given."""
     tolerance = subject.tolerances[level]
     if typical is not None:
         tolerance = tolerance.among(typical)

@@ -1,4 +1,4 @@
-"""Tokens and what a cache holds in, a decoder's logits and the new cache out."""
+"""Run an entry point of a decoder on a target, with caches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Caches: TypeAlias = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Tokens of each sequence, and how many of its tokens are in the cache already."""
+    """Tokens of each sequence, and the number of its tokens that are in the cache."""
 
     rows: tuple[tuple[int, ...], ...]
     start: tuple[int, ...]
@@ -37,7 +37,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What an entry point made.
+    """The results of an entry point.
 
     Shapes: logits [batch, n_vocab], of each sequence's last token.
     """
@@ -53,7 +53,7 @@ def run_decoder(
     given: Given,
     caches: Caches | None = None,
 ) -> Made:
-    """Return what the target makes of the tokens; without caches they are empty.
+    """Return the target's results for the tokens; by default, the caches are empty.
 
     Raises: IngotError where it does not run, or an input has no rule.
     """
@@ -83,7 +83,7 @@ def decoder_inputs(
     if block_size := entry.block_size:
         blocks = -(-given.ctx // block_size)
         sizes |= {"n_block_seq": blocks, "n_block": (1 + blocks) * len(lengths)}
-        # As they lie where every block of one sequence is repeated for others.
+        # The same order as if every block of one sequence were repeated for the others.
         number = np.arange(1, 1 + blocks) * len(lengths)
         made["block_table"] = np.arange(len(lengths))[:, None] + number
 

@@ -1,4 +1,4 @@
-"""A decoder that no golden file judges in, prompts that the oracle judges out."""
+"""Generate prompts for a decoder without a golden file, with the oracle as judge."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ingot.runtime.decoder import decoder_entries
 
 Array: TypeAlias = Any
 
-# Tokens of each: the oracle takes seconds for one of a large model.
+# Tokens of each prompt: the oracle of a large model takes seconds per token.
 LENGTHS = (3, 7)
 
 
 def judge_prompts(subject: Subject) -> GoldenLogits | None:
-    """Return short prompts of random tokens with what the oracle makes of them.
+    """Return short prompts of random tokens with the oracle's logits.
 
-    None where the model is no decoder, or takes fewer tokens than they have.
+    The result is None where the model is not a decoder, or accepts too few tokens.
     """
     import numpy as np
 
@@ -53,7 +53,7 @@ def judge_prompts(subject: Subject) -> GoldenLogits | None:
 
 
 def prompt_items(subject: Subject, judged: GoldenLogits) -> Iterator[Item]:
-    """Yield the prompts that the oracle judged, each alone."""
+    """Yield the prompts that the oracle judges, each alone."""
     entry, _ = decoder_entries(subject.graph.entry_points)
     for index in range(len(judged.prompts)):
         yield prompts_item(subject, entry, judged, (index,), "model")

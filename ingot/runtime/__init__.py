@@ -1,4 +1,4 @@
-"""A target's compiled modules are loaded and called.
+"""Load a target's compiled modules and call them.
 
-It imports `ingot.model` and `ingot.engine`.
+This package imports `ingot.model` and `ingot.engine`.
 """

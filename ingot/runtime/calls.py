@@ -1,7 +1,7 @@
-"""Calls of a target's modules, each module loaded once where this process can run it.
+"""Call a target's modules, loading each only once if this process can run it.
 
-A decoder's parameters take a second to load, and a check makes hundreds of calls.
-`ingot.runtime.invoke` starts a process for each: what an emulator needs.
+A decoder's parameters take a second to load, and a check makes hundreds of calls. Under
+an emulator, `ingot.runtime.invoke` starts a process for each call instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _opening = Lock()
 
 
 def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
-    """Return the results of one call, each with the shape and type the target gave it.
+    """Return the results of one call, with the target's shapes and types.
 
     Raises: IngotError where the call fails.
     """

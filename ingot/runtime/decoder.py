@@ -1,7 +1,7 @@
-"""A decoder's entry points and a session in, the next token's logits out.
+"""Compute the next token's logits with a decoder's entry points and a session.
 
-The caches are given to each call and taken back from it; where the session keeps the
-module loaded they are one piece of memory from the first token to the last.
+Each call takes the caches and returns them. Where the session keeps the module loaded,
+they stay in the same memory from the first token to the last.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 Array: TypeAlias = Any
 
 PREFILL, DECODE = "prefill", "decode"
-# What a call of a decoder is given beside its caches.
+# The inputs of a decoder's entry points besides the caches.
 ROLES = ("tokens", "start", "last", "block_table", "cache")
 
 
 class Decoder:
-    """One sequence, its tokens in the caches so far."""
+    """One sequence, with its tokens in the caches."""
 
     def __init__(
         self, session: Session, entries: tuple[EntryPoint, ...], ctx: int
     ) -> None:
-        """Make empty caches for `ctx` tokens.
+        """Create empty caches for `ctx` tokens.
 
-        Raises: IngotError where the entry points are not a decoder's.
+        Raises: IngotError where the entry points are not those of a decoder.
         """
         self._session = session
         self._prefill, self._decode = decoder_entries(entries)
         self._length = 0
         sizes = {"batch": 1, "ctx": ctx}
         if block_size := self._prefill.block_size:
-            # One sequence has all blocks but block 0, which is nobody's.
+            # One sequence has all blocks except block 0, which belongs to no sequence.
             blocks = -(-ctx // block_size)
             sizes |= {"n_block_seq": blocks, "n_block": 1 + blocks}
         self._blocks = sizes.get("n_block_seq", 0)
@@ -50,7 +50,7 @@ class Decoder:
         }
 
     def prefill(self, tokens: tuple[int, ...]) -> Array:
-        """Return the logits of the token after these, the first of the sequence.
+        """Return the logits of the token after these, which start the sequence.
 
         Shapes: [n_vocab].
         """
@@ -84,14 +84,14 @@ class Decoder:
                 self._caches[port.updates] = tensor
             elif port.role == "logits":
                 logits = self._session.array(tensor)
-        assert logits is not None  # `decoder_entries` has looked
+        assert logits is not None  # `decoder_entries` has checked it
         return logits[0, -1]
 
 
 def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryPoint]:
     """Return `prefill` and `decode`.
 
-    Raises: IngotError where they are not there, or not what a decoder has.
+    Raises: IngotError where they are missing, or differ from those of a decoder.
     """
     found = {entry.name: entry for entry in entries}
     for name in (PREFILL, DECODE):
@@ -113,7 +113,7 @@ def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryP
 
 
 def _refuse_unfit(entry: EntryPoint) -> None:
-    """Refuse an entry point that takes or gives what a decoder does not.
+    """Reject an entry point with other inputs or outputs than a decoder's.
 
     Raises: IngotError.
     """

@@ -1,7 +1,7 @@
-"""One way of running a vmfb for every target: iree-run-module, arrays as .npy.
+"""Run a vmfb for any target with iree-run-module, passing arrays as .npy files.
 
-Goes in: a Runner (how a target runs) and a Call; comes out: the arrays that the target
-made. The Python runtime is not used for it: it cannot run under an emulator.
+A Runner says how a target runs, and a Call which function to call with which arrays.
+This module does not use the Python runtime, because that cannot run under an emulator.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Array: TypeAlias = Any
 it."""
 
 
-# What iree-run-module says of a result that .npy has no name for, and the shape as it
-# prints it: 3x7x13xbf16=[...
+# How iree-run-module reports a result of a type that .npy does not have, and how it
+# prints its shape: 3x7x13xbf16=[...
 _UNNAMED = "unsupported data encoding"
 _BF16 = re.compile(r"((?:\d+x)*)bf16=")
 
@@ -53,7 +53,7 @@ class Call:
 
 
 def program(runner: Runner, name: str) -> str:
-    """Return the path of one of the runtime's programs, for the target's own CPU.
+    """Return the path of one of the runtime's programs, for the target's CPU.
 
     Raises: IngotError where the runtime is not installed.
     """
@@ -81,9 +81,9 @@ def module_argv(runner: Runner, tool: str, module: Module) -> tuple[str, ...]:
 
 
 def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
-    """Return what the program printed.
+    """Return the output of the program.
 
-    Raises: IngotError with the program's words, unaltered, where it fails.
+    Raises: IngotError with the program's unaltered message where it fails.
     """
     env = {**os.environ, **variables(runner)}
     # Confined already, with the stage's program that calls it.
@@ -99,7 +99,7 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
 
 
 def variables(runner: Runner) -> dict[str, str]:
-    """Return what a runner adds to this process's environment."""
+    """Return the variables that a runner adds to this process's environment."""
     made = dict(runner.env)
     if runner.device == "vulkan" and "MESA_SHADER_CACHE_DIR" not in os.environ:
         made.setdefault("MESA_SHADER_CACHE_DIR", shaders())
@@ -108,10 +108,10 @@ def variables(runner: Runner) -> dict[str, str]:
 
 @cache
 def shaders() -> str:
-    """Return a folder, this process's own, where Mesa's drivers keep what they compile.
+    """Return a folder of this process in which Mesa's drivers cache what they compile.
 
-    Each module starts the driver anew: without it, half of a model's first call is
-    compilation.
+    Each module starts the driver again; without the folder, half of a model's first
+    call is compilation.
     """
     folder = tempfile.mkdtemp(prefix="shaders-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -119,7 +119,7 @@ def shaders() -> str:
 
 
 def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
-    """Return the results of one call, each with the shape and type the target gave it.
+    """Return the results of one call, with the target's shapes and types.
 
     Raises: IngotError where the call fails.
     """
@@ -161,7 +161,7 @@ def _results(
 def _unnamed_results(
     argv: tuple[str, ...], runner: Runner, folder: Path
 ) -> tuple[Array, ...]:
-    """Return results of which some are bfloat16, whose shapes are printed first."""
+    """Return results of which some are bfloat16; their shapes are printed first."""
     import ml_dtypes
     import numpy as np
 
@@ -184,7 +184,7 @@ def _unnamed_results(
 
 
 def _input(path: Path, tensor: Array) -> str:
-    """Write a tensor where iree-run-module reads it; return the word that says so."""
+    """Write a tensor where iree-run-module reads it; return its argument."""
     import numpy as np
 
     # In C order: numpy would mark a transposed array, and iree-run-module refuses it.
@@ -192,7 +192,7 @@ def _input(path: Path, tensor: Array) -> str:
     if content.dtype.name != "bfloat16":
         np.save(path, content)
         return f"--input=@{path}"
-    # .npy has no name for it.
+    # .npy has no such type.
     content.view(np.uint16).tofile(path.with_suffix(".bin"))
     shape = "x".join(map(str, content.shape))
     return f"--input={shape}xbf16=@{path.with_suffix('.bin')}"

@@ -1,11 +1,11 @@
-"""A module that stays loaded between calls, so that what it overwrites stays in memory.
+"""Keep a module loaded between calls, so that what it overwrites stays in memory.
 
-Goes in: a module and how it runs here; comes out: one of two sessions with the same
-methods. What this process can run itself, Vulkan among it, is loaded once, with the
-parameters mapped from their file. An emulated processor is started anew for each call:
-slow, and right.
+There are two kinds of session with the same methods. If this process can run the target
+itself (Vulkan included), the module is loaded once, with the parameters mapped from
+their file. For an emulated processor, each call starts a new process, which is slow but
+gives the same result.
 
-It is no part of `ingot.weights.irpa`, whose text is an input of every bake.
+This is not part of `ingot.weights.irpa`, whose source is an input of every bake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingot.runtime.invoke import Module
 
 Array: TypeAlias = Any
 
-# A driver reads the environment, which all threads have in common, when it is opened.
+# A driver reads the environment, which all threads share, when it is opened.
 _opening = Lock()
 
 
@@ -59,17 +59,17 @@ def is_native(runner: Runner) -> bool:
 
 
 class Loaded:
-    """A module in this process."""
+    """A module that is loaded into this process."""
 
     def __init__(self, runner: Runner, module: Module) -> None:
-        """Read the module, map its parameters; run its initialiser."""
+        """Read the module, map its parameters, and run its initialiser."""
         from iree import runtime
 
         try:
             self._device = _open_device(runner)
             config = runtime.Config(device=self._device)
             instance = config.vm_instance
-            # Its own `mmap` opens the file for writing, which an input may refuse.
+            # IREE's own `mmap` opens the file for writing, which may fail for an input.
             content = module.vmfb.read_bytes()
             modules = [runtime.VmModule.copy_buffer(instance, content)]
             if module.irpa is not None:
@@ -97,7 +97,7 @@ class Loaded:
     def call(
         self, function: str, tensors: tuple[Any, ...], results: int
     ) -> tuple[Any, ...]:
-        """Return the results, left on the device."""
+        """Return the results, which stay on the device."""
         try:
             made = self._module[function](*tensors)
         except KeyError:
@@ -118,14 +118,14 @@ class Loaded:
         return found
 
     def array(self, tensor: Any) -> Array:
-        """Return a copy: the device's memory goes with the tensor."""
+        """Return a copy, because the device's memory is freed with the tensor."""
         if self._staged:
             return _staged(self._device, tensor)
         return tensor.to_host().copy()
 
 
 def _open_device(runner: Runner) -> Any:
-    """Return a device of its own, of a driver that got the runner's environment."""
+    """Return a new device, whose driver reads the runner's environment."""
     # The public `get_device` keeps the first driver of a name for the whole process.
     from iree.runtime._binding import create_hal_driver
 
@@ -147,7 +147,7 @@ def _open_device(runner: Runner) -> Any:
 def _staged(device: Any, tensor: Any) -> Array:
     """Return a copy of a tensor in a device's memory.
 
-    Its own `to_host` gives Vulkan memory that is not aligned as it wants (IREE 3.13).
+    IREE 3.13's own `to_host` gives Vulkan memory without the alignment that it needs.
     """
     from iree.runtime import BufferUsage, HalFence, MemoryType
 
@@ -168,7 +168,7 @@ class Restarted:
     """A module that a new process loads at each call; tensors are NumPy arrays."""
 
     def __init__(self, runner: Runner, module: Module) -> None:
-        """Keep what each call starts."""
+        """Remember what each call starts."""
         self._runner = runner
         self._module = module
 
@@ -186,10 +186,10 @@ class Restarted:
         return invoke.call(self._runner, self._module, what)
 
     def array(self, tensor: Any) -> Array:
-        """Return the tensor, an array already."""
+        """Return the tensor, which is already an array."""
         return tensor
 
 
 def first_line(error: Exception) -> str:
-    """Return the line that says what happened; IREE's others are its own sources."""
+    """Return the line with the cause; the others name IREE's own sources."""
     return (str(error).splitlines() or [type(error).__name__])[0]

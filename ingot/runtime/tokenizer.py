@@ -1,4 +1,4 @@
-"""A checkpoint's `tokenizer.json` is loaded with iree.runtime."""
+"""Load a checkpoint's `tokenizer.json` with iree.runtime."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ingot.errors import IngotError
 def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
     """Return the `iree.runtime.Tokenizer` of a `tokenizer.json`.
 
-    It neither truncates nor pads, whatever the file says of that. A special token that
-    the model has no row for is none that a text has, unless it is written out: Gemma 3
-    has one for images.
+    It neither truncates nor pads, regardless of the file's settings. A special token
+    may lie beyond the model's rows, because a text contains it only where it is written
+    out: Gemma 3 has such a token for images.
 
-    Raises: IngotError where the file is not a tokenizer, or makes other ids that a
-    model of `n_vocab` tokens has no row for.
+    Raises: IngotError where the file is not a tokenizer, or has other ids beyond the
+        `n_vocab` rows of the model.
     """
     from iree.runtime import Tokenizer
 
@@ -43,8 +43,8 @@ def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
 
 
 def _highest_id(tokenizer: Any) -> int:
-    """Return the highest id of a token that is not special; -1 where there is none."""
-    # `vocab_size` counts the tokens: ids may have gaps, and then reach beyond it.
+    """Return the highest id of a token that is not special, or -1."""
+    # `vocab_size` counts the tokens; if the ids have gaps, they reach beyond it.
     vocabulary = tokenizer["model"]["vocab"]
     if isinstance(vocabulary, list):  # Unigram: the place in the list is the id
         ids = set(range(len(vocabulary)))

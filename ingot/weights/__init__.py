@@ -1,4 +1,4 @@
-"""Weights are read from a checkpoint, converted, and written as one archive.
+"""Read weights from a checkpoint, convert them, and write them as one archive.
 
-It imports `ingot.errors` and `ingot.engine`.
+This package imports `ingot.errors` and `ingot.engine`.
 """

@@ -1,6 +1,6 @@
-"""Parameters ready to be stored in, a parameter archive that was read back out.
+"""Write a parameter archive, and read one back.
 
-An archive that holds weights to be baked is read here too.
+The bake also reads archives as a source of weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ELEMENTS = {NUMPY_NAMES[ours]: theirs for ours, theirs in SAFETENSORS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Baked:
-    """A parameter ready for the archive, and what it was made of."""
+    """A parameter that is ready for the archive, and its origin."""
 
     wanted: ParameterSpec
     content: Content
@@ -37,7 +37,7 @@ class Baked:
 def write(archive: Path, baked: list[Baked]) -> None:
     """Write an archive of the parameters, in the given order.
 
-    Raises: IngotError where what can be read back is not what went in.
+    Raises: IngotError where the archive reads back differently.
     """
     from ingot.weights.irpa import ArchiveSource, write_archive
 
@@ -68,8 +68,8 @@ def write(archive: Path, baked: list[Baked]) -> None:
 def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     """Return the tensors of an archive, in its order; `shown` names it.
 
-    Raises: IngotError for a file that is no whole archive, and for a parameter whose
-    shape and type it does not say.
+    Raises: IngotError for an incomplete archive, or for a parameter without a shape and
+        a type.
     """
     from ingot.weights.irpa import read_archive
 
@@ -77,7 +77,7 @@ def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     try:
         entries = read_archive(path)
     except IngotError as error:
-        # The archive is not the user's own: bake it again is no advice.
+        # The archive may not be the user's own, so "bake it again" would be no help.
         message = error.message.replace(str(path), shown)
         raise IngotError(message, DOWNLOAD_AGAIN) from error
     tensors = []
@@ -106,7 +106,7 @@ def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
 
 
 def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...]]:
-    """Return element type and shape, which an archive need not say."""
+    """Return element type and shape, which an archive may omit."""
     try:
         described = json.loads(metadata.removeprefix(_METADATA))
         shape = tuple(int(size) for size in described["shape"])
@@ -122,8 +122,8 @@ def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...
 
 
 def described(wanted: ParameterSpec) -> str:
-    """Return the metadata of a parameter's entry, its type and shape."""
-    # The form that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
+    """Return the metadata of a parameter's entry: its type and shape."""
+    # The format that iree.runtime.parameter_index_entry_as_numpy_ndarray reads.
     found = {
         "type": "Tensor",
         "dtype": NUMPY_NAMES[wanted.stored],

@@ -1,6 +1,6 @@
-"""Files of weights in, every parameter's content out.
+"""Gather the content of every parameter from files or a seed.
 
-All that is wrong with the weights is told at once.
+All errors in the weights are reported at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ingot.weights.shards import INDEX, check_index, read_index
 
 INDEX_FILE = Path("weights") / INDEX
 
-# A head, as Hugging Face and GGUF name it.
+# The head's names in Hugging Face checkpoints and in GGUF.
 HEADS = ("lm_head.weight", OUTPUT)
 
 _READERS = {"safetensors": read_header, "gguf": read_gguf, "irpa": read_tensors}
@@ -45,7 +45,7 @@ _READERS = {"safetensors": read_header, "gguf": read_gguf, "irpa": read_tensors}
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Parameters ready for the archive, and the tensors that none is made of."""
+    """Parameters that are ready for the archive, and the unused tensors."""
 
     baked: list[Baked]
     ignored: tuple[str, ...]
@@ -60,9 +60,9 @@ def from_files(
 ) -> Collected:
     """Return the parameters with their content from files, in the given order.
 
-    `paths` is where the files are, by what messages call them.
+    `paths` maps the names in messages to the files.
 
-    Raises: ExceptionGroup of IngotError, every defect of the weights.
+    Raises: ExceptionGroup of IngotError with every error in the weights.
     """
     read = tuple(item for item in wanted if item.table is None)
     matched = match(read, _tensors(paths), ignore, origin)
@@ -107,7 +107,7 @@ def _read(
     paths: dict[str, Path],
     scratch: IO[bytes],
 ) -> list[Baked]:
-    """Return what is stored of a parameter's tensors.
+    """Return the stored content of a parameter's tensors.
 
     Raises: IngotError for a value that cannot be stored.
     """
@@ -148,7 +148,7 @@ def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:
 
 
 def _tied(wanted: tuple[ParameterSpec, ...], matched: Matched) -> StoredTensor | None:
-    """Return the embedding's tensor, where the model has no head of its own."""
+    """Return the embedding's tensor if the model has no separate head."""
     if any(item.name == OUTPUT for item in wanted):
         return None
     return next((t[0] for item, t in matched.pairs if item.name == EMBEDDING), None)
@@ -160,15 +160,15 @@ def _leftovers(
     tied: StoredTensor | None,
     twins: _Twins,
 ) -> tuple[list[IngotError], list[str]]:
-    """Return errors of tensors that no parameter reads, and the names of harmless ones.
+    """Return errors for unused tensors, and the names of harmless ones.
 
-    `tied` is the embedding that serves as head.
+    `tied` is the embedding that serves as the head.
     """
     errors, harmless = [], []
     for tensor in tensors:
         table = baked[tensor.name][0] if tensor.name in baked else None
         if table and table.wanted.table:
-            # An archive has it, and it must be what was computed.
+            # An archive contains the table, which must equal the computed one.
             if twins.digest(tensor) != table.content.sha256:
                 errors.append(other_table(tensor, table.wanted))
                 continue
@@ -183,7 +183,7 @@ def _leftovers(
 
 
 class _Twins:
-    """Which tensors have the same bytes; each is hashed once, and only if need be."""
+    """Finds tensors with the same bytes, hashing each at most once, if necessary."""
 
     def __init__(self, matched: Matched, paths: dict[str, Path]) -> None:
         self.tensors = [tensor for _, found in matched.pairs for tensor in found]
@@ -205,7 +205,7 @@ class _Twins:
         ) and self.digest(one) == self.digest(other)
 
     def find(self, tensor: StoredTensor) -> str | None:
-        """Return a tensor that a parameter reads, and that is the same as this one."""
+        """Return an identical tensor that a parameter reads."""
         return next(
             (other.name for other in self.tensors if self.same(tensor, other)), None
         )

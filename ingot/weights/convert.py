@@ -1,9 +1,9 @@
-"""A parameter's values in its source in, a range of a file with them as stored out.
+"""Convert a parameter's values from its source to the stored type.
 
-By blocks of whole rows, so that memory does not grow with the model, and so that what
-is packed or given scales row by row can be. Of the largest tensor its scales are held
-until it ends: a sixteenth of a byte a value. A tensor that is stored as it is in its
-source is not copied: its range there is returned.
+The conversion works on blocks of whole rows, so that memory does not grow with the
+model, and so that packing and scaling can work row by row. It keeps the scales of a
+tensor until the tensor ends: a sixteenth of a byte per value. A tensor that is stored
+unchanged is not copied; the result is its range in the source file.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Array: TypeAlias = Any
 Found: TypeAlias = tuple[StoredTensor, ...]
 Paths: TypeAlias = dict[str, Path]
 
-# Values at a time, 4 MiB as float32; larger blocks were not faster.
+# Values per block, 4 MiB as float32; larger blocks were not faster.
 BLOCK_VALUES = 1 << 20
 CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Where a parameter's bytes are, as the archive is to hold them."""
+    """The range of a file with a parameter's bytes as the archive stores them."""
 
     path: Path
     offset: int  # bytes
@@ -76,7 +76,9 @@ def from_tensors(
 def packed_from_tensors(
     wanted: ParameterSpec, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> list[Content]:
-    """Return the content of each part of a packed matrix, appended to `scratch`.
+    """Return the content of each part of a packed matrix.
+
+    The content is appended to `scratch`.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
@@ -117,9 +119,9 @@ def from_table(wanted: ParameterSpec, scratch: IO[bytes]) -> Content:
 def row_blocks(
     wanted: ParameterSpec, tensor: StoredTensor, path: Path
 ) -> Iterator[Array]:
-    """Yield the parameter's rows of a tensor, as the archive's conventions have them.
+    """Yield the parameter's rows of a tensor, in the archive's conventions.
 
-    Shapes: -> [rows, width], float32; width is the last dim, 1 of a vector.
+    Shapes: -> [rows, width], float32; width is the last dim, or 1 for a vector.
 
     Raises: IngotError for a value that is NaN or infinite.
     """
@@ -134,7 +136,7 @@ def row_blocks(
         if convention.offset:
             block = block + block.dtype.type(convention.offset)
         if convention.interleaved_heads:
-            # Rows 2i and 2i + 1 of a head were rows i and i + head_rows / 2.
+            # Rows 2i and 2i + 1 of a head become rows i and i + head_rows / 2.
             pairs = block.reshape(-1, head_rows // 2, 2, width)
             block = pairs.swapaxes(1, 2).reshape(-1, width)
         yield block
@@ -153,8 +155,8 @@ def _checked_chunks(
 ) -> Iterator[tuple[memoryview, Array]]:
     """Yield the source's bytes and finite values, a multiple of rows at a time.
 
-    A matrix's last rows, where `turned` is the form of a tensor to be put in order, may
-    be fewer: its rows are a multiple themselves.
+    The last rows of a matrix may be fewer where `turned`, the form of a tensor to
+    reorder, is given, because the matrix itself has a multiple of rows.
 
     Shapes: -> [rows * width], float32.
     """
@@ -177,7 +179,7 @@ def _checked_chunks(
 
 
 def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return number and width of the rows: a vector has as many as values."""
+    """Return the number and width of the rows; a vector has one value per row."""
     if len(shape) < 2:
         return math.prod(shape), 1
     return math.prod(shape[:-1]), shape[-1]
@@ -201,7 +203,7 @@ def _append(
 def _pack(
     blocks: Iterable[Array], wanted: ParameterSpec, label: str, scratch: IO[bytes]
 ) -> list[Content]:
-    """Append the parts of a matrix: the weight as it comes, then what is small."""
+    """Append the parts of a matrix: the weight as it arrives, then the small parts."""
     import numpy as np
 
     made: dict[str, list[bytes]] = {part.argument: [] for part in wanted.parts}
@@ -236,7 +238,7 @@ def _pack(
 
 
 def _encoded(block: Array, wanted: ParameterSpec, label: str, start: int) -> bytes:
-    """Return the values as they are stored; `start` is the place of the first.
+    """Return the values as they are stored; `start` is the index of the first.
 
     Raises: IngotError for a value beyond the stored type.
     """
@@ -251,13 +253,13 @@ def _encoded(block: Array, wanted: ParameterSpec, label: str, start: int) -> byt
 def _refuse_endless_scale(
     parts: dict[str, bytes], block: Array, wanted: ParameterSpec, label: str, start: int
 ) -> None:
-    """Refuse values whose scale is beyond the scales' type.
+    """Reject values whose scale exceeds the range of its type.
 
     Raises: IngotError that names the largest value.
     """
     import numpy as np
 
-    # Whatever the words are that a layout reads them as.
+    # Regardless of the word size with which a layout reads them.
     element = "f32" if wanted.stored == "i8" else "f16"
     for part in wanted.parts:
         if part.argument == "weight":

@@ -1,7 +1,7 @@
-"""A chunk of a tensor in one element type in, the same numbers in another type out.
+"""Convert a chunk of a tensor from one element type to another.
 
 NumPy has no bfloat16; here it is the upper half of a float32, which is its definition.
-The block formats of GGUF are the `gguf` package's to decode.
+The `gguf` package decodes GGUF's block formats.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 Array: TypeAlias = Any
 """A one-dimensional NumPy array; NumPy is imported where it is used."""
 
-# The project's spelling (MLIR's), and that of safetensors and GGUF.
+# The project's spelling (that of MLIR), and the spelling in safetensors and GGUF.
 SAFETENSORS = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 PROJECT = {theirs: ours for ours, theirs in SAFETENSORS.items()}
 
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4}
 
-# What is read: as files spell it, values of a block and its bytes.
+# The types that can be read: by the files' spelling, values and bytes per block.
 BLOCKS = {
     "F32": (1, 4),
     "F16": (1, 2),
@@ -46,7 +46,7 @@ NUMPY_NAMES = {
 def decode(data: memoryview, element: str) -> Array:
     """Return little-endian bytes of an element type as float32.
 
-    Exact, but for what the definition of a block format rounds itself.
+    The result is exact, except for the rounding that a block format itself defines.
     """
     import numpy as np
 
@@ -63,7 +63,7 @@ def decode(data: memoryview, element: str) -> Array:
 def encode(values: Array, element: str) -> bytes:
     """Return finite float32 values in an element type, rounded to nearest even.
 
-    A value beyond the type's range becomes infinite: the caller looks for it.
+    A value beyond the type's range becomes infinite; the caller checks for it.
     """
     import numpy as np
 
@@ -80,13 +80,13 @@ def encode(values: Array, element: str) -> bytes:
 
 
 def rows_of_blocks(element: str, width: int) -> int:
-    """Return the least number of rows of `width` values that are whole blocks."""
+    """Return the least number of rows of `width` values that fill whole blocks."""
     values, _ = BLOCKS[element]
     return values // math.gcd(values, width)
 
 
 def first_not_finite(values: Array) -> int | None:
-    """Return the place of the first NaN or infinity."""
+    """Return the index of the first NaN or infinity."""
     import numpy as np
 
     finite = np.isfinite(values)
@@ -97,7 +97,7 @@ def _dequantize(data: memoryview, element: str) -> Array:
     import numpy as np
     from gguf import GGMLQuantizationType, dequantize
 
-    # A damaged scale is found by the caller, who can say where it is.
+    # The caller finds a corrupt scale, because it can say where it is.
     with np.errstate(all="ignore"):
         values = dequantize(
             np.frombuffer(data, np.uint8), GGMLQuantizationType[element]

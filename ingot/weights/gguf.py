@@ -1,10 +1,10 @@
-"""A GGUF file in, its metadata and the place of every tensor in it out.
+"""Read the metadata of a GGUF file, and the position of every tensor in it.
 
-The header is read here and not by the `gguf` package, whose reader makes several
-objects of every token of the vocabulary (16 s and 350 MB for 260 000 of them, here
-0.4 s), and does not say of a file that was cut short what is wrong with it. What a type
-is called and how large its blocks are is the package's to know. Nothing the header
-claims is believed, or allocated, before the file's size bears it out.
+This module reads the header itself, because the reader of the `gguf` package creates
+several objects per token of the vocabulary (16 s and 350 MB for 260 000 tokens, where
+this takes 0.4 s) and gives no reason when a file is truncated. The package only
+supplies the names of types and the sizes of their blocks. No claim of the header is
+trusted, and no memory allocated for it, before the file's size confirms it.
 
 Source: ggml-org/ggml, docs/gguf.md.
 """
@@ -24,14 +24,14 @@ from ingot.weights.safetensors import DOWNLOAD_AGAIN, StoredTensor
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 RANK_LIMIT = 4
-DEFAULT_ALIGNMENT = 32  # bytes, where general.alignment says nothing
-# Deeper arrays than any file has, shallower than the interpreter's stack.
+DEFAULT_ALIGNMENT = 32  # bytes, if general.alignment is missing
+# Deeper than the arrays of any file, but within the interpreter's stack.
 NESTING_LIMIT = 4
 
 _REWRITE = "the program that wrote the file is at fault: write it with llama.cpp"
 _FLOAT32, _STRING, _ARRAY = 6, 8, 9
 _LARGEST_FLOAT32 = 3.4028234663852886e38
-# How `struct` writes a value, by its type; texts and arrays say their own length.
+# The `struct` format of a value, by its type; texts and arrays contain their length.
 _VALUE_FORMATS = {
     **{0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?"},
     **{10: "<Q", 11: "<q", 12: "<d"},
@@ -41,7 +41,7 @@ _VALUE_BYTES = {kind: struct.calcsize(text) for kind, text in _VALUE_FORMATS.ite
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array of the metadata, whose items are not kept."""
+    """An array of the metadata, without its items."""
 
     count: int
 
@@ -52,14 +52,14 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """What stands before the numbers of a GGUF file."""
+    """The part of a GGUF file before the weights."""
 
     metadata: dict[str, str | int | float | bool | Array]
     tensors: tuple[StoredTensor, ...]  # in the order of their bytes
 
 
 def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
-    """Return the tensors of the file in the order of their bytes; `shown` names it.
+    """Return the file's tensors in the order of their bytes; `shown` names it.
 
     Raises: IngotError as `read_gguf`.
     """
@@ -69,9 +69,9 @@ def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
 def read_gguf(path: Path, shown: str) -> GgufHeader:
     """Return the metadata and the tensors of the file; `shown` names it.
 
-    Shapes are row-major: the reverse of what the file has.
+    Shapes are row-major: the reverse of the order in the file.
 
-    Raises: IngotError for the first defect of the header, or a file that ends early.
+    Raises: IngotError for the first error in the header, or a truncated file.
     """
     try:
         with path.open("rb") as file:
@@ -187,7 +187,7 @@ def _check_whole(cursor: _Cursor, parts: int) -> None:
 
 
 def _value(cursor: _Cursor, kind: int, key: str) -> str | int | float | bool | Array:
-    """Return a value of the metadata; of an array, how many items it has."""
+    """Return a value of the metadata; of an array, the number of items."""
     if kind == _FLOAT32:
         return _shortest(cursor.take(4))
     if kind in _VALUE_FORMATS:
@@ -196,13 +196,13 @@ def _value(cursor: _Cursor, kind: int, key: str) -> str | int | float | bool | A
         )[0]
         return found
     if kind == _STRING:
-        # Templates and descriptions: what is not UTF-8 there does no harm.
+        # Invalid UTF-8 in templates and descriptions does no harm.
         return cursor.take(cursor.number(8)).decode(errors="replace")
     return Array(_skip_array(cursor, kind, key))
 
 
 def _shortest(content: bytes) -> float:
-    """Return the shortest decimal that is this float32: 1e-06, not 9.99999997e-07."""
+    """Return the shortest decimal of this float32: 1e-06, not 9.99999997e-07."""
     found: float = struct.unpack("<f", content)[0]
     for digits in range(1, 9):
         shorter = float(f"{found:.{digits}g}")
@@ -213,7 +213,7 @@ def _shortest(content: bytes) -> float:
 
 
 def _skip_array(cursor: _Cursor, kind: int, key: str, depth: int = 0) -> int:
-    """Pass over an array; return how many items it has."""
+    """Skip an array; return the number of its items."""
     if kind != _ARRAY or depth >= NESTING_LIMIT:
         raise cursor.error(
             f"metadata {key!r}: expected a value of a type from 0 to 12, found {kind}"
@@ -238,7 +238,7 @@ def _tensor(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:
     place = f"tensor {name!r}"
     if rank > RANK_LIMIT:
         raise cursor.error(f"{place}: expected at most {RANK_LIMIT} dims, found {rank}")
-    # The file has the dim whose elements are neighbours first.
+    # The file lists the contiguous dim first.
     shape = tuple(cursor.number(8) for _ in range(rank))[::-1]
     number, offset = cursor.number(4), cursor.number(8)
     try:

@@ -1,6 +1,6 @@
-"""Parameter archives are written and read with iree.runtime.
+"""Write and read parameter archives with iree.runtime.
 
-The import takes 0.2 s, so it waits until something is read or written.
+Importing iree.runtime takes 0.2 s, so it waits until it is needed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class ArchiveSource:
     path: Path
     offset: int  # bytes
     size_bytes: int
-    metadata: str  # what iree.runtime reads shape and type from
+    metadata: str  # from which iree.runtime reads shape and type
 
 
 @dataclass(frozen=True, slots=True)
 class SplatSource:
-    """The content of one parameter: the bytes of a value, over and over."""
+    """The content of one parameter: the bytes of a value, repeated."""
 
     key: str
     pattern: bytes
@@ -37,7 +37,7 @@ class SplatSource:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One parameter in an archive: where its bytes are."""
+    """One parameter in an archive, and the position of its bytes."""
 
     key: str
     offset: int  # bytes from the start of the file
@@ -48,11 +48,12 @@ class ArchiveEntry:
 def write_archive(
     path: Path, sources: Iterable[ArchiveSource]
 ) -> tuple[ArchiveEntry, ...]:
-    """Write an irpa with the parameters in the given order; return where they are.
+    """Write an irpa in the given order; return the positions of the parameters.
 
-    IREE copies file to file in blocks of its own, so memory does not grow with them.
+    IREE copies from file to file in blocks, so memory does not grow with the
+    parameters.
 
-    Raises: IngotError where a source cannot be read to its end, or the disk is full.
+    Raises: IngotError where a source is truncated or the disk is full.
     """
     from iree.runtime import FileHandle, ParameterIndex
 
@@ -78,7 +79,7 @@ def write_archive(
 
 
 def write_splats(path: Path, splats: Iterable[SplatSource]) -> None:
-    """Write an irpa of parameters that are one value over and over: no content.
+    """Write an irpa of parameters that repeat one value and have no content.
 
     Raises: IngotError where the disk is full.
     """
@@ -98,7 +99,7 @@ def write_splats(path: Path, splats: Iterable[SplatSource]) -> None:
 def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:
     """Return the parameters of an irpa, in its order.
 
-    Raises: IngotError for a file that is no archive, or not a whole one.
+    Raises: IngotError for a file that is not an archive, or an incomplete one.
     """
     from iree.runtime import ParameterIndex
 

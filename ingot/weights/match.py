@@ -1,7 +1,7 @@
-"""Parameters wanted and tensors found in, which tensor becomes which parameter out.
+"""Decide which tensor of a checkpoint becomes which parameter.
 
-Every difference is an error of its own, and all are returned at once: a name map that
-is wrong in one place is usually wrong in several.
+Every difference is a separate error, and all are returned at once: a name map that is
+wrong in one place is usually wrong in several.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMBEDDING = "token_embd.weight"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What the comparison found: pairs that fit, what is left over, and errors."""
+    """The result: matching pairs, unused tensors, and errors."""
 
     pairs: tuple[tuple[ParameterSpec, tuple[StoredTensor, ...]], ...]
     ignored: tuple[str, ...]
@@ -37,7 +37,7 @@ def match(
     ignore: tuple[str, ...],
     label: str,
 ) -> Matched:
-    """Return the parameters with their tensors, and every way in which they differ.
+    """Return the parameters with their tensors, and an error for every difference.
 
     `label` names the source where no file can be named.
     """
@@ -72,9 +72,9 @@ def match(
 
 
 def unused(tensor: StoredTensor, twin: str | None) -> IngotError:
-    """Return the error of a tensor that no parameter reads.
+    """Return the error for a tensor that no parameter reads.
 
-    `twin` is a tensor with the same bytes that one does read.
+    `twin` is a tensor with the same bytes that a parameter does read.
     """
     hint = "add a parameter to the architecture, or the tensor to weights.ignore"
     if twin is not None:
@@ -86,7 +86,7 @@ def unused(tensor: StoredTensor, twin: str | None) -> IngotError:
 
 
 def untied(tensor: StoredTensor, embedding: str) -> IngotError:
-    """Return the error of a head of its own, in the checkpoint of a tied model."""
+    """Return the error for a separate head in the checkpoint of a tied model."""
     return IngotError(
         f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is read by no parameter, and"
         f" its values are not those of '{embedding}': the checkpoint is not tied",
@@ -96,7 +96,7 @@ def untied(tensor: StoredTensor, embedding: str) -> IngotError:
 
 
 def other_table(tensor: StoredTensor, item: ParameterSpec) -> IngotError:
-    """Return the error of a table in an archive that is not the one computed."""
+    """Return the error for a table in an archive that differs from the computed one."""
     assert item.table
     return IngotError(
         f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is not the table that the"
@@ -106,7 +106,7 @@ def other_table(tensor: StoredTensor, item: ParameterSpec) -> IngotError:
 
 
 def _apart(one: ParameterSpec, other: ParameterSpec) -> bool:
-    """Return whether two parameters have other rows of one tensor."""
+    """Return whether two parameters read different rows of one tensor."""
     return bool(one.form and other.form and one.form.row != other.form.row)
 
 

@@ -1,9 +1,8 @@
-"""Rows of a matrix in, the bytes of its parts as a layout stores them out.
+"""Pack the rows of a matrix as a layout stores them.
 
 Rows are taken in groups of `lane`, and a group is stored column by column: element
-(row, column) is at [row / lane, column, row % lane]. One vector load then brings
-`lane` rows of one column, and a product with a vector reads the matrix from its
-beginning to its end.
+(row, column) is at [row / lane, column, row % lane]. One vector load then reads `lane`
+rows of one column, and a product with a vector reads the matrix sequentially.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
 
     Shapes: rows [n * lane, columns], float32; n groups.
 
-    Raises: ValueError for a scheme that is not known, or another lane than its words
-        have.
+    Raises: ValueError for an unknown scheme, or a lane that does not match its words.
     """
     if scheme == "i8":
         codes, scale = quantise_rows(rows)
@@ -55,7 +53,7 @@ def quantise_rows(rows: Array) -> tuple[Array, Array]:
     import numpy as np
 
     scale = np.abs(rows).max(axis=1) / np.float32(I8_LIMIT)
-    # A row of zeros has any scale.
+    # Any scale suits a row of zeros.
     divisor = np.where(scale > 0, scale, np.float32(1))
     # A scale below the least normal number may be rounded down by half.
     codes = np.rint(rows / divisor[:, None]).clip(-I8_LIMIT, I8_LIMIT)
@@ -65,10 +63,10 @@ def quantise_rows(rows: Array) -> tuple[Array, Array]:
 def quantise_blocks(rows: Array, limit: int) -> tuple[Array, Array]:
     """Return codes up to `limit` and the scale of each block of 32 columns.
 
-    Shapes: rows [n, columns] -> int8 [n, columns], float16 [n, columns / 32].
-    A scale that is beyond float16 is infinite.
+    Shapes: rows [n, columns] -> int8 [n, columns], float16 [n, columns / 32]. A scale
+        that exceeds float16 becomes infinite.
 
-    Source: ggml's q8_0; here the codes are those of the scale as it is stored.
+    Source: ggml's q8_0; here the codes follow the scale as it is stored.
     """
     import numpy as np
 
@@ -91,9 +89,9 @@ def grouped(rows: Array, lane: int) -> bytes:
 
 
 def words(codes: Array, lane: int) -> bytes:
-    """Return 4-bit codes in the order of the layout, the 8 rows of a group in a word.
+    """Return 4-bit codes in the order of the layout, a word per column of a group.
 
-    Row r of a group is in bits 4*r and up, 8 added to it.
+    Row r of a group is in bits 4*r and up, with 8 added.
 
     Shapes: codes [n * 8, columns], int8, -8 to 7.
     """

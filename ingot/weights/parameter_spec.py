@@ -1,8 +1,8 @@
-"""What the archive is to hold in, what a source's numbers lack to be that out.
+"""Describe the parameters of the archive, and how a source's values differ from them.
 
-Checkpoints of one model differ by convention: Gemma's norms are stored less one by
-Hugging Face, and the rows of Llama's queries and keys are stored in pairs by GGUF. The
-archive has one convention, so that both make the same bytes.
+Checkpoints of one model follow different conventions: Hugging Face stores Gemma's norms
+less one, and GGUF stores the rows of Llama's queries and keys in pairs. The archive has
+one convention, so that both produce the same bytes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ingot.weights.element_types import SAFETENSORS
 
-# In a tensor's name: the number of the expert whose matrix it is.
+# In a tensor's name: the number of its expert.
 EXPERT = "{expert}"
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """What is to be done to a tensor's values, in the order of the fields."""
+    """The changes to a tensor's values, in the order of the fields."""
 
     offset: float = 0.0  # added, in float32
     interleaved_heads: int | None = (
@@ -27,7 +27,7 @@ class Convention:
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether the values are as the archive has them."""
+        """Return whether the values need no change."""
         return self == Convention()
 
 
@@ -36,7 +36,7 @@ class SourceForm:
     """How tensors hold a parameter's values, where they have other dims than it."""
 
     shape: tuple[int, ...]  # of a tensor
-    row: int = 0  # of it, the first that is the parameter's
+    row: int = 0  # the parameter's first row in it
     # The tensor's dims, split as the parameter has them, in the parameter's order; none
     # where that is their own.
     axes: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class SourceForm:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the tensors that a packed matrix is stored as."""
+    """One of the tensors as which a packed matrix is stored."""
 
     name: str  # "blk.0.attn_q.weight.scale"
     argument: str  # the kernel's: "weight_scale"
@@ -54,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSpec:
-    """A parameter of the model: what it must be, and the tensor it is made of."""
+    """A parameter of the model: its type in the archive, and its tensor."""
 
     name: str  # "blk.0.attn_q.weight"
     shape: tuple[int, ...]
@@ -62,28 +62,28 @@ class ParameterSpec:
     tensor: str
     source: str | None  # element type in the source: "f32"; None: any that is read
     stored: str  # element type in the archive, or how a packed matrix is quantised
-    offset: float = 0.0  # that Hugging Face leaves out
-    interleaved_heads: int | None = None  # that GGUF stores in pairs of rows
+    offset: float = 0.0  # that Hugging Face subtracts
+    interleaved_heads: int | None = None  # whose rows GGUF stores in pairs
     table: tuple[str, float] | None = None  # computed: ("rope", base)
     form: SourceForm | None = None  # of a tensor that differs by more than its name
-    lane: int = 1  # rows that are stored together
-    parts: tuple[Part, ...] = ()  # none where it is stored as it is
+    lane: int = 1  # rows per group
+    parts: tuple[Part, ...] = ()  # empty where it is stored unpacked
 
     def __str__(self) -> str:
-        """Return the parameter as messages name it, with the type its tensor has."""
+        """Return the parameter as messages name it, with its tensor's type."""
         element = SAFETENSORS[self.source] if self.source else ""
         return f"{element}[{', '.join(map(str, self.tensor_shape))}]"
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Return the names of the tensors whose values, in this order, it has."""
+        """Return the names of the tensors whose values it has, in order."""
         if EXPERT not in self.tensor:
             return (self.tensor,)
         return tuple(self.tensor.replace(EXPERT, str(n)) for n in range(self.shape[0]))
 
     @property
     def piece(self) -> tuple[int, ...]:
-        """Return the shape of what is made of one tensor."""
+        """Return the shape of the part that comes from one tensor."""
         return self.shape[1:] if EXPERT in self.tensor else self.shape
 
     @property
@@ -92,13 +92,13 @@ class ParameterSpec:
         return self.form.shape if self.form else self.piece
 
     def part(self, part: Part) -> ParameterSpec:
-        """Return what is stored as one part of this."""
+        """Return the parameter that stores one part of this one."""
         return replace(
             self, name=part.name, shape=part.shape, stored=part.element, parts=()
         )
 
     def convention(self, path: Path) -> Convention:
-        """Return what the values of a tensor of that file lack."""
+        """Return the changes that values of a tensor in that file need."""
         match container(path):
             case "gguf":
                 return Convention(interleaved_heads=self.interleaved_heads)

@@ -1,9 +1,9 @@
-"""A tensor of a checkpoint in, the part of it that is a parameter's out, in its order.
+"""Take the part of a checkpoint's tensor that belongs to a parameter, in its order.
 
-Checkpoints join what a parameter has alone (queries, keys and values in one matrix),
-and have dims in another order (the experts' last). Rows that stand together are a
-smaller tensor in the same file; other orders are read block by block through a map of
-the file, so that memory does not grow with the tensor.
+Checkpoints join what parameters store separately (queries, keys and values in one
+matrix), or have dims in another order (experts last). Consecutive rows are a smaller
+tensor in the same file. Other orders are read block by block through a map of the file,
+so that memory does not grow with the tensor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array: TypeAlias = Any
 
 
 def view(wanted: ParameterSpec, tensor: StoredTensor) -> StoredTensor:
-    """Return the rows of the tensor that are the parameter's, as a tensor."""
+    """Return the rows of the tensor that belong to the parameter, as a tensor."""
     form = wanted.form
     if form is None:
         return tensor
@@ -37,7 +37,7 @@ def view(wanted: ParameterSpec, tensor: StoredTensor) -> StoredTensor:
 
 
 def is_turned(wanted: ParameterSpec) -> bool:
-    """Return whether the values stand in another order than the parameter's."""
+    """Return whether the values have another order than the parameter's."""
     return bool(wanted.form and wanted.form.axes)
 
 

@@ -1,9 +1,9 @@
-"""A safetensors file in, the place of every tensor in it out; then its bytes.
+"""Read the position of every tensor in a safetensors file, and the bytes of a tensor.
 
-Written here and not taken from the `safetensors` package because the package maps whole
-files and says of a defect neither which file nor what was expected; a header is little
-to check. Nothing the header claims is believed, or allocated, before the file's size
-bears it out.
+This module does not use the `safetensors` package, because the package maps whole files
+and its errors name neither the file nor the expected value, while a header is easy to
+check. No claim of the header is trusted, and no memory allocated for it, before the
+file's size confirms it.
 
 Source: huggingface/safetensors, README "Format" (header limit of 100 MB included).
 """
@@ -21,7 +21,7 @@ from ingot.errors import IngotError, did_you_mean
 from ingot.weights.strict_json import parse_object, short
 
 HEADER_LIMIT_BYTES = 100_000_000
-# numpy has 64; more is an attack on the multiplication of the sizes.
+# numpy allows 64 dims; more would be an attack on the multiplication of the sizes.
 RANK_LIMIT = 64
 
 ELEMENT_BITS = {
@@ -55,7 +55,7 @@ REWRITE = "the program that wrote the file is at fault: write it with `safetenso
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor in a file: what it is and where its bytes are."""
+    """A tensor in a file: its type, its shape, and the position of its bytes."""
 
     name: str
     element: str  # as the file spells it: "F32", "BF16", "Q8_0"
@@ -70,10 +70,10 @@ class StoredTensor:
 
 
 def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
-    """Return the tensors of the file in the order of their bytes; `shown` names it.
+    """Return the file's tensors in the order of their bytes; `shown` names it.
 
-    Raises: IngotError for the first defect of the header, or a file of another size
-    than the header says.
+    Raises: IngotError for the first error in the header, or for a file whose size does
+        not match the header.
     """
     try:
         with path.open("rb") as file:
@@ -98,7 +98,7 @@ def read_chunks(
 ) -> Iterator[memoryview]:
     """Yield the tensor's bytes in order, at most `chunk_bytes` at a time.
 
-    Every chunk lies in the same buffer: it holds until the next one is asked for.
+    Every chunk uses the same buffer: it is valid until the next one is requested.
 
     Raises: IngotError where the file ends before the tensor does.
     """

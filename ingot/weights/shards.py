@@ -1,6 +1,6 @@
-"""The index of a sharded model in, which file has which tensor out.
+"""Read the index of a sharded checkpoint: which file has which tensor.
 
-The files themselves say what they hold; the index is what tells a missing one.
+The shards state what they contain; the index reveals a missing one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ONE_REVISION = "fetch the index and all files of one revision of the model"
 
 
 def read_index(path: Path, shown: str) -> dict[str, str]:
-    """Return which file holds each tensor, of a `model.safetensors.index.json`.
+    """Return the file of each tensor, from a `model.safetensors.index.json`.
 
-    Raises: IngotError where the index is not a map of tensors to file names beside it.
+    Raises: IngotError where the index does not map tensors to file names in its folder.
     """
     try:
         content = path.read_bytes()
@@ -35,7 +35,7 @@ def read_index(path: Path, shown: str) -> dict[str, str]:
             "an index is written by `save_pretrained` beside the files it names",
         )
     for tensor, name in files.items():
-        # A name with a folder could reach any file of the machine.
+        # A name with a folder could refer to any file of the machine.
         if not isinstance(name, str) or not name or name != os.path.basename(name):
             raise IngotError(
                 f"{shown}: weight_map[{tensor!r}]: expected the name of a file in the"
@@ -48,9 +48,9 @@ def read_index(path: Path, shown: str) -> dict[str, str]:
 def check_index(
     index: dict[str, str], tensors: tuple[StoredTensor, ...], shown: str
 ) -> None:
-    """Compare an index with the tensors of the files beside it.
+    """Compare an index with the tensors of the files in its folder.
 
-    Raises: IngotError where a tensor is missing, or in another file than it says.
+    Raises: IngotError where a tensor is missing, or in another file.
     """
     for tensor in tensors:
         expected = index.get(tensor.name, "none")

@@ -1,4 +1,4 @@
-"""Parameters and one number in, an archive that is nothing else and its report out."""
+"""Write an archive without content, in which one number is the value of every float."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ingot.weights.parameter_spec import ParameterSpec
 def splat(
     archive: Path, parameters: tuple[ParameterSpec, ...], value: float
 ) -> dict[str, Any]:
-    """Write an archive whose every float is the number, and whose every code is 1.
+    """Write an archive whose floats all have the value, and whose codes are all 1.
 
-    The report has no digests: there is no content.
+    The report has no digests, because there is no content.
 
     Raises: IngotError where it cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The bytes of a JSON object in, a dict out; lax JSON is an error."""
+"""Parse the bytes of a JSON object strictly; lenient JSON is an error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _HINT = "the file is damaged, or was not written by a JSON library"
 def parse_object(text: bytes, shown: str) -> dict[str, Any]:
     """Return the JSON object; `shown` names the file in messages.
 
-    Raises: IngotError for text that is not UTF-8 or not JSON, a key written twice
-    (where others keep the last), NaN and Infinity, and anything but an object at the
-    top.
+    Raises: IngotError for text that is not UTF-8 or not JSON, a duplicate key (where
+        other parsers keep the last), NaN and Infinity, and any top-level value other
+        than an object.
     """
 
     def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -57,6 +57,6 @@ def short(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:
-        # Python refuses to write an integer of more than 4300 digits.
+        # Python does not format an integer of more than 4300 digits.
         text = "a number of thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."

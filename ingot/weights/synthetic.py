@@ -1,8 +1,8 @@
-"""A parameter's name, shape and a seed in, reproducible random values out, in chunks.
+"""Generate reproducible random values for a parameter, in chunks.
 
-Weights of a model that has none to give: every parameter has a stream of its own, so
-that adding one leaves the others as they were. Scaled as initialisers scale them, so
-that activations stay in the range that a trained model has.
+Every parameter has a random stream of its own, so that adding one does not change the
+others. The values are scaled as initialisers scale them, so that activations stay in
+the range of a trained model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
 
-# What BERT and GPT-2 initialise embeddings and biases with.
+# The standard deviation with which BERT and GPT-2 initialise embeddings and biases.
 SMALL_SCALE = 0.02
 
 
@@ -46,5 +46,5 @@ def _distribution(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
         return 1.0, SMALL_SCALE
     if len(shape) < 2 or "embd" in name or "token_types" in name:
         return 0.0, SMALL_SCALE
-    # [n_out, n_in]: a sum of n_in products keeps the variance of what goes in.
+    # [n_out, n_in]: a sum of n_in products keeps the variance of its inputs.
     return 0.0, 1 / math.sqrt(shape[-1])

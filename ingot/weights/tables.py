@@ -1,12 +1,12 @@
-"""The sizes of a computed parameter in, its values out: the angles of rope.
+"""Compute the values of a table parameter: the rope angles.
 
-The same bits on every machine: a processor's or a C library's own sine may differ in
-the last bit of a float64, and where that is rounded to float32 so would the archive.
-Powers are taken in decimal arithmetic; sine and cosine are made of additions and
-multiplications alone, which IEEE 754 defines to the last bit.
+The result has the same bits on every machine. The sine of a processor or a C library
+may differ in the last bit of a float64, and rounding to float32 would then change the
+archive. Powers are therefore computed in decimal arithmetic, and sine and cosine from
+additions and multiplications only, which IEEE 754 defines to the last bit.
 
 Source: Su et al. 2021, arXiv:2104.09864, eq. 15; sine and cosine: Sun's fdlibm,
-k_sin.c, k_cos.c and e_rem_pio2.c.
+    k_sin.c, k_cos.c and e_rem_pio2.c.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
 
-# More digits than a float64 has, so that rounding to one is right.
+# More digits than a float64 has, so that rounding to float64 is correct.
 _DIGITS = 40
 
 # Pi / 2 in three parts of 33 bits: the product with a count of quarter turns below 2^20
@@ -43,7 +43,7 @@ _COS = (
 
 
 def rope_blocks(shape: tuple[int, ...], base: float, count: int) -> Iterator[Array]:
-    """Yield the rows of a table of angles: of each position, cosines and then sines.
+    """Yield the rows of a table of angles: cosines and then sines per position.
 
     Angle i of position p is p * base^(-2i / n_rot).
 
@@ -61,7 +61,7 @@ def rope_blocks(shape: tuple[int, ...], base: float, count: int) -> Iterator[Arr
 
 
 def _frequencies(n_rot: int, base: float) -> list[float]:
-    # Imported late: planning, which imports the bake, does without.
+    # Imported late, because planning imports this module but does not need NumPy.
     from decimal import Decimal, localcontext
 
     with localcontext() as context:
@@ -78,7 +78,7 @@ def _cos_sin(angles: Array) -> tuple[Array, Array]:
     turns = np.rint(angles * (2 / np.pi))
     near = angles - turns * _QUARTER[0]
     rest = near - turns * _QUARTER[1]
-    # What the subtraction rounded off, less the part of pi / 2 that is left.
+    # The rounding error of the subtraction, less the remaining part of pi / 2.
     tail = (near - rest) - turns * _QUARTER[1] - turns * _QUARTER_REST
     x = rest + tail
     y = (rest - x) + tail
