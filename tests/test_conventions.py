@@ -36,16 +36,15 @@ ROOMS = (
     "stages",
     "project",
     "imports",
+    "report",
     "inspection",
     "ablation",
-    "report",
     "cli",
 )
 # Slow to import: only inside functions, so that `doit list` answers at once.
 HEAVY = (
     "gguf",
     "iree",
-    "matplotlib",
     "ml_dtypes",
     "numpy",
     "onnxruntime",

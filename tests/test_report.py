@@ -252,6 +252,8 @@ def test_the_graph_has_sources_at_the_left_and_every_edge() -> None:
     assert words[0] == "toy <1>"
     assert {"ran, 1.5 s", "restored, 0.0 s", "not built here"} <= set(words)
     assert "prefers-color-scheme" in text
+    # Viewers of files know no variables: all would be black.
+    assert "var(" not in text
 
 
 def test_the_page_of_a_build_names_its_words() -> None:

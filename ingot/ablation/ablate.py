@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot.ablation.experiment import Row, Subject, measure
-from ingot.ablation.line_plot import refuse_no_matplotlib
 from ingot.ablation.modes import (
     kinds,
     matrices,
@@ -60,7 +59,7 @@ def read_request(
     """Return the request, after every check that needs no weights.
 
     Raises: IngotError for a variable that the command does not read, a wrong value, a
-        model that does not read tokens, or missing matplotlib.
+        model that does not read tokens.
     """
     refuse_words(variables, WORDS, "ablate")
     for kind, names in (("model", selection.models), ("target", selection.targets)):
@@ -74,7 +73,6 @@ def read_request(
     manifest = read_manifest(root / f"models/{selection.models[0]}.yaml", root)
     entry = reading_tokens(manifest.graph)
     prompt(manifest.graph, entry, tokens, seed)
-    refuse_no_matplotlib()
     schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)
     target = selection.targets[0]
     return Request(manifest, target, entry, chosen, schemes, tokens, seed)

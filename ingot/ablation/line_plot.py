@@ -2,103 +2,81 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from io import StringIO
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ingot.errors import IngotError
+from ingot.report import svg
 
 if TYPE_CHECKING:
     from ingot.ablation.tables import Report
 
-EXTRA = "plot"
-
-# Okabe & Ito 2008, "Color Universal Design": every kind of colour vision can tell these
-# apart; the markers and dashes are for print without colour.
+# The dashes are for print without colour.
 STYLES = {
-    "f32": ("#000000", "o", "-"),
-    "weights": ("#0072B2", "s", "-"),
-    "activations": ("#009E73", "^", "--"),
-    "both": ("#D55E00", "D", "-."),
-    "hardware": ("#CC79A7", "v", "-"),
+    "f32": "trace ink",
+    "weights": "trace blue",
+    "activations": "trace green dashed",
+    "both": "trace red dotted",
+    "hardware": "trace orange",
 }
 
-# The number of names that fit below an axis.
+WIDTH, HEIGHT = 900.0, 480.0
+LEFT, RIGHT, TOP, BOTTOM = 70.0, 680.0, 50.0, 350.0
+# The number of names that fit below the axis.
 _NAMES = 26
 
 
-def refuse_no_matplotlib() -> None:
-    """Fail early if the results could not be drawn at the end.
-
-    Raises: IngotError where matplotlib is not installed.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise IngotError(
-            "ablate draws with matplotlib, which is not installed",
-            f"install the extra '{EXTRA}': "
-            f"python -m pip install -c constraints.txt -e '.[{EXTRA}]'",
-        )
-
-
-def svg(report: Report) -> str:
-    """Return the errors as SVG, with the same bytes each time."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    out = StringIO()
-    # Keep text as text, which is small and searchable.
-    with matplotlib.rc_context({"svg.hashsalt": "ingot", "svg.fonttype": "none"}):
-        drawn = figure(report)
-        FigureCanvasSVG(drawn)
-        drawn.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
-
-
-def figure(report: Report) -> Any:
-    """Return the figure: blocks from left to right, their errors on a log scale."""
-    from matplotlib.figure import Figure
-
+def line_plot(report: Report) -> str:
+    """Return the errors as SVG: blocks from left to right, errors on a log scale."""
     names = list(dict.fromkeys(row.block for row in report.measured.rows))
-    drawn = Figure(figsize=(9.0, 4.8), layout="constrained")
-    axes = drawn.add_subplot()
-    for mode in report.modes:
-        colour, marker, dashes = STYLES[mode.name]
-        schemes = ", ".join(sorted(set(mode.schemes.values())))
-        label = f"{mode.name} ({schemes})" if schemes else mode.name
-        places, errors = _points(report, mode.name, names)
-        axes.plot(
-            places,
-            errors,
-            color=colour,
-            marker=marker,
-            linestyle=dashes,
-            markersize=4,
-            linewidth=1.5,
-            label=label,
-        )
-    axes.set_yscale("log")
-    axes.set_xlabel("block, from tokens to the model's result")
-    axes.set_ylabel("RMS error / RMS value, after the block")
-    axes.set_title(
-        f"{report.model}: error against float64 ({report.tokens} random tokens)"
-    )
-    step = math.ceil(len(names) / _NAMES)
-    axes.set_xticks(range(0, len(names), step), names[::step], rotation=60, ha="right")
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    drawn.legend(loc="outside right center", frameon=False)
-    return drawn
+    lines = {
+        mode.name: list(_points(report, mode.name, names)) for mode in report.modes
+    }
+    errors = [error for points in lines.values() for _, error in points]
+    low = math.floor(math.log10(min(errors, default=1e-8)))
+    high = max(math.ceil(math.log10(max(errors, default=1.0))), low + 1)
 
+    def at(place: float, error: float) -> tuple[float, float]:
+        share = (math.log10(error) - low) / (high - low)
+        x = LEFT + (RIGHT - LEFT) * place / max(len(names) - 1, 1)
+        return x, BOTTOM - share * (BOTTOM - TOP)
 
-def _points(
-    report: Report, mode: str, names: list[str]
-) -> tuple[list[int], list[float]]:
-    """Return the points of a line; zero and infinity have none."""
-    found = [
-        (names.index(row.block), row.error.relative)
-        for row in report.measured.rows
-        if row.mode == mode and 0 < row.error.relative < math.inf
+    title = f"{report.model}: error against float64 ({report.tokens} random tokens)"
+    body = [
+        svg.text(LEFT, 20, title, "bold"),
+        svg.text(LEFT, 38, "RMS error / RMS value, after the block", "dim"),
     ]
-    return [place for place, _ in found], [error for _, error in found]
+    for power in range(low, high + 1):
+        y = at(0, 10.0**power)[1]
+        body.append(svg.path(((LEFT, y), (RIGHT, y)), "rule"))
+        body.append(svg.text(LEFT - 8, y + 4, f"1e{power:+03}", "dim end"))
+    for place in range(0, len(names), math.ceil(len(names) / _NAMES)):
+        x = at(place, 10.0**low)[0]
+        body.append(svg.text(x, BOTTOM + 16, names[place], "dim end", -60))
+    for number, (mode, points) in enumerate(lines.items()):
+        found = [at(*point) for point in points]
+        if found:
+            body.append(svg.path(found, STYLES[mode]))
+            body += [svg.dot(x, y, _marker(mode)) for x, y in found]
+        y = TOP + 20 * number
+        body.append(svg.path(((RIGHT + 16, y), (RIGHT + 40, y)), STYLES[mode]))
+        body.append(svg.text(RIGHT + 46, y + 4, _label(report, mode)))
+    return svg.standalone(svg.svg(WIDTH, HEIGHT, title, body), WIDTH, HEIGHT)
+
+
+def _marker(mode: str) -> str:
+    return STYLES[mode].split()[1]
+
+
+def _label(report: Report, name: str) -> str:
+    """Return a mode's name, and what it rounds matrices to."""
+    mode = next(mode for mode in report.modes if mode.name == name)
+    schemes = ", ".join(sorted(set(mode.schemes.values())))
+    return f"{name} ({schemes})" if schemes else name
+
+
+def _points(report: Report, mode: str, names: list[str]) -> Iterator[tuple[int, float]]:
+    """Yield the points of a line; zero and infinity have none."""
+    for row in report.measured.rows:
+        if row.mode == mode and 0 < row.error.relative < math.inf:
+            yield names.index(row.block), row.error.relative

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ingot.ablation.experiment import Measured, Row
-from ingot.ablation.line_plot import svg
+from ingot.ablation.line_plot import line_plot
 from ingot.ablation.measure import TOLERANCES
 from ingot.ablation.modes import MODES, Mode
 from ingot.checks.compare import number
@@ -66,7 +66,7 @@ def write(report: Report, folder: Path) -> None:
 
     Raises: IngotError where the folder cannot be written.
     """
-    contents = (_json(report), "".join(_lines(report)), svg(report))
+    contents = (_json(report), "".join(_lines(report)), line_plot(report))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in zip(FILES, contents, strict=True):
