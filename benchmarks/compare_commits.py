@@ -1,6 +1,8 @@
 """Compare what two commits make: the compiled modules and the parameter archives.
 
-    python benchmarks/compare_commits.py OLD NEW [model=NAMES] [target=NAMES]
+    python benchmarks/compare_commits.py OLD NEW ['compile:*@x86_64' 'bake:*']
+
+The patterns name the tasks to build; without any, all modules and all archives.
 
 Both commits are checked out beside each other and built with one store (INGOT_CACHE),
 so that a module whose compile action has the same key is compiled once. The table has
@@ -14,18 +16,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+EVERYTHING = ("compile:*", "bake:*")
 FILES = ("*/*/model.vmfb", "*/weights/*/model.irpa")
 
 
 def main() -> int:
     """Print the differences; return 1 where there is one."""
-    old, new, *words = sys.argv[1:]
+    old, new, *patterns = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="ingot-compare-") as name:
         found = {
-            commit: artifacts(commit, Path(name) / side, words)
+            commit: artifacts(commit, Path(name) / side, patterns or EVERYTHING)
             for side, commit in (("old", old), ("new", new))
         }
     paths = sorted(found[old].keys() | found[new].keys())
@@ -37,18 +41,17 @@ def main() -> int:
     return 1 if differing else 0
 
 
-def artifacts(commit: str, folder: Path, words: list[str]) -> dict[str, str]:
+def artifacts(commit: str, folder: Path, patterns: Sequence[str]) -> dict[str, str]:
     """Return the sha256 of every module and archive that a commit makes, by path."""
     git("worktree", "add", "--detach", "--quiet", str(folder), commit)
     try:
-        for stage in ("compile", "bake"):
-            # Not stopped by what one of the commits cannot build: it has no file then.
-            subprocess.run(
-                [sys.executable, "-m", "doit", "-c", stage, *words],
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(folder)},
-                check=False,
-            )
+        subprocess.run(
+            # Not stopped by what a commit cannot build: it has no file then.
+            [sys.executable, "-m", "doit", "-c", *patterns],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            check=False,
+        )
         return {
             path.relative_to(folder / "build").as_posix(): sha256(path)
             for pattern in FILES
