@@ -108,7 +108,7 @@ def test_a_build_killed_at_any_moment_loses_nothing_that_was_finished(
         assert not ran & finished
         finished |= ran
         found = verify_store(cache) if (cache / "ac").exists() else None
-        assert found is None or not found.damaged
+        assert found is None or not found.corrupt
     last = Checkout(root, cache)
     last.store.sweep()
     ran = {task for task, how in last.build(*chain(root)) if how == "ran"}
@@ -144,7 +144,7 @@ def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> N
             assert later.build(*chain(root)) == [], name
     # What is left is of blobs that no build reads: messages that spell actions out.
     verify_store(cache)
-    assert not verify_store(cache).damaged
+    assert not verify_store(cache).corrupt
     assert Checkout(root, cache).build(*chain(root)) == []
 
 
@@ -264,9 +264,9 @@ def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
 def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "store/tmp/1"
     done = Completed(1, b"cannot open 'targets/x86_64.yaml': No such file or directory")
-    plan_cache = FileNotFoundError()
-    failed = describe_failure(UPPER, done, [], folder, ROOT, plan_cache)
+    kept = FileNotFoundError()
+    failed = describe_failure(UPPER, done, [], folder, ROOT, kept)
     assert str(failed) == (
-        f"upper:x: the folder that it ran in was removed meanwhile: {folder}\n"
-        "  is the store, or a part of it, being removed? then run doit again"
+        f"upper:x: its folder was removed while it ran: {folder}\n"
+        "  if the store, or a part of it, was deleted, run doit again"
     )

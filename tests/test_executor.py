@@ -122,7 +122,7 @@ def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
     blob.chmod(0o644)
     blob.write_text("evil")
     assert checkout.build(action) == [("upper:x", "ran")]
-    assert any("damaged blob" in warning for warning in checkout.warnings)
+    assert any("corrupt blob" in warning for warning in checkout.warnings)
     assert blob.read_text() == "ABC"
 
 
@@ -135,7 +135,7 @@ def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -
     time.sleep(digests.SETTLED_NS * 2e-9)
     checkout.store.digests.fact(blob, "sha256", lambda _: digest.hash)
     assert not checkout.store.holds(digest)
-    assert any("damaged blob" in warning for warning in checkout.warnings)
+    assert any("corrupt blob" in warning for warning in checkout.warnings)
 
 
 def test_a_large_blob_is_synced_before_it_has_its_name(
@@ -162,7 +162,7 @@ def test_an_action_result_that_is_damaged_or_that_a_power_cut_emptied_is_dropped
             path.write_bytes(content)
     checkout.executor.records.forget("upper:x")
     assert checkout.build(action) == [("upper:x", "ran")]
-    said = [text for text in checkout.warnings if "damaged action result" in text]
+    said = [text for text in checkout.warnings if "corrupt action result" in text]
     assert bool(said) == is_said
 
 
@@ -250,7 +250,7 @@ def test_a_changed_input_during_the_run_is_refused(checkout: Checkout) -> None:
     )
     timer = threading.Timer(0.4, lambda: source.write_text("other"))
     timer.start()
-    with pytest.raises(IngotError, match="changed while it was read"):
+    with pytest.raises(IngotError, match="changed while the action read it"):
         checkout.executor.execute(action)
     timer.join()
     assert checkout.build(action) == [("upper:x", "ran")]

@@ -194,8 +194,8 @@ def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
         until(lambda: server.properties)
     thread.join(20)
     assert ends == [
-        f"upper:x: {server.address}: no server answers there any more\n"
-        "  run the same command again once it does: what is done is kept"
+        f"upper:x: {server.address}: the server does not answer any more\n"
+        "  run the same command again once it does; finished actions are kept"
     ]
 
 

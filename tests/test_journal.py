@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.engine import event_log, history, store_builds
-from ingot.engine.event_log import EventLog, trace
-from ingot.engine.trace import Span
+from ingot.engine import event_log, json_lines
+from ingot.engine.event_log import EventLog
+from ingot.engine.trace import Span, chrome_trace
+from ingot.project import history
 from tests.project import Project, Run, edit
 from tests.trace_format import defects
 
@@ -43,7 +44,7 @@ def other(built: Project, tmp_path: Path) -> Iterator[Project]:
 def logs(project: Project) -> list[list[dict[str, Any]]]:
     """The events of each build, oldest first."""
     folders = sorted((project.root / event_log.FOLDER).iterdir())
-    return [list(store_builds.read(folder / "events.jsonl")) for folder in folders]
+    return [list(json_lines.read(folder / "events.jsonl")) for folder in folders]
 
 
 def test_a_build_is_logged_event_by_event(built: Project) -> None:
@@ -115,19 +116,21 @@ def test_phases_nest_whatever_the_clock_says() -> None:
         ends = sorted(rng.uniform(number, number + 1, 6).tolist())
         spans.append(Span("bake:m@t", "action", ends[0], ends[-1], thread=1))
         spans += [Span("bake:m@t", "run", a, b, thread=1) for a, b in pairwise(ends)]
-    assert defects(trace(spans, 0.0, {})) == []
+    assert defects(chrome_trace(spans, 0.0, {})) == []
     crossed = [
         Span("bake:m@t", "action", 0.0, 1.0, thread=1),
         Span("bake:m@t", "run", 0.5, 1.000001, thread=1),
     ]
-    (defect,) = defects(trace(crossed, 0.0, {}))
+    (defect,) = defects(chrome_trace(crossed, 0.0, {}))
     assert defect.startswith("it ends after what it is in")
-    (defect,) = defects(trace([Span("bake:m@t", "action", 1.0, 0.0, 1)], 0.0, {}))
+    (defect,) = defects(
+        chrome_trace([Span("bake:m@t", "action", 1.0, 0.0, 1)], 0.0, {})
+    )
     assert defect.startswith("dur is no such thing")
 
 
 def test_history_has_a_line_for_a_build_that_did_something(built: Project) -> None:
-    (line,) = store_builds.read(built.root / "build/.ingot/history.jsonl")
+    (line,) = json_lines.read(built.root / "build/.ingot/history.jsonl")
     assert line["counts"] == {"ran": 2}
     assert line["actions"][TASK]["how"] == "ran"
 
@@ -164,7 +167,7 @@ def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
     failed = next(event for event in events if event.get("how") == "failed")
     assert "arith.nothing" in failed["message"]
     assert events[-1]["exit_code"] == 1
-    (line,) = store_builds.read(other.root / "build/.ingot/history.jsonl")
+    (line,) = json_lines.read(other.root / "build/.ingot/history.jsonl")
     assert line["actions"][TASK]["how"] == "failed"
     assert "arith.nothing" in line["actions"][TASK]["message"]
     assert len(line["actions"][TASK]["message"].splitlines()) <= history.MOST_LINES
@@ -218,7 +221,7 @@ def test_a_profile_has_a_row_for_each_thread() -> None:
         Span("bake:m@t", "action", 10.5, 12.5, thread=77),
         Span("link:m@t", "action", 10.0, 13.0, thread=78),
     ]
-    events = trace(spans, 10.0, {"bake:m@t": "ran"})["traceEvents"]
+    events = chrome_trace(spans, 10.0, {"bake:m@t": "ran"})["traceEvents"]
     assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [
         *("ingot build", "worker 1", "worker 2")
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingot.cli import store_commands as command
-from ingot.engine import records, store_builds, verify_store
+from ingot.engine import json_lines, records, verify_store
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
 from ingot.engine.cache.folder import FolderBackend
@@ -41,7 +41,7 @@ def test_a_blob_that_the_disk_cannot_read_is_named_and_left(
     monkeypatch.setattr(verify_store, "hash_file", failing)
     found = verify_store.verify_store(tmp_path)
     assert found.unreadable == (f"{kept.blob(bad)}: Input/output error",)
-    assert (found.blobs, found.damaged) == (1, ())
+    assert (found.blobs, found.corrupt) == (1, ())
     assert kept.blob(bad).exists()
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path))
     assert command._verify() == 1
@@ -53,15 +53,15 @@ def test_a_full_disk_leaves_the_list_of_builds_as_it_is(
 ) -> None:
     path = tmp_path / "builds.jsonl"
     for number in range(4):
-        store_builds.append(path, {"at": number})
+        json_lines.append(path, {"at": number})
 
     def full(file: Path, content: bytes) -> int:
         file.touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    store_builds.trim(path, most=2)
-    assert [line["at"] for line in store_builds.read(path)] == [0, 1, 2, 3]
+    json_lines.trim(path, most=2)
+    assert [line["at"] for line in json_lines.read(path)] == [0, 1, 2, 3]
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ingot.engine import history
 from ingot.engine.actions import Action, Output
 from ingot.engine.event_log import EventLog
+from ingot.project import history
 from ingot.report import action_graph, build_runs, page, plots
 from ingot.report.action_graph import Ended
 from ingot.report.build_runs import Build, Cell

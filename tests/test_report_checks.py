@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import history
 from ingot.engine.event_log import EventLog
+from ingot.project import history
 from ingot.report import build_runs, error_growth, page
 from ingot.report.build_runs import Cell
 from tests.test_report import COMPARED, build, cell, root, row, written

@@ -235,4 +235,4 @@ def test_a_folder_that_cannot_be_kept_hides_no_words(checkout: Checkout) -> None
     checkout.root.joinpath("build/.ingot/failed").write_text("in the way")
     text = refusal(checkout, shell("echo the reason; exit 3"))
     assert text.startswith("probe:x: sh failed with exit code 3\nthe reason\n")
-    assert "  cannot be kept to run again: [Errno " in text
+    assert "  cannot keep its folder to run it again: [Errno " in text

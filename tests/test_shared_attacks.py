@@ -66,7 +66,7 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
 )
 def test_what_is_no_digest_is_damage(hash: str) -> None:
-    with pytest.raises(CorruptMessage, match="no digest"):
+    with pytest.raises(CorruptMessage, match="not a digest"):
         results.checked_digest(hash, 1)
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_runs_actions_names_no_other_file(
             build.build(UPPER)
     assert victim.read_text() == "mine"
     assert caught.value.message == (
-        "upper:x: the worker's response is unusable: no digest:"
+        "upper:x: the worker's response is unusable: not a digest:"
         f" '{str(victim)[:80]}', 5 bytes"
     )
 
@@ -123,7 +123,7 @@ def test_a_worker_refuses_an_order_of_what_is_no_digest() -> None:
     bound = ResolvedAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
     order = WorkRequest("evil:x", bound, (), exclusive=False)
     answer = decode_response(worker.execute(to_json(order)))
-    assert answer.rejection == "no digest: '/etc/passwd', 1 bytes"
+    assert answer.rejection == "not a digest: '/etc/passwd', 1 bytes"
 
 
 @pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])

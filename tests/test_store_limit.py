@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import byte_sizes, leases, store_builds
+from ingot.engine import byte_sizes, json_lines, leases
 from ingot.engine.actions import Action, ActionResult, Digest
 from ingot.engine.gc import Collection, choose_removals, collect_garbage
 from ingot.engine.store import Store
@@ -166,13 +166,13 @@ def test_builds_and_removals_at_once_lose_nothing(tmp_path: Path) -> None:
         words = builder.communicate()[1]
         assert builder.returncode == 0, words
     assert removed > 0
-    assert not verify_store(cache).damaged
+    assert not verify_store(cache).corrupt
 
 
 def test_verify_finds_every_damaged_file_and_removes_it(checkout: Checkout) -> None:
     checkout.build(make("a", 5000), make("b", 5000))
     root = checkout.store.root
-    assert verify_store(root).damaged == ()
+    assert verify_store(root).corrupt == ()
     record = checkout.executor.records.get("make:a@t")
     assert record is not None
     blob = checkout.store.blob(dict(record.outputs)["out.txt"])
@@ -182,7 +182,7 @@ def test_verify_finds_every_damaged_file_and_removes_it(checkout: Checkout) -> N
     # Times put back: what is remembered of the file would still pass.
     os.utime(blob, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     found = verify_store(root)
-    assert (found.damaged, found.incomplete) == ((blob,), 1)
+    assert (found.corrupt, found.incomplete) == ((blob,), 1)
     assert not blob.exists()
     assert released(checkout).build(make("a", 5000)) == [("make:a@t", "ran")]
 
@@ -253,12 +253,12 @@ def test_a_limit_that_is_no_size_is_refused() -> None:
 def test_lines_of_builds_survive_a_torn_one_and_are_trimmed(tmp_path: Path) -> None:
     path = tmp_path / "builds.jsonl"
     for number in range(10):
-        store_builds.append(path, {"ran": number})
+        json_lines.append(path, {"ran": number})
     with path.open("a") as file:
         file.write('{"ran": 1')
-    assert [line["ran"] for line in store_builds.read(path)] == list(range(10))
-    store_builds.trim(path, most=8)
-    assert [line["ran"] for line in store_builds.read(path)] == [7, 8, 9]
+    assert [line["ran"] for line in json_lines.read(path)] == list(range(10))
+    json_lines.trim(path, most=8)
+    assert [line["ran"] for line in json_lines.read(path)] == [7, 8, 9]
 
 
 def test_an_empty_store_has_nothing_to_remove(tmp_path: Path) -> None:

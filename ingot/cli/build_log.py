@@ -63,13 +63,13 @@ def logged(args: list[str]) -> Iterator[End]:
 
 def _remember(journal: EventLog, code: int, wall_s: float) -> None:
     from ingot.cli.user_store import BUILDS, keep_to_limit, store_root
-    from ingot.engine import store_builds
+    from ingot.engine import json_lines
 
     line = {"at": round(journal.started_s, 3), **journal.counts}
-    store_builds.append(store_root() / BUILDS, line)
+    json_lines.append(store_root() / BUILDS, line)
     if set(journal.ends.values()) == {"up to date"}:
         return
-    from ingot.engine import history
+    from ingot.project import history
 
     history.add(journal, code, wall_s)
     try:

@@ -83,7 +83,7 @@ class Reporter:
         self._counts["up to date"] += 1
         self._seen += 1
         if self._journal is not None:
-            self._journal.current_task(task.name)
+            self._journal.up_to_date(task.name)
 
     def skip_ignore(self, task: Any) -> None:
         """Say that the user told doit to ignore the task."""

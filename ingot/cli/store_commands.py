@@ -67,10 +67,10 @@ def _show() -> int:
 
 
 def _builds(root: Path) -> Builds:
-    from ingot.engine import store_builds
+    from ingot.engine import json_lines
     from ingot.project.store_usage import Builds
 
-    lines = list(store_builds.read(root / BUILDS))
+    lines = list(json_lines.read(root / BUILDS))
     ran, restored, fetched, current = (
         sum(int(line.get(word, 0)) for line in lines)
         for word in ("ran", "restored", "fetched", "up to date")
@@ -83,14 +83,14 @@ def _verify() -> int:
     from ingot.engine.verify_store import verify_store
 
     found = verify_store(store().root)
-    for path in found.damaged:
+    for path in found.corrupt:
         print(f"damaged, removed: {path}")
     for text in found.unreadable:
         print(f"cannot be read: {text}")
     print(
         f"{found.blobs} blobs and {found.results} results,"
-        f" {format_size(found.size_bytes)}, were read: {len(found.damaged)} damaged"
+        f" {format_size(found.size_bytes)}, were read: {len(found.corrupt)} damaged"
     )
     if found.incomplete:
         print(f"{found.incomplete} results lack a blob; they are made again when asked")
-    return int(bool(found.damaged or found.unreadable))
+    return int(bool(found.corrupt or found.unreadable))

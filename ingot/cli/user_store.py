@@ -86,13 +86,13 @@ def collect_text(limit: int, grace_s: float | None = None) -> str:
 
     Raises: IngotError where the store cannot be written.
     """
-    from ingot.engine import store_builds
+    from ingot.engine import json_lines
     from ingot.engine.byte_sizes import format_size
     from ingot.engine.gc import GRACE_S, collect_garbage
 
     kept = store()
     kept.sweep()
-    store_builds.trim(kept.root / BUILDS)
+    json_lines.trim(kept.root / BUILDS)
     kept.digests.trim()
     try:
         done = collect_garbage(

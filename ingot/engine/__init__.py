@@ -1,4 +1,4 @@
-"""The engine runs actions and keeps what they make; it knows nothing of models.
+"""The engine runs actions and stores their results; it knows nothing about models.
 
-It imports `ingot.errors` and nothing else of this package.
+It imports `ingot.errors` and `ingot.codec`, and nothing else of this package.
 """

@@ -1,9 +1,8 @@
-"""Digest, Source, Action, ActionResult: what a build step is, as frozen values.
+"""Define what a build step is, as frozen values: Action, ActionResult and their parts.
 
-An Action says everything that can change its outputs: the command line, the
-environment, the platform (tools with their identity) and the inputs. Once the inputs'
-digests are known it is a ResolvedAction, whose key is computed in `ingot.engine.keys`
-and nowhere else.
+An Action names everything that can change its outputs: the command line, the
+environment, the platform (tools with their identity) and the inputs. With the digests
+of its inputs it becomes a ResolvedAction, whose key `ingot.engine.keys` computes.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
-    """A content's name: lower-case hex sha256 and its size."""
+    """The name of a content: its sha256 in lower-case hex, and its size."""
 
     hash: str
-    # Part of the name so that a reader can allocate, and refuse, before it reads.
+    # The size is part of the name so that a reader can allocate, or reject, before it
+    # reads.
     size_bytes: int
 
     def __str__(self) -> str:
-        """Return the short form that people read."""
+        """Return the short form that messages show."""
         return self.hash[:12]
 
 
@@ -34,14 +34,14 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class InlineText:
-    """An input whose content the plan makes: generated MLIR, a JSON specification."""
+    """An input whose content the plan writes: generated MLIR, a JSON specification."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An input that another action makes."""
+    """An input that another action produces."""
 
     task: str  # "link:all-minilm-l6-v2"
     path: str  # one of that action's outputs
@@ -52,35 +52,35 @@ Source = SourceFile | InlineText | Output
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of the build, run in a private directory that holds just its inputs.
+    """One step of the build, run in a private folder with its inputs and nothing else.
 
-    Paths in `argv`, `inputs` and `outputs` are relative to that directory. `argv[0]` is
-    a tool's name; the executor knows where it is, and `tools` says what it must be.
+    Paths in `argv`, `inputs` and `outputs` are relative to that folder. `argv[0]` is
+    the name of a tool; the executor knows its path, and `tools` states its identity.
     """
 
     task: str = field(compare=False)  # "compile:all-minilm-l6-v2@aarch64"
     argv: tuple[str, ...]
-    inputs: tuple[tuple[str, Source], ...]  # (path in the directory, what is there)
+    inputs: tuple[tuple[str, Source], ...]  # (path in the folder, its content)
     outputs: tuple[str, ...]
-    # Tools whose identity is in the key: "iree-base-compiler", "qemu-aarch64", "mesa-
-    # llvmpipe".
+    # Tools whose identity is in the key: "iree-base-compiler", "qemu-aarch64",
+    # "mesa-llvmpipe".
     tools: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     # Other facts that change the result: ("cpu", "<model name>") for a benchmark;
-    # ("network", "yes") for a download, which alone may use it.
+    # ("network", "yes") for a download, the only kind of action that has the network.
     platform: tuple[tuple[str, str], ...] = ()
-    # Where outputs are shown to people, per output, relative to the checkout.
+    # For each output, the path in the checkout that it is copied to.
     exported_to: tuple[str, ...] = field(default=(), compare=False)
-    # Alone on the machine while it runs: a benchmark.
+    # A benchmark: no other action runs on the machine meanwhile.
     exclusive: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAction:
-    """An action whose inputs have content: equal values, equal outputs.
+    """An action with its inputs' digests: equal values have equal outputs.
 
-    This is what the build records, what it compares to know whether to run, and what
-    `doit why` shows the difference of. All tuples are sorted by their first item.
+    The build records this value, compares it to decide whether to run, and `doit why`
+    shows what differs in it. All tuples are sorted by their first item.
     """
 
     argv: tuple[str, ...]
@@ -107,31 +107,32 @@ def resolve_action(
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What an action made."""
+    """What an action produced."""
 
     outputs: tuple[tuple[str, Digest], ...]
     exit_code: int = 0
-    # What the tool printed (both streams), kept so that a hit can show it too.
+    # What the command printed on both streams; a cache hit shows it too.
     log: Digest | None = None
-    # For which task it ran, and how long: what `doit store` tells, no part of equality.
+    # The task it ran for, and how long: `doit store` shows them, equality ignores them.
     task: str = field(default="", compare=False)
     wall_ms: float = field(default=0.0, compare=False)
-    # The messages that spell its action out, the action's own first; then, packed, the
-    # small texts among its inputs.
+    # The protobuf messages of the action, its own first; then, compressed, the small
+    # texts among its inputs.
     messages: tuple[bytes, ...] = field(default=(), compare=False)
-    # Of small blobs among those below, where a shared cache is to have them at hand.
+    # Contents of small blobs, where a shared cache is to have them inside of the
+    # result.
     contents: tuple[tuple[Digest, bytes], ...] = field(default=(), compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:
-        """Return every content that the result names."""
+        """Return every blob that the result names."""
         logs = () if self.log is None else (self.log,)
         return (*(digest for _, digest in self.outputs), *logs)
 
     def size_bytes(self) -> int:
-        """Return how much it made."""
+        """Return the total size of the outputs."""
         return sum(digest.size_bytes for _, digest in self.outputs)
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task: the first word of its kind, `compile-probe`."""
+    """Return the stage of a task: "compile" for "compile-probe:toy@x86_64"."""
     return task.partition(":")[0].partition("-")[0]

@@ -1,4 +1,4 @@
-"""Files of the store as they are finished, named, copied and removed."""
+"""Write, rename, copy and remove files so that a kill leaves only complete ones."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 
 from ingot.errors import IngotError
 
-# A sync costs as much as reading so much; what is no larger is read, not synced.
+# Syncing costs as much as reading this much: smaller files are read again, not synced.
 SMALL_BYTES = 1 << 16
 
 
 def finish(handle: int, size_bytes: int) -> None:
-    """Make sure of a large file's content; forbid writing."""
+    """Sync a large file to disk; make it read-only."""
     if size_bytes > SMALL_BYTES:
         os.fsync(handle)
     os.fchmod(handle, 0o444)
 
 
 def write(file: io.FileIO, content: bytes) -> None:
-    """Write all of it to a file without a buffer."""
+    """Write all of the content to an unbuffered file."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def read(path: str, size_bytes: int) -> bytes:
-    """Return the content of a file that is said to be small, all of it."""
-    # Half of the calls that `open` makes of the system.
+    """Return the whole content of a file that is expected to be small."""
+    # This makes half as many system calls as `open`.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = os.read(handle, size_bytes + 1)
@@ -43,25 +43,26 @@ def read(path: str, size_bytes: int) -> bytes:
 
 
 def rename(temporary: str | Path, path: str) -> None:
-    """Give a file another name; make its folder."""
+    """Rename a file; create its new folder if necessary."""
     try:
         os.replace(temporary, path)
     except FileNotFoundError:
-        # The first of its folder.
+        # It is the first file of its folder.
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.replace(temporary, path)
 
 
 def unlink(path: str | Path) -> None:
-    """Remove a file that another process may have removed."""
+    """Remove a file that another process may have removed already."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder and what is in it, as far as that can be."""
+    """Remove a folder and its content, as far as possible."""
     try:
-        # Most hold a few files; `rmtree` makes three times the calls for them.
+        # Most folders have few files; `rmtree` makes three times as many calls for
+        # them.
         for name in os.listdir(path):
             os.unlink(f"{path}/{name}")
         os.rmdir(path)
@@ -70,7 +71,7 @@ def remove_folder(path: str) -> None:
 
 
 def copy(source: str, target: str | Path) -> None:
-    """Copy content, sharing blocks where the file system can."""
+    """Copy the content, sharing blocks where the file system can."""
     with (
         open(source, "rb", buffering=0) as reader,
         open(target, "wb", buffering=0) as writer,
@@ -88,20 +89,19 @@ def copy(source: str, target: str | Path) -> None:
         except OSError as error:
             if error.errno not in _CANNOT_COPY_RANGE:
                 raise
-        # Some file systems copy nothing, and say no more than that.
+        # Some file systems copy nothing and report no error.
         if remaining:
             reader.seek(0)
             writer.seek(0)
             shutil.copyfileobj(reader, writer, 1 << 20)
 
 
-# EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: this pair of files cannot be copied inside the
-# kernel.
+# EXDEV, EINVAL, ENOSYS, EOPNOTSUPP: the kernel cannot copy between these two files.
 _CANNOT_COPY_RANGE = (18, 22, 38, 95)
 
 
-def refusal(place: Path | str, error: OSError, is_store: bool = True) -> IngotError:
-    """Return what is said where a store, or a copy, cannot be written."""
+def write_error(place: Path | str, error: OSError, is_store: bool = True) -> IngotError:
+    """Return the error for a store, or a copy, that cannot be written."""
     reason = error.strerror or str(error)
     elsewhere = ", or set INGOT_CACHE to another folder" if is_store else ""
     return IngotError(
@@ -111,7 +111,7 @@ def refusal(place: Path | str, error: OSError, is_store: bool = True) -> IngotEr
 
 
 def remedy(error: OSError, where: str) -> str:
-    """Return what mends a place that cannot be written."""
+    """Return what to do about a place that cannot be written."""
     if error.errno in (ENOTDIR, EEXIST):
         return f"remove the file that is {where} in place of a folder"
     if error.errno in (EISDIR, ENOTEMPTY):
@@ -120,17 +120,17 @@ def remedy(error: OSError, where: str) -> str:
 
 
 class DiskErrors:
-    """Turn a full or read-only disk into an error that says what to do."""
+    """Turns an OSError into an IngotError that says what to do about the disk."""
 
-    # A generator costs as much as many a call that it guards.
+    # A class, because a generator costs as much as many calls that it guards.
     def __init__(self, place: Path | str, is_store: bool = True) -> None:
-        """Guard what is written there, into a store or as a copy."""
+        """Guard writes to this place: a store, or a copy in a checkout."""
         self._place, self._is_store = place, is_store
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Start the guarded block."""
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        """Raise what is to be said of the disk: IngotError."""
+        """Raise IngotError for a disk that is full or read-only."""
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise refusal(self._place, error, self._is_store) from error
+            raise write_error(self._place, error, self._is_store) from error

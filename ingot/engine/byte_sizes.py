@@ -1,4 +1,4 @@
-"""Sizes as people write them in, bytes out, and back."""
+"""Parse sizes such as "50GB", and format sizes for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNITS = {
 def parse_size(text: str, where: str) -> int | None:
     """Return the bytes of "50 GB" or "2GiB"; None for "none".
 
-    Raises: IngotError that names `where` the text stands.
+    Raises: IngotError that names `where` the text comes from.
     """
     if text.strip().lower() == "none":
         return None
@@ -30,7 +30,7 @@ def parse_size(text: str, where: str) -> int | None:
 
 
 def format_size(size_bytes: float) -> str:
-    """Return the size in the unit that fits, three digits or so."""
+    """Return the size in a fitting unit, with about three digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if size_bytes < 1000:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""File paths in, digests out: each content is hashed once.
+"""Hash files, each content once.
 
-A digest is remembered under the file's identity (device, inode, size, mtime, ctime), in
-a database in the store, so that a second checkout that reads the same weights hashes
+A database in the store remembers each digest under the file's identity (device, inode,
+size, mtime, ctime), so that a second checkout that reads the same weights hashes
 nothing.
 """
 
@@ -21,9 +21,9 @@ from ingot.engine.actions import Digest
 
 CHUNK_BYTES = 1 << 20
 
-# A file changed within one tick of the kernel's clock (at most 10 ms at HZ=100) after
-# its last change may keep its times; so nothing is remembered of a file that was
-# younger than this when it was first looked at.
+# If a file changes again within one tick of the kernel's clock (at most 10 ms at
+# HZ=100), its times may stay the same; so a file that is younger than this when it is
+# looked at is not remembered.
 SETTLED_NS = 20_000_000
 
 Identity = tuple[int, int, int, int, int]
@@ -53,7 +53,7 @@ class Digests:
     def fact(
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
-        """Return what `compute(path)` says of the content, computed once."""
+        """Return `compute(path)`, computed once for each content."""
         asked_ns = time.time_ns()
         return self._fact(path, identify(os.stat(path)), purpose, compute, asked_ns)
 
@@ -68,7 +68,7 @@ class Digests:
         known = self._recall(identity, purpose)
         if known is None:
             known = compute(path)
-            # Written to meanwhile: what was computed may be of neither version.
+            # If the file was written meanwhile, the value may be of neither version.
             if identify(os.stat(path)) == identity:
                 self._remember(identity, known, purpose, asked_ns)
         return known
@@ -76,12 +76,13 @@ class Digests:
     def _remember(
         self, identity: Identity, value: str, purpose: str, asked_ns: int
     ) -> None:
-        """Keep a fact of a file that had this identity at that time."""
-        # Then, not now: while it was read, which takes seconds, it may have changed.
+        """Store a fact of a file that had this identity at that time."""
+        # Compare with that time, not with now: reading takes seconds, in which it may
+        # change.
         if not is_settled(identity, asked_ns):
             return
         self._memory[identity, purpose] = value
-        # A memo that cannot be written costs time, never correctness.
+        # Losing an entry costs time, never correctness.
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             if self._connection is not None:
                 self._connection.execute(
@@ -90,9 +91,9 @@ class Digests:
                 )
 
     def trim(self, most: int = 200_000) -> None:
-        """Forget everything where more than `most` facts (some 30 MB) are remembered.
+        """Delete all entries where there are more than `most` (some 30 MB).
 
-        Most are then of files that are gone; what is asked again is computed again.
+        Most are then of files that no longer exist; the others are computed again.
         """
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             if self._connection is not None:
@@ -111,7 +112,7 @@ class Digests:
                 (repr(identity), purpose),
             ).fetchone()
             value = str(row[0]).rpartition(" ")[0] if row is not None else ""
-            # A flipped bit must not pass for the digest of a file.
+            # A flipped bit must not pass as the digest of a file.
             if value and row[0] == _sealed(identity, purpose, value):
                 self._memory[identity, purpose] = value
                 return value
@@ -124,7 +125,7 @@ def _sealed(identity: Identity, purpose: str, value: str) -> str:
 
 
 def identify(stat: os.stat_result) -> Identity:
-    """Return what tells one content of a file from another without reading it."""
+    """Return what changes with a file's content, without reading it."""
     return (
         stat.st_dev,
         stat.st_ino,
@@ -135,10 +136,10 @@ def identify(stat: os.stat_result) -> Identity:
 
 
 def is_settled(identity: Identity, asked_ns: int) -> bool:
-    """Return whether a change since then would show in an identity of that time.
+    """Return whether a later change of the file would change this identity.
 
-    Every change of a file sets its ctime, to this machine's clock. An mtime may be of
-    another's, years ahead: archives and rsync bring it along.
+    Every change sets the file's ctime to this machine's clock. Its mtime may come from
+    another machine's clock, years ahead: archives and rsync preserve it.
     """
     return asked_ns - identity[4] >= SETTLED_NS
 
@@ -165,14 +166,14 @@ def chunks(path: Path | str) -> Iterator[bytes]:
 
 
 def _open(database: Path) -> sqlite3.Connection | None:
-    """Return the database, made anew where damaged; None where there can be none."""
+    """Return the database, recreated if corrupt; None where it cannot be opened."""
     for _ in range(2):
         try:
             connection = sqlite3.connect(
                 database, timeout=30, isolation_level=None, check_same_thread=False
             )
             connection.execute("PRAGMA journal_mode=WAL")
-            # A crash may lose the last rows: they are only remembered, and found again.
+            # A crash may lose the last rows, which are then computed again.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS fact"

@@ -1,7 +1,7 @@
-"""A build as it goes in; a log of its events and a profile of its time out.
+"""Write the log of a build: its events as they happen, and a profile of its time.
 
-`build/.ingot/builds/<start>/` gets `events.jsonl`, one line an event, written as it
-comes, so that a killed build has its log too; and at the end `profile.json`, in the
+`build/.ingot/builds/<start>/` gets `events.jsonl`, with a line for each event, written
+at once so that a killed build has its log too; and at the end `profile.json`, in the
 trace format that Perfetto and chrome://tracing read.
 """
 
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ingot.engine.actions import stage_of
-from ingot.engine.trace import Span, Trace
+from ingot.engine.trace import Trace, chrome_trace
 
 SCHEMA = "ingot.events.v1"
 FOLDER = "build/.ingot/builds"
-# Builds whose log is kept; what is told of them over time is in `ingot.engine.history`.
+# How many builds' logs are kept; `ingot.project.history` keeps figures of all builds.
 N_KEPT = 50
 
 
@@ -33,7 +33,7 @@ class EventLog:
     current: ClassVar[EventLog | None] = None
 
     def __init__(self, root: Path, words: list[str]) -> None:
-        """Open the log; where it cannot be written, the build goes on without one."""
+        """Open the log; where it cannot be written, the build continues without one."""
         self.root, self.words = root, words
         self.trace = Trace()
         self.started_s = time.time()
@@ -64,31 +64,31 @@ class EventLog:
                 return
             at_ms = round((time.monotonic() - self._start) * 1e3, 3)
             line = json.dumps({"event": event, "at_ms": at_ms, **facts})
-            # One write for each line: a kill leaves whole lines.
+            # One write for each line, so that a kill leaves whole lines.
             os.write(self._handle, f"{line}\n".encode())
 
     def started(self, task: str) -> None:
-        """Note that an action has begun."""
+        """Log that an action has started."""
         self.note("action started", task=task, stage=stage_of(task))
 
     def stale(self, task: str, reasons: list[str]) -> None:
-        """Note why an action is not up to date."""
+        """Log why an action is not up to date."""
         self.reasons[task] = reasons
         self.note("action stale", task=task, reasons=reasons)
 
     def ended(self, task: str, how: str, **facts: Any) -> None:
-        """Note how an action got its outputs: "ran", "restored", "failed", ..."""
+        """Log how an action got its outputs: "ran", "restored", "failed", ..."""
         self.ends[task] = how
         if "message" in facts:
             self.messages[task] = facts["message"]
         self.note("action ended", task=task, how=how, **facts)
 
-    def current_task(self, task: str) -> None:
-        """Count an action that was up to date; all of them are one event at the end."""
+    def up_to_date(self, task: str) -> None:
+        """Count an action that is up to date; one last event lists all of them."""
         self.ends[task] = "up to date"
 
     def finish(self, exit_code: int) -> None:
-        """Write the last event and the profile; drop the logs of old builds."""
+        """Write the last event and the profile; delete the logs of old builds."""
         current = [task for task, how in self.ends.items() if how == "up to date"]
         self.note("up to date", tasks=current)
         wall_ms = round((time.monotonic() - self._start) * 1e3, 3)
@@ -97,48 +97,12 @@ class EventLog:
         if self._handle < 0:
             return
         with self._lock:
-            # Who notes anything later would write to another's file of this number.
+            # A later event would otherwise go to another file with this number.
             handle, self._handle = self._handle, -1
         with contextlib.suppress(OSError):
             os.close(handle)
-            profile = trace(self.trace.ended, self._start, self.ends)
+            profile = chrome_trace(self.trace.ended, self._start, self.ends)
             text = json.dumps(profile, separators=(",", ":"))
             (self.folder / "profile.json").write_text(text, encoding="utf-8")
             for old in sorted(self.folder.parent.iterdir())[:-N_KEPT]:
                 shutil.rmtree(old, ignore_errors=True)
-
-
-def trace(spans: list[Span], start_s: float, ends: dict[str, str]) -> dict[str, Any]:
-    """Return the spans in the trace format: a row a thread, phases within actions.
-
-    Source: "Trace Event Format", the format's own description; times in microseconds.
-    """
-    threads = {
-        thread: row
-        for row, thread in enumerate(dict.fromkeys(span.thread for span in spans), 1)
-    }
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "ingot build"}}
-    ]
-    for row in threads.values():
-        about = {"name": f"worker {row}"}
-        events.append(
-            {"ph": "M", "name": "thread_name", "pid": 1, "tid": row, "args": about}
-        )
-    for span in sorted(spans, key=lambda item: (item.start_s, -item.end_s)):
-        whole = span.phase == "action"
-        # Both ends rounded: a phase may not end after its action, not by 1 us.
-        start, end = (round((at - start_s) * 1e6) for at in (span.start_s, span.end_s))
-        events.append(
-            {
-                "ph": "X",
-                "name": span.task if whole else span.phase,
-                "cat": stage_of(span.task) if whole else "phase",
-                "pid": 1,
-                "tid": threads[span.thread],
-                "ts": start,
-                "dur": end - start,
-                "args": {"task": span.task, "how": ends.get(span.task, "")},
-            }
-        )
-    return {"displayTimeUnit": "ms", "traceEvents": events}

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -241,9 +242,9 @@ class Executor:
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
-        waits = self._say_waiting(action) if action.exclusive else None
-        alone = self.store.machine_lock(action.exclusive, waits)
-        with alone, self.store.scratch() as folder:
+        on_wait = partial(_report_waiting, action) if action.exclusive else None
+        machine = self.store.machine_lock(action.exclusive, on_wait)
+        with machine, self.store.scratch() as folder:
             start = time.monotonic()
             large = self._stage_inputs(action, resolved, folder)
             start = self.trace.end(action.task, "stage inputs", start)
@@ -264,14 +265,6 @@ class Executor:
             )
             self.trace.end(action.task, "store outputs", ended)
             return result
-
-    def _say_waiting(self, action: Action) -> Callable[[], None]:
-        """Return what says that an action waits to have the machine alone."""
-        return lambda: print(
-            f"{action.task}: waiting until no other build runs an action here",
-            file=sys.stderr,
-            flush=True,
-        )
 
     def _run_remotely(
         self, action: Action, resolved: ResolvedAction, key: Digest
@@ -306,3 +299,12 @@ class Executor:
         return run_action.describe_failure(
             action, how.done, how.missing, folder, self.root, kept
         )
+
+
+def _report_waiting(action: Action) -> None:
+    """Print that an exclusive action waits until it has the machine alone."""
+    print(
+        f"{action.task}: waiting until no other build runs an action here",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -1,4 +1,4 @@
-"""The files of a checkout that people look at: copies of what is in the store."""
+"""Copy outputs from the store into the checkout, where people look at them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingot.engine.store import Store
 
 
 def are_unchanged(root: Path, record: TaskRecord) -> bool:
-    """Return whether the files shown of a task are untouched."""
+    """Return whether the task's files in the checkout are as the build left them."""
     for path, identity in record.exported:
         try:
             if identify(os.stat(f"{root}/{path}")) != identity:
@@ -29,7 +29,7 @@ def are_unchanged(root: Path, record: TaskRecord) -> bool:
 def export(
     root: Path, store: Store, action: Action, result: ActionResult
 ) -> tuple[tuple[str, Identity], ...]:
-    """Copy outputs to where people look; return what the copies are.
+    """Copy the outputs to their paths in the checkout; return the copies' identities.
 
     Raises: OSError where one cannot be written.
     """
@@ -48,9 +48,9 @@ def export(
 
 
 def remove_stale(root: Path, before: TaskRecord, action: Action) -> None:
-    """Remove what was shown of the task and is no more.
+    """Remove files that the task's record names and the action no longer exports.
 
-    Called before its record is forgotten: nothing else says whose such a file is.
+    Call it before the record is deleted: nothing else says which task owns such a file.
     """
     for path, _ in before.exported:
         if path not in action.exported_to:
@@ -58,7 +58,7 @@ def remove_stale(root: Path, before: TaskRecord, action: Action) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Remove what killed builds left of the files that they were making."""
+    """Remove the half-written files of killed builds."""
     with contextlib.suppress(OSError):
         for path in _folder(root).iterdir():
             with (
@@ -72,10 +72,10 @@ def sweep(root: Path) -> None:
 
 @contextlib.contextmanager
 def _temporary(root: Path, target: str) -> Iterator[str]:
-    """Yield a file on the target's disk, held by this process.
+    """Yield a path on the target's disk, locked by this process.
 
-    It is not beside the target: what a killed build leaves there would be taken for a
-    part of the bundle.
+    The path is not next to the target: what a killed build leaves there would look like
+    a part of the bundle.
     """
     folder, parent = str(_folder(root)), os.path.dirname(target)
     try:

@@ -1,8 +1,8 @@
-"""A store and a size in; what was not used for longest is removed until it fits.
+"""Remove the results and blobs that were not used for the longest time.
 
-Results go before the blobs that they name, so that at no moment a result stands for
-blobs that were removed; what a running build has leased, or anyone has used within the
-grace period, stays. Builds may run meanwhile: they wait while files are removed.
+Results are removed before their blobs, so that no result ever names blobs that are
+gone. What a running build has leased, and what was used within the grace period, stays.
+Builds may run at the same time: they wait while files are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from ingot.engine import leases
 from ingot.engine.store_survey import StoreSurvey, blob_path, size_bytes, survey
 
-# Longer than anything between a build's end and what a person does with its results.
+# More than the time between a build and what a person does with its results.
 GRACE_S = 3600.0
 
 
@@ -28,7 +28,7 @@ class Collection:
     blobs: int
     freed_bytes: int
     left_bytes: int
-    excess_bytes: int  # of what is left: too young or in use, whatever the limit
+    excess_bytes: int  # above the limit: too young to remove, or in use
 
 
 def collect_garbage(
@@ -41,7 +41,7 @@ def collect_garbage(
     left = size_bytes(root)
     if left <= limit_bytes:
         return Collection(0, 0, 0, left, 0)
-    # Most of the reading is done before builds have to wait.
+    # Most of the reading happens before builds have to wait.
     known = survey(root)
     with leases.block_leases(root) as leased:
         found = survey(root, known)
@@ -61,13 +61,13 @@ def choose_removals(
 ) -> tuple[list[str], list[str]]:
     """Return the keys of results and the hashes of blobs to remove, oldest first.
 
-    `before_s` is when what may go was last used, at the latest.
+    What was used after `before_s` stays.
     """
     holders = Counter(name for entry in found.entries.values() for name in entry.blobs)
     leased = leased.union(
         *(entry.blobs for key, entry in found.entries.items() if key in leased)
     )
-    # A result, or a blob that no result names: left by a killed build, or on its way.
+    # A result, or a blob that no result names: from a killed build, or just arriving.
     ages = [(entry.file.used_s, "ac", key) for key, entry in found.entries.items()]
     ages += [
         (blob.used_s, "cas", name)
@@ -99,5 +99,5 @@ def _remove(path: Path) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        # A build has dropped it as damaged.
+        # A build has discarded it as corrupt.
         return

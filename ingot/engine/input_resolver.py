@@ -1,4 +1,7 @@
-"""An action's inputs in, their content out: what it is resolved to, where that lies."""
+"""Find the content of an action's inputs: files, texts, and outputs of other actions.
+
+The digests turn an action into a resolved one; the paths are what the command gets.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +25,27 @@ from ingot.errors import IngotError
 
 
 class InputResolver:
-    """What actions of one checkout read: files of it, texts, outputs of other actions.
+    """Resolves the inputs of one checkout's actions.
 
-    Outputs are those of this build; of actions that it has not come to, those recorded.
+    Outputs are those of this build; for actions that it has not reached, the recorded
+    ones.
     """
 
     def __init__(self, store: Store, records: Records) -> None:
-        """Know of nothing made yet."""
+        """Start without outputs of this build."""
         self._store = store
         self._records = records
         self._made: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
     def set_outputs(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
-        """Take these for the outputs of the task from now on."""
+        """Use these as the outputs of the task from now on."""
         self._made[task] = dict(outputs)
 
     def source_files_fit(self, action: Action, limit_bytes: int) -> bool:
-        """Return whether no file of the checkout that it reads is larger than that.
+        """Return whether every source file that it reads is within the limit.
 
-        Raises: OSError where one is not there.
+        Raises: OSError where one does not exist.
         """
         found = (source for _, source in action.inputs)
         return all(
@@ -51,7 +55,7 @@ class InputResolver:
         )
 
     def resolve(self, action: Action) -> ResolvedAction:
-        """Return the action with its inputs' digests; those above it have ended.
+        """Return the action with its inputs' digests; call it once those are built.
 
         Raises: OSError where an input file cannot be read; IngotError where a tool is
         not installed.
@@ -66,7 +70,7 @@ class InputResolver:
     def locate_all(
         self, action: Action, resolved: ResolvedAction
     ) -> dict[Digest, Path]:
-        """Return where the contents of the inputs are.
+        """Return the paths of the inputs' contents.
 
         Raises: IngotError where one is gone.
         """
@@ -83,7 +87,7 @@ class InputResolver:
         return files
 
     def locate_output(self, action: Action, source: Output, digest: Digest) -> Path:
-        """Return where the output of an earlier action is.
+        """Return the path of an earlier action's output.
 
         Raises: IngotError where it is gone.
         """
@@ -91,20 +95,20 @@ class InputResolver:
             self._records.forget(source.task)
             raise IngotError(
                 f"{action.task}: {source.path} of {source.task} is gone from the store",
-                "run the same command again: it is then made anew",
+                "run the same command again to rebuild it",
             )
         return self._store.blob(digest)
 
     def check_unchanged(self, action: Action, resolved: ResolvedAction) -> None:
-        """Keep no result of inputs that changed while the command read them.
+        """Check that no source file changed while the command read it.
 
-        Raises: IngotError where one did.
+        Raises: IngotError where one did: the result would be of neither version.
         """
         digests = dict(resolved.inputs)
         for name, source in action.inputs:
             if isinstance(source, SourceFile) and self._digest(source) != digests[name]:
                 raise IngotError(
-                    f"{action.task}: {source.path} changed while it was read",
+                    f"{action.task}: {source.path} changed while the action read it",
                     "run the same command again",
                 )
 
@@ -129,6 +133,6 @@ class InputResolver:
                 raise FileNotFoundError(2, "not built yet", source.task)
             made = dict(record.outputs)
         if source.path not in made:
-            # Its outputs have new names, and it has not run since.
+            # The action has new outputs, and has not run since.
             raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
         return made[source.path]

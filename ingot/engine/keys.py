@@ -1,9 +1,9 @@
-"""A resolved action in; its key, and the messages that spell it out, out.
+"""Compute the key of a resolved action, and the messages that describe it.
 
-The messages are those of Bazel's remote-execution API and the key is the sha256 of the
-`Action` message, so any cache or executor that speaks the API knows it. They are
-written here, not by protobuf, which takes five times as long and 50 ms to be imported;
-`tests/test_keys.py` compares the two.
+The messages are those of Bazel's remote-execution API, and the key is the sha256 of the
+`Action` message, so that any cache or executor that speaks the API accepts it. This
+module writes them without the protobuf library, which takes five times as long and 50
+ms to import; `tests/test_keys.py` compares the two.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto;
 protobuf.dev/programming-guides/encoding.
@@ -57,7 +57,7 @@ def digest_of(content: bytes) -> Digest:
 def _directory(
     files: list[tuple[list[str], Digest]], blobs: dict[Digest, bytes]
 ) -> Digest:
-    """Return the digest of the directory that holds the files; add it to the blobs."""
+    """Return the digest of the files' directory; add its message to the blobs."""
     children: dict[str, list[tuple[list[str], Digest]]] = {}
     nodes = []
     for parts, digest in files:
@@ -87,24 +87,24 @@ def _node(name: str, digest: Digest) -> bytes:
 
 
 def _pairs(place: int, pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Return a field for each pair: a message of a name and a value."""
+    """Return a field for each pair: a message with a name and a value."""
     found = [field(place, text(1, name) + text(2, value)) for name, value in pairs]
     return b"".join(found)
 
 
 def field(place: int, content: bytes) -> bytes:
-    """Return a field of a message that is bytes, a message itself, or one of many."""
+    """Return a field with bytes, a message, or one of several values."""
     return varint(place << 3 | 2) + varint(len(content)) + content
 
 
 def text(place: int, value: str) -> bytes:
-    """Return a field that is a text; none where it is empty."""
+    """Return a text field; b"" for an empty text."""
     return field(place, value.encode()) if value else b""
 
 
 def number(place: int, value: int) -> bytes:
-    """Return a field that is a number; none where it is 0."""
-    # A negative one is written as the 64 bits of its complement.
+    """Return a number field; b"" for 0."""
+    # A negative number is written as the 64 bits of its two's complement.
     return varint(place << 3) + varint(value & (1 << 64) - 1) if value else b""
 
 

@@ -1,10 +1,10 @@
-"""What this process uses of a store in, marks that keep it there out.
+"""Keep what this process uses of a store from being removed by garbage collection.
 
-Two marks. A pin is a line in a file under `tmp/` that the process holds locked: what is
-named there is not removed while the process lives, whatever the clock says. A stamp is
-the modification time of an action result, set when it is used, as Bazel's disk cache
-has it: what was not used for longest is removed first. Blobs get no stamp: their times
-are part of the identity under which their digests are remembered.
+A lease is a line in a file under `tmp/` that the process holds locked: what the line
+names is not removed while the process lives, whatever the clock says. In addition, the
+modification time of an action result says when it was last used, as in Bazel's disk
+cache: what was not used for the longest time is removed first. Blobs have no such time,
+because their times belong to the identity under which their digests are remembered.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# A result that was stamped within this is not stamped again.
+# A result whose time was set within this is not touched again.
 STAMP_S = 600.0
 PREFIX = "uses-"
 
 
 class Leases:
-    """The marks of one process on one store."""
+    """The leases of one process on one store."""
 
     def __init__(self, root: Path) -> None:
-        """Mark nothing yet."""
+        """Start without leases."""
         self._root = root
         self._lock = threading.Lock()
         self._leased: set[str] = set()
-        # What is let go of before the process ends, by the thread that leased it.
+        # Leases that end before the process does, by the thread that acquired them.
         self._blocks: dict[int, set[str]] = {}
         self._lasting: set[str] = set()
         self._file = self._gate = -1
 
     def acquire(self, *hashes: str) -> None:
-        """Keep results and blobs of these names as long as this process lives.
+        """Keep results and blobs with these names as long as this process lives.
 
-        Whoever pins first and looks then sees what stays.
+        Acquire first and look afterwards: then what is there stays.
 
-        Raises: OSError where the pin cannot be written.
+        Raises: OSError where the lease cannot be written.
         """
         with self._lock:
             block = self._blocks.get(threading.get_ident(), self._lasting)
@@ -52,7 +52,7 @@ class Leases:
                 return
             if self._file < 0:
                 self._open()
-            # Not while another process removes: it has read the pins already.
+            # Not while another process removes files: it has read the leases already.
             fcntl.flock(self._gate, fcntl.LOCK_SH)
             try:
                 os.write(self._file, "".join(f"{name}\n" for name in new).encode())
@@ -62,7 +62,7 @@ class Leases:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Keep what this thread pins in the block until its end, no longer."""
+        """Release, at the end of the block, what this thread acquires in it."""
         own = threading.get_ident()
         with self._lock:
             self._blocks[own] = set()
@@ -76,14 +76,14 @@ class Leases:
                     self._rewrite()
 
     def touch(self, path: str) -> None:
-        """Say that the result in this file was used now."""
-        # Nothing depends on it but what is removed first: another user's file is left.
+        """Mark the result in this file as used now."""
+        # Only the order of removal depends on it, so another user's file is skipped.
         with contextlib.suppress(OSError):
             if abs(time.time() - os.stat(path).st_mtime) > STAMP_S:
                 os.utime(path)
 
     def _rewrite(self) -> None:
-        # Nobody reads it meanwhile, so nobody sees it empty.
+        # Nobody reads the file under this lock, so nobody sees it empty.
         fcntl.flock(self._gate, fcntl.LOCK_SH)
         try:
             os.ftruncate(self._file, 0)
@@ -96,17 +96,17 @@ class Leases:
     def _open(self) -> None:
         self._gate = os.open(_gate(self._root), os.O_RDWR | os.O_CREAT, 0o666)
         with open(self._root / "lock/tmp", "w") as sweeping:
-            # As for scratch folders: `sweep` removes what nobody holds.
+            # As for scratch folders: `sweep` removes what nobody locks.
             fcntl.flock(sweeping, fcntl.LOCK_SH)
             self._file, name = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
             fcntl.flock(self._file, fcntl.LOCK_EX)
-        # What a killed process leaves is swept.
+        # `sweep` removes the file of a killed process.
         atexit.register(Path(name).unlink, missing_ok=True)
 
 
 @contextlib.contextmanager
 def block_leases(root: Path) -> Iterator[set[str]]:
-    """Give the names that living processes have leased; nobody pins meanwhile.
+    """Yield the names that living processes have leased; nobody can lease meanwhile.
 
     Raises: OSError where the store cannot be written.
     """

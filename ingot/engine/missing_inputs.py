@@ -1,8 +1,8 @@
-"""What a failed command printed in, the files that it lacked undeclared out.
+"""Name the files that a failed command looked for and that its action does not declare.
 
-A confined command that opens a file of this machine is told that there is none, and
-says so in words of its own. Those words name the file; where it exists outside of the
-sandbox, that is the reason, and a line of the manifest or the stage mends it.
+In the sandbox, a command that opens an undeclared file of this machine gets "no such
+file", and reports it in its own words. Those words name the file; if the file exists
+outside of the sandbox, the missing declaration is the reason for the failure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from ingot.engine import process, toolchain
 from ingot.engine.actions import Action
 
-# How tools say that they found no file: libc, Python, LLVM, IREE, the shell.
+# How tools report a missing file: libc, Python, LLVM, IREE, the shell.
 LACKS = re.compile(
     r"no such file|not found|cannot (open|find|stat|access)|can't open|does not exist"
     r"|(could not|couldn't|unable to|failed to) (open|find|read|load)|no module named",
@@ -23,14 +23,14 @@ LACKS = re.compile(
 )
 MODULE = re.compile(r"No module named '([\w.]+)'")
 PATH = re.compile(r"[\w./@%+~-]*[\w@%+~-]")
-# Not of the machine: where the command ran.
+# Paths inside of the sandbox, not of this machine.
 OWN = (process.WORKDIR, "/proc", "/dev")
 
 
 def explain(action: Action, words: str, folder: Path, root: Path) -> list[str]:
-    """Return a line for each file that the command lacked and that exists.
+    """Return a line for each file that exists and that the command lacked.
 
-    `folder` is where it ran: what is there it had. `root` is the checkout.
+    `folder` is where it ran, with the files that it had; `root` is the checkout.
     """
     found: dict[Path, str] = {}
     for line in words.splitlines():
@@ -38,7 +38,7 @@ def explain(action: Action, words: str, folder: Path, root: Path) -> list[str]:
             for name in _named(line):
                 path = root / name
                 given = path != Path(name) and os.path.exists(folder / name)
-                # What cannot be looked at, or is too long for a name, is no file.
+                # A name that is too long, or a path without permission, is not a file.
                 if not given and os.path.isfile(path):
                     found[path] = name
     lines = []
@@ -56,7 +56,7 @@ def _line(name: str, kind: str, what: str, task: str) -> str:
 
 
 def _named(line: str) -> Iterator[str]:
-    """Yield what may be the name of a file, relative to the checkout or absolute."""
+    """Yield words that may be a file's name, absolute or relative to the checkout."""
     for module in MODULE.findall(line):
         name = module.replace(".", "/")
         # A module of the checkout, or of a wheel.
@@ -64,7 +64,7 @@ def _named(line: str) -> Iterator[str]:
             yield f"{place}{name}.py"
             yield f"{place}{name}/__init__.py"
     for name in PATH.findall(line):
-        # "/tmp/ingot/x" is "x" of the command's folder.
+        # "/tmp/ingot/x" is "x" in the command's folder.
         own = name.removeprefix(f"{process.WORKDIR}/")
         if not own.startswith(OWN) and Path(own).name not in ("", ".", ".."):
             yield own

@@ -1,10 +1,10 @@
-"""The only module that starts processes: a command in, its captured output out.
+"""Start processes: only this module does.
 
-Where bubblewrap works, a command sees the base system read-only, what the caller names,
-its own folder as `/tmp/ingot`, a private /tmp and no network; where it does not, it
-runs as it is and the action's platform says so. Either way it dies with this process,
-however this process dies: bubblewrap sees to it, and for others a shell that waits for
-the end of a pipe.
+Where bubblewrap works, a command sees the base system read-only, the paths that the
+caller names, its own folder as `/tmp/ingot`, a private /tmp and no network; elsewhere
+it runs without a sandbox, and the action's platform says so. Either way it dies with
+this process, however this process dies: bubblewrap takes care of that, and for other
+commands a shell that waits for the end of a pipe.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-# One fixed folder for every action, so that no output can tell where it was made.
+# One fixed folder for every action, so that no output depends on where it was built.
 WORKDIR = "/tmp/ingot"
 
 # Programs and libraries of the distribution, which every tool is linked against. Not
-# here: /usr/local, /usr/share, /etc but the linker's files, /var, and people's folders.
-# The processor's topology says how many threads a benchmark is to have.
+# included: /usr/local, /usr/share, /etc except the linker's files, /var, and home
+# folders. A benchmark reads the processor's topology to choose its number of threads.
 BASE = (
     "/usr/bin",
     "/usr/lib",
@@ -40,26 +40,28 @@ BASE = (
     "/sys/devices/system",
 )
 
-# It kills its process group, in which unconfined commands run, when this process is
-# gone: `read` ends with the pipe. setpriv in front of each command would cost 1.3 ms.
+# This shell kills its process group, in which commands without a sandbox run, when this
+# process is gone: `read` ends with the pipe. setpriv in front of each command would
+# cost 1.3 ms.
 KEEPER = ("-c", "read -r _; kill -KILL 0")
 
 _running: set[subprocess.Popen[bytes]] = set()
-# A signal may come while the main thread has it: the handler, `stop_all`, runs there.
+# A signal may arrive while the main thread holds it: its handler, `stop_all`, runs
+# there.
 _lock = threading.RLock()
 _keepers: list[subprocess.Popen[bytes]] = []
 _stopped = False
 
 
 class Completed(NamedTuple):
-    """How a command ended; `output` is both streams in the order they were written."""
+    """How a command ended; `output` has both streams in the order they were written."""
 
     exit_code: int
     output: bytes
 
 
 class FailedCommand(NamedTuple):
-    """How a command failed: how it ended, and what it did not write."""
+    """How a command failed: how it ended, and which outputs it did not write."""
 
     done: Completed
     missing: list[str]
@@ -67,7 +69,7 @@ class FailedCommand(NamedTuple):
 
 @cache
 def program(name: str) -> str:
-    """Return where a program of the system is: looked for once, not at every start."""
+    """Return the path of a system program, looked up only once."""
     return shutil.which(name) or name
 
 
@@ -100,9 +102,9 @@ def run(
     network: bool,
     bind_mounts: tuple[str, ...] = (),
 ) -> Completed:
-    """Return how `argv` ended, run in `folder` with just this environment.
+    """Run `argv` in `folder` with exactly this environment; return how it ended.
 
-    `mounts` are files that appear in the folder, under these names, without a copy;
+    `mounts` are files that appear in the folder under these names without a copy;
     `bind_mounts` are bubblewrap's arguments for what else a sandboxed command sees.
     Without the sandbox a command sees everything, and always has the network.
 
@@ -142,7 +144,7 @@ def run(
 
 
 def stop_all() -> None:
-    """Kill every command that runs, with its children, and start no more."""
+    """Kill every running command with its children, and start no more."""
     global _stopped
     with _lock:
         _stopped = True
@@ -169,7 +171,7 @@ def _kept_group() -> int:
 
 
 def _end(keeper: subprocess.Popen[bytes]) -> None:
-    """Kill what is left in the group; wait for the keeper, so that it is no zombie."""
+    """Kill what is left in the group; wait for the shell, so that it is no zombie."""
     if keeper.poll() is None:
         os.killpg(keeper.pid, signal.SIGKILL)
     keeper.communicate()
@@ -182,7 +184,7 @@ def bubblewrap(
     network: bool,
     bind_mounts: tuple[str, ...] = (),
 ) -> list[str]:
-    """Return the words that start a command in a sandbox, without the command."""
+    """Return the arguments that start a command in a sandbox, without the command."""
     command = [
         program("bwrap"),
         "--unshare-all",
@@ -208,7 +210,7 @@ def bubblewrap(
 
 @cache
 def _base() -> tuple[str, ...]:
-    """Return the words that show the base system, links as links."""
+    """Return the arguments that mount the base system, links as links."""
     words: list[str] = []
     for path in BASE:
         if os.path.islink(path):

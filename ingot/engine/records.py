@@ -1,7 +1,7 @@
-"""What each task of this checkout last ran as and made: one row a task.
+"""Record, for each task of this checkout, what it last ran as and produced.
 
-Committed as each task ends: doit's own databases are written when it exits, and lose
-everything when it is killed.
+A record is committed when its task ends: doit writes its own databases when it exits,
+and loses everything when it is killed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ingot.engine.actions import Digest, ResolvedAction
 from ingot.engine.digests import Identity
 from ingot.errors import IngotError
 
-# Bumped when the row's meaning changes: older rows are then forgotten, nothing is
-# misread.
+# Bumped when the meaning of a row changes: older rows are then ignored.
 SCHEMA = 4
 
-# SQLite's codes for damage: ERROR, of a table that is another; CORRUPT, NOTADB. All
-# others are of the disk, the memory or another build, and removing would harm.
+# SQLite's codes for a corrupt database: ERROR (another table), CORRUPT, NOTADB. All
+# other codes are about the disk, the memory or another build, where deleting would do
+# harm.
 DAMAGE = frozenset({1, 11, 26})
 
 
 class TaskRecord(NamedTuple):
-    """A finished action: what it was, what it made, its files in the checkout."""
+    """A finished action: what it was, what it produced, its files in the checkout."""
 
     resolved: ResolvedAction
-    key: str  # hash of the action, under which the store has its result
+    key: str  # hash of the action; the store has its result under it
     outputs: tuple[tuple[str, Digest], ...]
     exported: tuple[tuple[str, Identity], ...]  # path in the checkout, its identity
     log: Digest | None  # what the command printed
@@ -40,10 +40,10 @@ class TaskRecord(NamedTuple):
 
 
 class Records:
-    """The records of one checkout, safe for several threads and processes."""
+    """The records of one checkout; safe for several threads and processes."""
 
     def __init__(self, path: Path) -> None:
-        """Open the database, made anew where it is damaged.
+        """Open the database, recreating it where it is corrupt.
 
         Raises: IngotError where the folder cannot be written.
         """
@@ -60,25 +60,25 @@ class Records:
         return self._records.get(task)
 
     def digests(self) -> list[Digest]:
-        """Return the keys of all results that are recorded, and their outputs."""
+        """Return the keys of all recorded results, and their outputs."""
         keys = [Digest(record.key, 0) for record in self._records.values()]
         outputs = [d for record in self._records.values() for _, d in record.outputs]
         return keys + outputs
 
     def put(self, task: str, record: TaskRecord) -> None:
-        """Keep the task's record, at once."""
+        """Store the task's record, at once."""
         self._records[task] = record
         self._write(
             "INSERT OR REPLACE INTO record VALUES (?, ?, ?)", *_row(task, record)
         )
 
     def forget(self, task: str) -> None:
-        """Remove the task's record."""
+        """Delete the task's record."""
         if self._records.pop(task, None) is not None:
             self._write("DELETE FROM record WHERE task = ?", task)
 
     def _write(self, statement: str, *values: Any) -> None:
-        """Change the database; make it anew, of what is known, where it is damaged.
+        """Change the database; recreate it from memory where it is corrupt.
 
         Raises: IngotError where the disk is full.
         """
@@ -87,7 +87,7 @@ class Records:
                 try:
                     self._connection.execute(statement, values)
                 except sqlite3.Error as error:
-                    _refuse_surroundings(error)
+                    _check_is_corrupt(error)
                     self._connection.close()
                     _remove(self._path)
                     self._connection = _connect(self._path)
@@ -106,25 +106,25 @@ class Records:
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, dict[str, TaskRecord]]:
-    """Return the database and what is in it; a damaged one is made anew."""
+    """Return the database and its records; recreate a corrupt one."""
     try:
         connection = _connect(path)
         return connection, _load(connection)
     except sqlite3.Error as error:
-        _refuse_surroundings(error)
+        _check_is_corrupt(error)
         _remove(path)
         connection = _connect(path)
         return connection, _load(connection)
 
 
-def _refuse_surroundings(error: sqlite3.Error) -> None:
-    """Return where the database is damaged; raise what the disk or others do to it."""
+def _check_is_corrupt(error: sqlite3.Error) -> None:
+    """Raise the error again unless it says that the database is corrupt."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DAMAGE:
         raise error
 
 
 def _load(connection: sqlite3.Connection) -> dict[str, TaskRecord]:
-    """Return the rows that are as they were written."""
+    """Return the rows whose checksums are right."""
     rows = connection.execute("SELECT task, record FROM record").fetchall()
     records = {}
     for task, text in rows:
@@ -140,7 +140,7 @@ def _row(task: str, record: TaskRecord) -> tuple[str, str, float]:
 
 
 def _seal(task: str, content: str) -> str:
-    """Return a checksum: a flipped bit must not pass for what an action made."""
+    """Return a checksum: a flipped bit must not pass as what an action produced."""
     return f"{zlib.crc32(f'{task} {content}'.encode()):08x}"
 
 
@@ -155,21 +155,21 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     connection.text_factory = lambda text: text.decode("utf-8", errors="replace")
     connection.execute("PRAGMA journal_mode=WAL")
-    # A kill loses nothing; a power cut may lose rows, which are then restored.
+    # A kill loses nothing; a power cut may lose rows, whose results are then restored.
     connection.execute("PRAGMA synchronous=NORMAL")
     if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         connection.execute("DROP TABLE IF EXISTS record")
         connection.execute(f"PRAGMA user_version={SCHEMA}")
     connection.execute(
         "CREATE TABLE IF NOT EXISTS record"
-        # One tree: a row with an index beside it is two more pages to be written.
+        # One tree: a separate index would be two more pages to write for each row.
         " (task TEXT PRIMARY KEY, record TEXT, at REAL) WITHOUT ROWID"
     )
     return connection
 
 
 def _encode(record: TaskRecord) -> str:
-    """Return the record as JSON arrays: a build with nothing to do decodes them all."""
+    """Return the record as JSON arrays: a no-op build decodes all of them."""
     resolved, log = record.resolved, record.log
     value = (
         (

@@ -1,8 +1,8 @@
-"""Action results as messages: what `ac/` holds in, values out, and back.
+"""Encode action results as the messages in `ac/`, and decode them.
 
-An `ActionResult` of Bazel's remote-execution API, so that Bazel and cache servers read
-it too. Protobuf is imported late: only `doit why` needs it, as `ingot.engine.keys`
-says.
+They are `ActionResult` messages of Bazel's remote-execution API, so that Bazel and
+cache servers read them too. Only `doit why` needs the protobuf library, so it is
+imported late (see `ingot.engine.keys`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
     from ingot.engine import reapi_pb2 as reapi
 
-# What says for which task an action ran, and what is a message of the action; other
-# programs skip what they do not know. A result holds them itself: no file more to be
-# made, sent and kept for each.
+# Types of metadata: the task that an action ran for, and a message of the action. Other
+# programs skip types that they do not know. Stored inside of the result, they take no
+# further file, upload or request.
 TASK_TYPE = "ingot/task"
 MESSAGE_TYPE = "ingot/message"
 
-# Texts are kept up to this, packed: nearly all specifications of models of 30 blocks. A
-# shared cache may lie, so that none is unpacked beyond a size either.
+# Compressed texts up to this size are stored: nearly all specifications of models with
+# 30 blocks. A shared cache may send anything, so none is unpacked beyond the second
+# size.
 PACKED_BYTES = 8 << 10
 UNPACKED_BYTES = 1 << 20
 
-# What names a file of the store; anything else could name one outside of it.
+# Only this names a file of the store; anything else could name a file outside of it.
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,15 +70,15 @@ def to_bytes(result: ActionResult) -> bytes:
 
 
 def encode_metadata(kind: str, *values: bytes) -> bytes:
-    """Return fields of a result's metadata: whatever its maker wants to tell."""
+    """Return metadata fields of a result: values of one type, for any purpose."""
     name = text(1, kind)
     return b"".join([field(11, name + field(2, value)) for value in values])
 
 
 def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
-    """Return what a result's metadata tell, by kind.
+    """Return the values in a result's metadata, by type.
 
-    Raises: CorruptMessage where a fact is no message.
+    Raises: CorruptMessage where a value is not a message.
     """
     found: dict[str, list[bytes]] = {}
     for item in metadata.all_at(11):
@@ -87,9 +88,9 @@ def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
 
 
 def from_bytes(content: bytes) -> ActionResult:
-    """Return the result that the message says.
+    """Return the result that the message encodes.
 
-    Raises: CorruptMessage where it is none.
+    Raises: CorruptMessage where it is not an action result.
     """
     message = Message(content)
     metadata = Message(message.bytes_at(9))
@@ -115,9 +116,9 @@ def from_bytes(content: bytes) -> ActionResult:
 
 
 def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
-    """Return the action of that key, which the messages spell out.
+    """Return the action with that key from its messages.
 
-    Raises: CorruptMessage where they do not.
+    Raises: CorruptMessage where the messages are not those of the action.
     """
     from ingot.engine import reapi_pb2 as reapi
 
@@ -146,9 +147,9 @@ def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
 
 
 def pack_texts(action: Action) -> tuple[bytes, ...]:
-    """Return the small JSON texts among the action's inputs, to be kept as messages.
+    """Return the small JSON texts among the action's inputs, compressed.
 
-    They are in no blob: without them it could not be said what in them has changed.
+    No blob has them: without them `doit why` could not show what changed in them.
     """
     texts = [
         zlib.compress(source.text.encode())
@@ -159,11 +160,11 @@ def pack_texts(action: Action) -> tuple[bytes, ...]:
 
 
 def unpack_texts(messages: Iterable[bytes]) -> dict[str, str]:
-    """Return the texts among the messages, by the hash of their content."""
+    """Return the texts among the messages, by the sha256 of their content."""
     found = {}
     for message in messages:
         unpacking = zlib.decompressobj()
-        # The first byte of any other message is none that zlib begins with.
+        # No other message starts with a byte that zlib starts with.
         with contextlib.suppress(zlib.error, UnicodeDecodeError):
             content = unpacking.decompress(message, UNPACKED_BYTES)
             if unpacking.eof:
@@ -172,12 +173,12 @@ def unpack_texts(messages: Iterable[bytes]) -> dict[str, str]:
 
 
 def checked_digest(hash: str, size_bytes: int) -> Digest:
-    """Return the digest that a file, a cache or another machine tells.
+    """Return the digest that a file, a cache or another machine states.
 
-    Raises: CorruptMessage where it is none: its hash becomes part of a path.
+    Raises: CorruptMessage where the hash is not a sha256: it becomes part of a path.
     """
     if HASH.fullmatch(hash) is None or size_bytes < 0:
-        raise CorruptMessage(f"no digest: '{hash[:80]}', {size_bytes} bytes")
+        raise CorruptMessage(f"not a digest: '{hash[:80]}', {size_bytes} bytes")
     return Digest(hash, size_bytes)
 
 

@@ -1,4 +1,4 @@
-"""An action in; its command's folder, and what is said when it fails, out."""
+"""Run an action's command in a folder of its inputs, and describe it if it fails."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ingot.engine import process, sandbox, toolchain
 from ingot.engine.actions import Action, Digest, InlineText, Output, ResolvedAction
 from ingot.errors import IngotError
 
-# An input file above this is shown to the command where it is, not copied or linked.
+# A larger input file is mounted into the folder, not copied or linked.
 LARGE_BYTES = 4 << 20
 
-# Stands for the failed command's folder until its script is written.
+# Placeholder for the failed command's folder until its script is written.
 HERE = "@here@"
 
 
 class ActionFailed(IngotError):
-    """A command failed; its whole output, and the way to run it again."""
+    """A command failed; has its whole output, and how to run it again."""
 
 
 def stage_inputs(
@@ -30,9 +30,9 @@ def stage_inputs(
     folder: Path,
     blob: Callable[[Action, Output, Digest], Path],
 ) -> dict[str, Path]:
-    """Fill the folder with inputs; return the large ones, which are not copied.
+    """Put the inputs into the folder; return the large ones, which are mounted instead.
 
-    `blob` says where an earlier action's output is; it is read only.
+    `blob` returns the path of an earlier action's output, which is only read.
     """
     digests = dict(resolved.inputs)
     large = {}
@@ -43,12 +43,12 @@ def stage_inputs(
             with open(path, "xb") as file:
                 file.write(source.text.encode())
         elif isinstance(source, Output):
-            kept = blob(action, source, digests[name])
-            # A link changes the file's ctime, so that it would be hashed once more.
+            stored = blob(action, source, digests[name])
+            # A link changes a file's ctime, so that the file would be hashed again.
             if digests[name].size_bytes > LARGE_BYTES:
-                large[name] = kept
+                large[name] = stored
             else:
-                os.link(kept, path)
+                os.link(stored, path)
         elif digests[name].size_bytes > LARGE_BYTES:
             large[name] = source.path.resolve()
         else:
@@ -61,7 +61,7 @@ def stage_inputs(
 def run_command(
     action: Action, folder: Path, large: dict[str, Path]
 ) -> process.Completed:
-    """Return how the command ended, run in the folder that `lay_out` has filled.
+    """Run the command in the folder that `stage_inputs` filled; return how it ended.
 
     Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
     is being stopped.
@@ -81,9 +81,9 @@ def run_command(
 
 @cache
 def environment() -> dict[str, str]:
-    """Return what every command sees besides its own variables.
+    """Return the variables that every command gets besides its own.
 
-    The places of tools are not in the action's key: their identities are.
+    The paths of tools are not in the action's key: their identities are.
     """
     site = toolchain.site_packages()
     return {
@@ -99,9 +99,9 @@ def environment() -> dict[str, str]:
 
 
 def proxies() -> dict[str, str]:
-    """Return how this machine reaches the network: a download's bytes are pinned.
+    """Return the proxy variables; a download is verified, so they are in no key.
 
-    Not written for `run-again.sh`: a proxy's address may have a password.
+    `run-again.sh` does not contain them: a proxy's address may have a password.
     """
     return {
         name: os.environ[name]
@@ -116,7 +116,7 @@ def keep_failed(
 ) -> Path:
     """Keep a failed command's folder; return the script in it that runs it again.
 
-    It runs again confined where it was: what the sandbox hides may be why it failed.
+    The script uses the same sandbox: what that hides may be the cause of the failure.
     """
     kept = root / "build/.ingot/failed" / action.task.replace(":", "-")
     shutil.rmtree(kept, ignore_errors=True)
@@ -152,18 +152,18 @@ def describe_failure(
     root: Path,
     kept: Path | OSError,
 ) -> ActionFailed:
-    """Return the error: what failed, all that it printed, how to run it again.
+    """Return the error: what failed, everything it printed, how to run it again.
 
-    `kept` is the script that runs it again, or why there is none.
-    `folder` is where it ran; files of the checkout `root` and of this machine that it
-    looked for and that are not its own are named.
+    `kept` is the script that runs it again, or why there is none. `folder` is where it
+    ran; the error names files of the checkout `root` and of this machine that the
+    command looked for and that the action does not declare.
     """
     if not folder.is_dir():
         return ActionFailed(
-            f"{action.task}: the folder that it ran in was removed meanwhile: {folder}",
-            "is the store, or a part of it, being removed? then run doit again",
+            f"{action.task}: its folder was removed while it ran: {folder}",
+            "if the store, or a part of it, was deleted, run doit again",
         )
-    # Late: its patterns cost every build's start, and only failures need them.
+    # Imported late: its patterns would slow every build's start.
     from ingot.engine import missing_inputs
 
     what = f"failed with exit code {done.exit_code}"
@@ -175,7 +175,7 @@ def describe_failure(
     hints = missing_inputs.explain(action, text, folder, root)
     return ActionFailed(
         "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),
-        f"cannot be kept to run again: {kept}"
+        f"cannot keep its folder to run it again: {kept}"
         if isinstance(kept, OSError)
         else f"run again: sh {shlex.quote(str(kept))}",
     )

@@ -1,8 +1,8 @@
-"""An action's tools in, what its command may see of this machine out.
+"""Choose what an action's command may see of this machine: the files of its tools.
 
-Tools are shown by their own files: an interpreter, the folders of a wheel, libraries
-of an emulated processor, a driver's description. What an action uses without declaring
-it is not there, so no result can depend on it unnoticed.
+These are the interpreter, the folders of a wheel, the libraries of an emulated
+processor, the description of a driver. What an action does not declare is not in the
+sandbox, so that no result can depend on it unnoticed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingot.engine import toolchain
 
-# What a download asks the system: where names are looked up, whom to trust.
+# What a download needs of the system: name resolution and trusted certificates.
 NETWORK_PLACES = (
     "/etc/hosts",
     "/etc/nsswitch.conf",
@@ -24,13 +24,13 @@ NETWORK_PLACES = (
     "/usr/local/share/ca-certificates",
 )
 
-# Where the base system has programs and libraries, which are shown without a word.
+# The base system's programs and libraries, which every sandbox has.
 IN_BASE = ("/usr/bin/", "/usr/lib/")
 
 
 @cache
 def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
-    """Return bubblewrap's words for what the tools consist of.
+    """Return bubblewrap's arguments that mount the tools' files.
 
     Raises: IngotError where a tool is not installed.
     """
@@ -43,8 +43,8 @@ def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
             words += ["--dev-bind", text, text]
         elif not text.startswith(IN_BASE):
             words += ["--ro-bind", text, text]
-    # A tool in the base system is there for those who declare it; elsewhere it is not
-    # shown anyway, and each mount is a twentieth of what a sandbox costs.
+    # Hide the tools of the base system that the action does not declare. Elsewhere they
+    # are not visible anyway, and each mount is a twentieth of a sandbox's cost.
     for tool, files in toolchain.SYSTEM_FILES.items():
         for name in files:
             place = realpath(name)
@@ -54,7 +54,7 @@ def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
 
 
 def visible_paths(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
-    """Return the files and folders that are shown besides the base system.
+    """Return the files and folders that are mounted in addition to the base system.
 
     Raises: IngotError where a tool is not installed.
     """
@@ -63,7 +63,7 @@ def visible_paths(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
         trusted = os.environ.get("SSL_CERT_FILE", "")
         places = (*NETWORK_PLACES, trusted)
         known = [name for name in places if os.path.exists(name)]
-        # systemd's /etc/resolv.conf leads to /run, which is not shown.
+        # systemd's /etc/resolv.conf is a link to /run, which is not mounted.
         found += [Path(item) for name in known for item in (name, realpath(name))]
-    # Folders before what is in them: a later mount lies over an earlier one.
+    # Folders before their content: a later mount covers an earlier one.
     return tuple(sorted(set(found)))

@@ -1,10 +1,11 @@
-"""The content-addressed store: action results by key, blobs by digest.
+"""Store action results by key and blobs by digest, in one folder that builds share.
 
-Laid out as Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that Bazel can
-share the folder. Everything is written under `tmp/` and renamed: a killed build leaves
-nothing that a later one trusts. A blob is verified when it is read; a damaged one is
-dropped. A large one is read once and then remembered, so it is synced before it has its
-name; a small one is read anew by every process, and a power cut may have it.
+The layout is that of Bazel's disk cache (`ac/xx/<hash>`, `cas/xx/<hash>`), so that
+Bazel can use the same folder. Files are written under `tmp/` and renamed, so that a
+killed build leaves nothing that a later one trusts. Blobs are verified when they are
+read, and corrupt ones are deleted. The digest of a large blob is remembered after one
+read, so a large blob is synced to disk before it gets its name; every process reads
+small ones again, so a power cut may cost them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,9 @@ from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.atomic_files import DiskErrors
 from ingot.engine.digests import Digests, Identity, hash_file, identify, is_settled
 from ingot.engine.leases import Leases
-from ingot.engine.locks import held, held_if_free
 from ingot.engine.protobuf_wire import CorruptMessage
 
-# Locks are shared out over this many files, so that the folder stays small.
+# Keys share this many lock files, so that the folder stays small.
 N_LOCKS = 4096
 
 
@@ -39,21 +39,21 @@ class Store:
     """A folder of blobs and action results; safe for several processes at once."""
 
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
-        """Open the store, making its folders; `warn` is told of damage that was mended.
+        """Open the store, creating its folders; report corrupt files to `warn`.
 
-        Raises: IngotError where the folder cannot be made or written.
+        Raises: IngotError where the folder cannot be created or written.
         """
         self.root = root
-        # Paths are made some twenty times an action: text is cheaper than pathlib.
+        # Each action builds some twenty paths: text is cheaper than pathlib.
         self._text = str(root)
         self._warn = warn
         try:
             for name in ("ac", "cas", "tmp", "lock"):
                 (root / name).mkdir(parents=True, exist_ok=True)
-            # Tried, not asked: only a write tells a read-only disk from permissions.
+            # Only a write tells a read-only disk from missing permissions.
             tempfile.TemporaryFile(dir=root / "tmp").close()
         except OSError as error:
-            raise atomic_files.refusal(root, error) from error
+            raise atomic_files.write_error(root, error) from error
         self.digests = Digests(root / "digests.sqlite")
         self._leases = Leases(root)
         self._whole: dict[str, Identity] = {}  # small blobs that were read
@@ -63,7 +63,7 @@ class Store:
         self._numbers = itertools.count()
 
     def action(self, key: Digest) -> ActionResult | None:
-        """Return the result kept under the key, if all of it is there and undamaged."""
+        """Return the key's result if it and all its blobs are there and intact."""
         path = self._path("ac", key.hash)
         self.lease_result(key.hash)
         try:
@@ -72,10 +72,10 @@ class Store:
         except FileNotFoundError:
             return None
         except (CorruptMessage, OSError) as error:
-            self._warn(f"dropped a damaged action result, {path}: {error}")
+            self._warn(f"discarded a corrupt action result, {path}: {error}")
             atomic_files.unlink(path)
             return None
-        # Nobody here keeps a failure; another program may.
+        # ingot stores no failures, but another program may.
         if result.exit_code != 0 or not result.outputs:
             return None
         if not all(self.holds(blob) for blob in result.blobs()):
@@ -83,17 +83,18 @@ class Store:
         return result
 
     def may_have(self, key: Digest) -> bool:
-        """Return whether there is a result under the key, whole or not."""
+        """Return whether there is a result under the key, complete or not."""
         return os.path.exists(self._path("ac", key.hash))
 
     def put_action(self, key: Digest, result: ActionResult) -> None:
-        """Keep the result under the key; its blobs must be in the store already."""
+        """Store the result under the key; its blobs must already be in the store."""
         self._put(results.to_bytes(result), self._path("ac", key.hash))
 
     def lease_result(self, key: str, *blobs: Digest) -> None:
-        """Keep the result of that key and the blobs while this process lives.
+        """Lease the key's result and the blobs, and mark the result as used now.
 
-        The result counts as used now; so call it before asking whether they are there.
+        Call it before looking whether they are there: what is not leased may be
+        removed.
 
         Raises: IngotError where the disk is full.
         """
@@ -102,20 +103,21 @@ class Store:
         self._leases.touch(self._path("ac", key))
 
     def lease(self, *digests: Digest) -> None:
-        """Keep blobs, there already or soon, while this process lives.
+        """Keep the blobs, present or future, as long as this process lives.
 
         Raises: IngotError where the disk is full.
         """
-        # Before one is looked for: what is there and unused may go at any moment.
+        # Call it before looking: garbage collection may remove unleased blobs at any
+        # moment.
         with DiskErrors(self.root):
             self._leases.acquire(*(digest.hash for digest in digests))
 
     def lease_scope(self) -> AbstractContextManager[None]:
-        """Let go, when the block ends, of what this thread has used in it."""
+        """Release, at the end of the block, what this thread leased in it."""
         return self._leases.scope()
 
     def holds(self, digest: Digest) -> bool:
-        """Return whether the blob is there and whole; drop it where it is not."""
+        """Return whether the blob is there and intact; delete a corrupt one."""
         path = self._path("cas", digest.hash)
         try:
             asked_ns = time.time_ns()
@@ -129,14 +131,14 @@ class Store:
             self._warn(f"cannot read {path}: {error}")
             return False
         if found.hash == digest.hash:
-            # Another size is the damage of who asks: the content is what it says.
+            # With another size the caller's digest is wrong, not the blob.
             return found == digest
-        self._warn(f"dropped a damaged blob, {path}: its content is {found}")
+        self._warn(f"discarded a corrupt blob, {path}: its content is {found}")
         atomic_files.unlink(path)
         return False
 
     def _read(self, path: str, identity: Identity, asked_ns: int) -> Digest:
-        """Return the digest of a blob's content; of a large one as it is remembered."""
+        """Return the digest of a blob's content; that of a large blob is remembered."""
         if identity[2] > atomic_files.SMALL_BYTES:
             return self.digests.of_file(path)
         content = atomic_files.read(path, identity[2])
@@ -146,23 +148,23 @@ class Store:
         return Digest(found, len(content))
 
     def blob(self, digest: Digest) -> Path:
-        """Return where the blob is; whoever reads it must not write it."""
+        """Return the path of the blob, which must not be written to."""
         return Path(self._path("cas", digest.hash))
 
     def put_bytes(self, content: bytes) -> Digest:
-        """Keep the content as a blob."""
+        """Store the content as a blob."""
         digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
         self.put_blob(digest, content)
         return digest
 
     def put_blob(self, digest: Digest, content: bytes) -> None:
-        """Keep a content whose digest is known."""
+        """Store a content whose digest is known."""
         self.lease(digest)
         if not self.holds(digest):
             self._put(content, self._path("cas", digest.hash))
 
     def take_file(self, path: Path | str) -> Digest:
-        """Move a file that nobody else holds into the store as a blob."""
+        """Move a file that nobody else uses into the store as a blob."""
         digest = hash_file(path)
         self.lease(digest)
         if not self.holds(digest):
@@ -170,9 +172,9 @@ class Store:
         return digest
 
     def copy_to(self, digest: Digest, path: Path | str, temporary: Path | str) -> None:
-        """Make `path` a copy of the blob: a copy, so that edits stay outside.
+        """Copy the blob to `path`: a copy, so that edits do not reach the store.
 
-        It is made as `temporary`, on the same disk.
+        The copy is written to `temporary`, on the same disk, and renamed.
 
         Raises: IngotError where the disk is full; FileNotFoundError where the blob is
         gone.
@@ -189,7 +191,7 @@ class Store:
             raise
 
     def identity(self) -> str:
-        """Return what no other store has: two paths to one folder have the same.
+        """Return a text that identifies this store, whichever path leads to it.
 
         Raises: IngotError where the disk is full.
         """
@@ -198,41 +200,41 @@ class Store:
             with DiskErrors(self.root), self._held("tmp", fcntl.LOCK_EX):
                 if not path.exists():
                     path.write_text(os.urandom(16).hex())
-                # A copy of the folder has the same text, in another file.
+                # A copied store has the same text, but in another file.
                 self._identity = f"{path.read_text()} {path.stat().st_ino}"
         return self._identity
 
     def lock(self, key: Digest) -> AbstractContextManager[None]:
-        """Hold the key's lock: two builds that want one action run it once."""
-        return self._held(_lock(key), fcntl.LOCK_EX)
+        """Hold the key's lock: two builds that need one action run it once."""
+        return self._held(_lock_name(key), fcntl.LOCK_EX)
 
     def try_lock(self, key: Digest) -> AbstractContextManager[bool]:
-        """Hold the key's lock if nobody does; give whether so."""
-        return held_if_free(f"{self._text}/lock/{_lock(key)}")
+        """Hold the key's lock if nobody else does; yield whether that is so."""
+        return _try_flock(f"{self._text}/lock/{_lock_name(key)}")
 
     @contextlib.contextmanager
     def machine_lock(
         self, exclusive: bool, on_wait: Callable[[], None] | None = None
     ) -> Iterator[None]:
-        """Share the machine with all other actions; or have it alone.
+        """Share the machine with all other actions, or have it exclusively.
 
-        Call `on_wait` first where other actions run. Each action takes its turn before
-        it takes the machine, and one that wants it alone keeps the turn while it waits:
-        no action that comes later overtakes it, however many there are.
+        `on_wait` is called where other actions run. Each action takes the turn lock
+        before the machine lock, and an exclusive one keeps the turn while it waits, so
+        that no later action overtakes it, however many there are.
         """
         with contextlib.ExitStack() as stack:
             with self._held("turn", fcntl.LOCK_EX):
                 how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-                place = f"{self._text}/lock/machine"
-                stack.enter_context(held(place, how, on_wait))
+                path = f"{self._text}/lock/machine"
+                stack.enter_context(_flock(path, how, on_wait))
             yield
 
     def _held(self, name: str, how: int) -> AbstractContextManager[None]:
-        return held(f"{self._text}/lock/{name}", how)
+        return _flock(f"{self._text}/lock/{name}", how)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Yield an empty private folder on the store's disk; it is removed."""
+        """Yield an empty private folder on the store's disk, and remove it."""
         with DiskErrors(self.root):
             path = self._temporary()
             os.mkdir(path, 0o700)
@@ -242,10 +244,10 @@ class Store:
             atomic_files.remove_folder(path)
 
     def _temporary(self) -> str:
-        """Return a path under `tmp/` that is nobody else's, and not there yet.
+        """Return a new, unused path under `tmp/`.
 
-        It is in a folder that is held as long as this process lives: `sweep` removes
-        what nobody holds.
+        It is in a folder that this process locks while it lives: `sweep` removes
+        folders that nobody locks.
         """
         with self._opening:
             if not os.path.isdir(self._own):
@@ -284,7 +286,7 @@ class Store:
                 raise
 
     def _publish(self, temporary: Path | str, path: str) -> None:
-        """Give a finished file its name: forbid writing, rename."""
+        """Make a finished file read-only and give it its name."""
         with DiskErrors(self.root):
             handle = os.open(temporary, os.O_RDONLY)
             try:
@@ -294,10 +296,51 @@ class Store:
             atomic_files.rename(temporary, path)
 
 
-def _lock(key: Digest) -> str:
+def _lock_name(key: Digest) -> str:
     return f"{int(key.hash[:8], 16) % N_LOCKS:03x}"
 
 
 def _let_go(folder: str, handle: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     os.close(handle)
+
+
+@contextlib.contextmanager
+def _flock(
+    path: str, how: int, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Hold the file's lock: `fcntl.LOCK_EX` alone, or `fcntl.LOCK_SH` with others.
+
+    `on_wait` is called where another process holds it. The kernel releases the lock
+    when the process dies, however it dies.
+    """
+    handle = _open_lock(path)
+    try:
+        if on_wait is not None:
+            try:
+                fcntl.flock(handle, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _try_flock(path: str) -> Iterator[bool]:
+    """Hold the file's lock alone if nobody else does; yield whether that is so."""
+    handle = _open_lock(path)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except BlockingIOError:
+            is_free = False
+        yield is_free
+    finally:
+        os.close(handle)
+
+
+def _open_lock(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -1,4 +1,4 @@
-"""A store's folder in, every result and blob of it with size and last use out."""
+"""List what a store contains: every result and blob with its size and last use."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class StoredFile:
     """One file of the store."""
 
     size_bytes: int
-    used_s: float  # mtime: last use of a result, the making of a blob
+    used_s: float  # mtime: when a result was last used, when a blob was written
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """A result and what it needs: its outputs, its log."""
+    """A result and the blobs that it needs: its outputs, its log."""
 
     file: StoredFile
     result: ActionResult
@@ -32,7 +32,7 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class StoreSurvey:
-    """All that a store holds, by hash."""
+    """Everything in a store, by hash."""
 
     entries: dict[str, StoredResult]
     blobs: dict[str, StoredFile]
@@ -63,13 +63,13 @@ def survey(root: Path, known: StoreSurvey | None = None) -> StoreSurvey:
 
 
 def size_bytes(root: Path) -> int:
-    """Return the size of all results and blobs; nothing is read for it."""
+    """Return the size of all results and blobs without reading them."""
     kinds = (root / "ac", root / "cas")
     return sum(file.size_bytes for kind in kinds for _, file in _files(kind))
 
 
 def latest_results(root: Path) -> dict[str, tuple[float, str]]:
-    """Return when each task's newest result was last used, and its key."""
+    """Return, for each task, when its newest result was last used, and its key."""
     last: dict[str, tuple[float, str]] = {}
     for key, file in _files(root / "ac"):
         with contextlib.suppress(OSError, CorruptMessage):
@@ -81,15 +81,15 @@ def latest_results(root: Path) -> dict[str, tuple[float, str]]:
 
 
 def read_messages(root: Path, key: str) -> tuple[bytes, ...]:
-    """Return the messages of the action of that key, as its result holds them.
+    """Return the messages of the action with that key, from its result.
 
-    Raises: OSError where there is no result; CorruptMessage where it cannot be read.
+    Raises: OSError where there is no result; CorruptMessage where it cannot be decoded.
     """
     return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
 
 
 def blob_path(root: Path, name: str) -> Path:
-    """Return where the blob of that hash is."""
+    """Return the path of the blob with that hash."""
     return root / "cas" / name[:2] / name
 
 

@@ -1,8 +1,8 @@
-"""Tool names in, their place on this machine and their identity out.
+"""Find the tools that actions start, and compute their identities.
 
 A wheel's identity is the hash of its RECORD without scripts and byte code, which differ
-between machines; a Debian tool's is the hash of the files that do the work. Both are
-computed once.
+between machines; a Debian tool's identity is the hash of the files that do the work.
+Both are computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingot.errors import IngotError
 
 AARCH64_RUNTIME = Path(sys.prefix) / "share/ingot/aarch64-runtime"
 
-# Files that stand for a tool installed by the system; the first that exists counts.
+# Files that identify a tool of the system; the first that exists counts.
 SYSTEM_FILES = {
     "qemu-aarch64": ("/usr/bin/qemu-aarch64", "/usr/bin/qemu-aarch64-static"),
     "arm64-libc": ("/usr/aarch64-linux-gnu/lib/libc.so.6",),
@@ -32,7 +32,7 @@ SYSTEM_FILES = {
     ),
 }
 
-# What else of the system a tool reads; devices are those of a GPU.
+# Other system files that a tool reads; devices are those of a GPU.
 SYSTEM_PLACES = {
     "arm64-libc": ("/usr/aarch64-linux-gnu",),
     "mesa-llvmpipe": (
@@ -44,7 +44,7 @@ SYSTEM_PLACES = {
     ),
 }
 
-# What a user installs when a tool is missing.
+# How a user installs a missing tool.
 REMEDIES = {
     "qemu-aarch64": "apt-get install qemu-user",
     "arm64-libc": "apt-get install libc6-arm64-cross",
@@ -60,7 +60,7 @@ def site_packages() -> Path:
 
 
 def identity(tool: str, digests: Digests) -> str:
-    """Return what changes whenever the tool's behaviour may.
+    """Return a text that changes whenever the tool's behaviour may change.
 
     Raises: IngotError where the tool is not installed.
     """
@@ -117,16 +117,16 @@ def places(tool: str) -> tuple[Path, ...]:
 
 
 def _top(name: str, files: set[str]) -> str:
-    """Return the largest part of a wheel's file's path that is this wheel's alone."""
+    """Return the largest part of a wheel file's path that only this wheel uses."""
     first, *rest = name.split("/")
     alone = f"{first}/__init__.py" in files or first.endswith((".libs", ".dist-info"))
-    # What a namespace (`iree`) has in it may come from several wheels.
+    # Several wheels may install into a namespace such as `iree`.
     return first if alone or not rest else f"{first}/{rest[0]}"
 
 
 def _interpreter() -> tuple[Path, ...]:
-    """Return the interpreter, what makes it an environment, its standard library."""
-    # Asked of the base: an environment has no standard library of its own.
+    """Return the files of the interpreter, its environment and the standard library."""
+    # From the base: an environment has no standard library of its own.
     base = {"base": sys.base_prefix, "installed_base": sys.base_prefix}
     library = Path(str(sysconfig.get_config_var("LIBDIR")))
     shared = library / str(sysconfig.get_config_var("INSTSONAME"))
@@ -141,7 +141,7 @@ def _interpreter() -> tuple[Path, ...]:
 
 
 def owner(path: Path) -> str:
-    """Return the name of the installed wheel that the file belongs to, or ""."""
+    """Return the name of the installed wheel that owns the file, or ""."""
     try:
         name = str(path.relative_to(site_packages()))
     except ValueError:
@@ -155,7 +155,7 @@ def owner(path: Path) -> str:
 
 
 def _record(tool: str) -> Path:
-    """Return the list of a wheel's files.
+    """Return the path of the wheel's list of files.
 
     Raises: IngotError where it is not installed.
     """
@@ -176,8 +176,8 @@ def executable(name: str) -> str:
     """
     if name == "python":
         return sys.executable
-    # iree-* are thin Python scripts in bin/; the programs themselves start 0.1 s
-    # sooner.
+    # iree-* in bin/ are thin Python scripts; the programs themselves start 0.1 s
+    # faster.
     for folder in ("iree/compiler/_mlir_libs", "iree/_runtime_libs"):
         path = site_packages() / folder / name
         if path.exists():
@@ -189,7 +189,7 @@ def executable(name: str) -> str:
 
 
 def _hash_record(path: Path | str) -> str:
-    """Return the hash of a RECORD's lines that are the same on every machine."""
+    """Return the hash of the lines of a RECORD that are equal on every machine."""
     hasher = hashlib.sha256()
     for line in sorted(Path(path).read_text(encoding="utf-8").splitlines()):
         name = line.partition(",")[0]

@@ -1,4 +1,4 @@
-"""A store in, every file of it read again and compared with its name; damage out."""
+"""Read every file of a store again and delete those that are corrupt."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ingot.engine.store_survey import blob_path, survey
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read, and what was found to be damaged; that was removed."""
+    """What was read, and which files were corrupt and deleted."""
 
     results: int
     blobs: int
     size_bytes: int
-    damaged: tuple[Path, ...]
-    # Results of which a blob is missing: made again when they are asked for.
+    corrupt: tuple[Path, ...]
+    # Results that lack a blob: they are rebuilt when they are needed.
     incomplete: int
-    unreadable: tuple[str, ...]  # which, and why; left as they are
+    unreadable: tuple[str, ...]  # which, and why; they were not deleted
 
 
 def verify_store(root: Path) -> Verified:
-    """Return what is left after the damaged files were removed.
+    """Delete the corrupt files; return what was read.
 
-    Nothing that is remembered of files is trusted: every byte is read.
+    Nothing remembered about files is trusted: every byte is read.
     """
     found = survey(root)
-    damaged, unreadable = [], []
+    corrupt, unreadable = [], []
     whole: set[str] = set()
     for name in found.blobs:
         path = blob_path(root, name)
@@ -39,7 +39,7 @@ def verify_store(root: Path) -> Verified:
             if hash_file(path).hash == name:
                 whole.add(name)
             else:
-                damaged.append(path)
+                corrupt.append(path)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -50,12 +50,12 @@ def verify_store(root: Path) -> Verified:
             try:
                 results.from_bytes(path.read_bytes())
             except CorruptMessage:
-                damaged.append(path)
+                corrupt.append(path)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 unreadable.append(f"{path}: {error.strerror}")
-    for path in damaged:
+    for path in corrupt:
         path.unlink(missing_ok=True)
     wanted = [
         {*(digest.hash for _, digest in entry.result.outputs)}
@@ -65,7 +65,7 @@ def verify_store(root: Path) -> Verified:
         results=len(found.entries),
         blobs=len(whole),
         size_bytes=found.size_bytes,
-        damaged=tuple(damaged),
+        corrupt=tuple(corrupt),
         incomplete=sum(not names <= whole for names in wanted),
         unreadable=tuple(unreadable),
     )

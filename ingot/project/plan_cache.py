@@ -1,4 +1,4 @@
-"""A value read from a checkout, kept until a file that it was read from changes."""
+"""Cache a value that was read from a checkout until its source files change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingot.errors import IngotError
 
 SEAL_BYTES = 4
 
-# Folders and files of a checkout that its plans are read from.
+# The folders and files of a checkout that its plans are read from.
 SOURCES = ("models", "targets", "components", "oracles", "ingot", "pyproject.toml")
 
 Identities = tuple[object, ...]
@@ -26,17 +26,17 @@ T = TypeVar("T")
 
 
 def sources(root: Path) -> Identities:
-    """Return what changes when anything read from the checkout might be another.
+    """Return what changes whenever anything that is read from the checkout may change.
 
-    Benchmarks are planned for this machine's processor, `host` and what cannot run here
-    by its features: a machine of the same name may be given others.
+    Benchmarks are planned for this machine's processor, and its features decide what
+    `host` is and what cannot run here: a machine of the same name may have others.
     """
     here = (sys.prefix, sys.version, os.uname().machine, cpu_features(), *machine())
     return (here, tuple(_walk(root)))
 
 
 def load(place: Path, kind: type[T], read_from: Identities) -> T | None:
-    """Return the value kept at a place; None where what it was read from differs."""
+    """Return the cached value; None where what it was read from has changed."""
     try:
         sealed = place.read_bytes()
         content = sealed[SEAL_BYTES:]
@@ -47,7 +47,7 @@ def load(place: Path, kind: type[T], read_from: Identities) -> T | None:
             assert isinstance(value, kind)
             return value
     except Exception:
-        # A damaged file, or one of another version, is as good as none.
+        # A corrupt file, or one of another version, is a cache miss.
         return None
     return None
 
@@ -59,12 +59,12 @@ def save(
     asked_ns: int,
     beside: Iterable[Path] = (),
 ) -> None:
-    """Keep the value until its sources differ, or a file or folder beside them does.
+    """Cache the value until its sources change, or a file or folder in `beside` does.
 
-    Not where one of those was changed after `asked_ns`, when reading began: whether the
-    value is of before or after cannot be told.
+    Nothing is cached if one of those changed after `asked_ns`, when reading began: the
+    value may be from before or after the change.
 
-    Raises: IngotError where the place cannot be written.
+    Raises: IngotError where the file cannot be written.
     """
     named = sorted(str(path) for path in set(beside))
     identities = _identities(named)
@@ -84,9 +84,10 @@ def save(
 
 
 def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
-    """Return the other folders of files that actions read: a file may come or go.
+    """Return the other folders with inputs of the actions: a file may come or go there.
 
-    And the index in one, which planning itself reads: it may be edited in place.
+    An index of shards in such a folder is included: planning reads it, and it may be
+    edited in place.
     """
     from ingot.weights.shards import INDEX
 
@@ -106,7 +107,7 @@ def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
 
 
 def seal(content: bytes) -> bytes:
-    """Return a checksum: a flipped bit must not pass for another flag."""
+    """Return a checksum: a flipped bit must not pass as another compiler flag."""
     return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
 
 
@@ -115,7 +116,7 @@ def _identities(paths: Iterable[str]) -> tuple[Identity | None, ...]:
 
 
 def _identity(path: str) -> Identity | None:
-    """Return what tells a file from another; None for none, or a link to nowhere."""
+    """Return the file's identity; None for a missing file or a dangling link."""
     try:
         return identify(os.stat(path))
     except OSError:
@@ -125,7 +126,7 @@ def _identity(path: str) -> Identity | None:
 def _walk(root: Path) -> Iterator[tuple[str, Identity | None]]:
     """Yield every file below the sources, in a fixed order, with its identity.
 
-    Not hidden ones: editors keep locks and half-written files beside what is edited.
+    Hidden files are skipped: editors keep locks and half-written files there.
     """
     pending = [str(root / name) for name in reversed(SOURCES)]
     while pending:

@@ -1,6 +1,6 @@
-"""A survey of a store in, who uses how much of it out.
+"""Report how much of a store each model, target and stage uses.
 
-A result says for which task it ran; a blob that several results name is shared out
+A result names the task that it ran for. A blob that several results name is divided
 among them, so that the shares add up to the size of the store.
 """
 
@@ -21,7 +21,7 @@ KINDS = ("model", "target", "stage")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one model, target or stage has in the store."""
+    """What one model, target or stage uses of the store."""
 
     name: str
     results: int
@@ -30,7 +30,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """What builds asked of a store, counted over the builds that it remembers."""
+    """What the builds that a store remembers asked of it."""
 
     builds: int = 0
     ran: int = 0
@@ -39,7 +39,7 @@ class Builds:
 
     @property
     def hit_rate(self) -> float:
-        """Return the share of actions that did not have to run; 1 where none did."""
+        """Return the share of actions that did not have to run; 1 without actions."""
         asked = self.ran + self.restored
         return self.restored / asked if asked else 1.0
 
@@ -47,7 +47,7 @@ class Builds:
 def shares(found: StoreSurvey, kind: str) -> list[Share]:
     """Return the shares by model, target or stage, the largest first.
 
-    What no task of ingot made, and what no result names, is the share of "other".
+    "other" is what no task of ingot made, and what no result names.
     """
     holders = Counter(name for entry in found.entries.values() for name in entry.blobs)
     sizes: defaultdict[str, float] = defaultdict(float)
@@ -66,7 +66,7 @@ def shares(found: StoreSurvey, kind: str) -> list[Share]:
 
 
 def usage_text(found: StoreSurvey, builds: Builds, limit_bytes: int | None) -> str:
-    """Return what people read: the size, the hit rate, who uses it."""
+    """Return the report: the size, the hit rate, the shares."""
     limit = "no limit" if limit_bytes is None else f"limit {format_size(limit_bytes)}"
     lines = [
         f"{format_size(found.size_bytes)} in {len(found.entries)} results and"
@@ -87,7 +87,7 @@ def usage_text(found: StoreSurvey, builds: Builds, limit_bytes: int | None) -> s
 
 
 def _part(task: str, kind: str) -> str:
-    """Return the model, target or stage of a task: "check:toy@x86_64" has all three."""
+    """Return the model, target or stage of a task such as "check:toy@x86_64"."""
     if not task:
         return "other"
     stage = stage_of(task)
@@ -98,5 +98,5 @@ def _part(task: str, kind: str) -> str:
     model, _, target = task.partition(":")[2].partition("@")
     if kind == "model":
         return model
-    # What is made for a layout serves several targets.
+    # The other stages serve all targets of a layout.
     return target if stage in ("compile", "check", "bench", "bundle") else "shared"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ingot.engine import history, store_builds
+from ingot.engine import json_lines
 from ingot.engine.actions import stage_of
+from ingot.project import history
 
 # Stages that do not change what a bundle ships.
 JUDGING = ("check", "bench", "bundle")
@@ -117,7 +118,7 @@ class Point:
 def read(root: Path) -> tuple[Build, ...]:
     """Return the builds in the history, oldest first."""
     found = []
-    for line in store_builds.read(root / history.FILE):
+    for line in json_lines.read(root / history.FILE):
         if line.get("schema") != history.SCHEMA:
             continue
         with contextlib.suppress(KeyError, TypeError, ValueError):

@@ -219,8 +219,8 @@ class _Watch:
 
 
 def _stage(operation: Any) -> int:
-    told = api.ExecuteOperationMetadata.FromString(operation.metadata.value)
-    return int(told.stage)
+    metadata = api.ExecuteOperationMetadata.FromString(operation.metadata.value)
+    return int(metadata.stage)
 
 
 def _ended(operation: Any) -> Ended:
@@ -241,8 +241,8 @@ def _broken(error: Any, waited: bool) -> Ended | None:
         return None
     if waited and code in FORGOTTEN:
         return Ended("ABORTED", "the server does not know the operation any more")
-    told = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
-    status = api.Status.FromString(told)
+    trailing = dict(error.trailing_metadata() or ())
+    status = api.Status.FromString(trailing.get("grpc-status-details-bin", b""))
     return Ended(code, error.details() or "", missing=_missing(status))
 
 
@@ -263,8 +263,8 @@ def _missing(status: Any) -> tuple[str, ...]:
     found = []
     for detail in status.details:
         if detail.type_url.endswith("google.rpc.PreconditionFailure"):
-            told = api.PreconditionFailure.FromString(detail.value)
-            for violation in told.violations:
+            failure = api.PreconditionFailure.FromString(detail.value)
+            for violation in failure.violations:
                 blob = BLOB.search(violation.subject)
                 if violation.type == "MISSING" and blob:
                     found.append(blob[1])

@@ -1,7 +1,8 @@
-"""Builds in, one line each in the store out: what they ran and what they found there.
+"""Append JSON lines to a file that several builds write, and read them back.
 
-Appended in one write, so that builds at once do not mix their lines; a line that a full
-disk cut off is skipped when they are read.
+`builds.jsonl` in the store (what each build ran and restored) and `history.jsonl` in
+the checkout are such files. Each line is one write, so that lines of concurrent builds
+do not mix; a reader skips a line that a full disk cut off.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# More is cut to the newest half when the store is cleaned up.
+# A file with more lines is cut to its newest half.
 MOST_LINES = 10_000
 
 
 def append(path: Path, line: dict[str, Any]) -> None:
-    """Add a line; a full or read-only disk loses it and nothing else."""
+    """Append a line; a full or read-only disk loses that line and nothing else."""
     content = json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +31,7 @@ def append(path: Path, line: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines, oldest first; what is no line of ours is skipped."""
+    """Yield the lines, oldest first; skip what is not a JSON object."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""A finished build in, one line of the checkout's history out.
+"""Append a line about each finished build to the checkout's history.
 
-`build/.ingot/history.jsonl` keeps what people ask of nightly builds over time: what ran
-and why, the figures of checks and benchmarks, the sizes of what ships. A build that
+`build/.ingot/history.jsonl` keeps what people ask about nightly builds over time: what
+ran and why, the figures of checks and benchmarks, the sizes of what ships. A build that
 had nothing to do adds no line.
 """
 
@@ -12,23 +12,23 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingot.engine import store_builds
+from ingot.engine import json_lines
 
 if TYPE_CHECKING:
     from ingot.engine.event_log import EventLog
 
 SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
-# Where the folders of failed actions are, with what they wrote.
+# Failed actions leave their folders here.
 FAILED = "build/.ingot/failed"
-# Of a failure's message.
+# How many lines of a failure's message are kept.
 MOST_LINES = 12
-# Stages whose figures a line has.
+# Stages whose figures are part of a line.
 MEASURED = ("check", "bench", "bundle", "compile")
 
 
 def add(journal: EventLog, exit_code: int, wall_s: float) -> None:
-    """Add the build's line to the checkout's history."""
+    """Append the build's line to the checkout's history."""
     changed = {task: how for task, how in journal.ends.items() if how != "up to date"}
     if not changed:
         return
@@ -60,12 +60,12 @@ def add(journal: EventLog, exit_code: int, wall_s: float) -> None:
         ),
     }
     path = journal.root / FILE
-    store_builds.append(path, line)
-    store_builds.trim(path)
+    json_lines.append(path, line)
+    json_lines.trim(path)
 
 
 def _figures(journal: EventLog, pair: str) -> dict[str, Any]:
-    """Return the figures of a pair; a check of an artifact before it is not of it."""
+    """Return the figures of a pair, without a check that is of an earlier artifact."""
     found = figures(journal.root, *pair.split("@"))
     ended = journal.ends.get(f"check:{pair}")
     if ended in (None, "failed"):
@@ -77,7 +77,7 @@ def _figures(journal: EventLog, pair: str) -> dict[str, Any]:
 
 
 def _comparisons(folder: Path) -> list[dict[str, Any]]:
-    """Return what a failed check compared; nothing where it did not come so far."""
+    """Return what a failed check compared; [] where it did not get so far."""
     return [
         {key: row[key] for key in ("level", "name", "inputs", "tolerance", "passed")}
         | {"error": row["max_abs_error"]}
@@ -86,7 +86,7 @@ def _comparisons(folder: Path) -> list[dict[str, Any]]:
 
 
 def _failure(message: str, root: Path) -> dict[str, str]:
-    """Return what a failed action said: its end, where tools put the reason."""
+    """Return the end of a failed action's message, where tools put the reason."""
     lines = message.replace(f"{root}/", "").splitlines()
     if len(lines) > MOST_LINES:
         lines = [lines[0], "...", *lines[2 - MOST_LINES :]]
