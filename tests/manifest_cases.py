@@ -26,7 +26,8 @@ def defects(kind: str) -> list[str]:
 def place(root: Path, manifest: str, architecture: str = "") -> Path:
     """Copy what a manifest needs below `root`; return the manifest's path.
 
-    An architecture that is named takes the place of the manifest's own.
+    An architecture that is named takes the place of the manifest's own; what it
+    extends comes with it.
     """
     for part in ("components", "oracles"):
         shutil.copytree(CASES / part, root / part)
@@ -40,12 +41,21 @@ def place(root: Path, manifest: str, architecture: str = "") -> Path:
     if architecture:
         text = text.replace(f"architecture: {own}", f"architecture: {architecture}")
         path.write_text(text, "utf-8")
-    folders = (CASES / "architectures", CASES / "decoders")
-    files = [folder / f"{architecture or own}.yaml" for folder in folders]
-    named = [file for file in files if file.is_file()]
-    source = named[0] if named else folders[0] / f"{GOOD}.yaml"
-    shutil.copy(source, root / "models/architectures")
+    named: str | None = architecture or own
+    while named and not (root / f"models/architectures/{named}.yaml").exists():
+        source = _architecture(named)
+        shutil.copy(source, root / "models/architectures")
+        extended = re.search(
+            r"^extends: (\S+)$", source.read_text("utf-8"), re.MULTILINE
+        )
+        named = extended[1] if extended else None
     return path
+
+
+def _architecture(name: str) -> Path:
+    folders = (CASES / "architectures", CASES / "decoders")
+    files = [folder / f"{name}.yaml" for folder in folders]
+    return next((file for file in files if file.is_file()), folders[0] / f"{GOOD}.yaml")
 
 
 def message(path: Path, root: Path) -> str:

@@ -153,7 +153,8 @@ def test_sizes_that_contradict_each_other_are_refused(
     for part in ("components", "oracles", "models/licences"):
         shutil.copytree(ROOT / part, tmp_path / part)
     folder.mkdir()
-    shutil.copy(ROOT / "models/architectures/mixtral.yaml", folder)
+    for name in ("mixtral", "llama"):
+        shutil.copy(ROOT / f"models/architectures/{name}.yaml", folder)
     path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")
     edit(Path(path), old, new)
     with pytest.raises(ExceptionGroup) as group:

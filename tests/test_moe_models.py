@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from ingot.model.yaml_nodes import load
+from ingot.model.architecture import FOLDER, read_architecture
 from ingot.project.catalogue import read
 from tests import source_tree as tree
 from tests.moe_in_motion import compare_in_motion
@@ -80,7 +80,7 @@ def test_a_mixture_says_what_its_judges_say(
 
 def layer_nodes(architecture: str) -> list[str]:
     """The names of a layer's nodes, in order."""
-    node = load(ROOT / f"models/architectures/{architecture}.yaml", ROOT)
+    node = read_architecture(ROOT / FOLDER / f"{architecture}.yaml", ROOT).node
     return [item["name"].text for item in node["blocks"]["layer"]["nodes"].items]
 
 

@@ -47,6 +47,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
+def test_an_architecture_is_made_of_what_it_extends(root: Path) -> None:
+    folder = root / "models/architectures"
+    (folder / "small.yaml").rename(folder / "base.yaml")
+    (folder / "small.yaml").write_text("architecture: small\nextends: base\n")
+    found = [path.relative_to(root).as_posix() for path in sources(root, "bake:toy@x")]
+    assert found == [
+        "models/toy.yaml",
+        "models/architectures/small.yaml",
+        "models/architectures/base.yaml",
+    ]
+    told = place(root, "check:toy@here", BLOCK, 1e-5)
+    assert told == f"models/architectures/base.yaml:2: {BLOCK}"
+
+
 def test_a_task_is_made_of_what_its_name_leads_to(root: Path) -> None:
     found = {
         task: [path.relative_to(root).as_posix() for path in sources(root, task)]

@@ -99,7 +99,10 @@ def test_a_shipped_manifest_has_the_schema(name: str) -> None:
     validator("manifest").validate(content(ROOT / name))
 
 
-@pytest.mark.parametrize("name", tracked("models/architectures/*.yaml"))
+@pytest.mark.parametrize(
+    "name",
+    [*tracked("models/architectures/*.yaml"), *tracked("tests/data/extending/*.yaml")],
+)
 def test_a_shipped_architecture_has_the_schema(name: str) -> None:
     validator("architecture").validate(content(ROOT / name))
 

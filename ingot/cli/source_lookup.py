@@ -1,8 +1,8 @@
-"""A value of what the plan made in, the file and line that a person wrote it at out.
+"""Find the file and line where a person wrote a value that the plan made.
 
-`spec.json` and its like are made of a manifest, its architecture, a target and a
-layout. A value that stands there under the same key is told with its place; of others
-it is only said which files they come from.
+`spec.json` and its like are made of a manifest, its architecture, what that extends, a
+target and a layout. A value that stands there under the same key is reported with its
+position; for others only the files are reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from pathlib import Path
 from ingot.model.yaml_nodes import Node, load
 
 # Keys that name another file, and the folder where it is.
-_NAMED = {"architecture": "models/architectures", "layout": "targets/layouts"}
+_NAMED = {
+    "architecture": "models/architectures",
+    "extends": "models/architectures",
+    "layout": "targets/layouts",
+}
 
 
 def sources(root: Path, task: str) -> list[Path]:
@@ -25,15 +29,23 @@ def sources(root: Path, task: str) -> list[Path]:
     model, _, target = task.partition(":")[2].partition("@")
     if not (root / f"models/{model}.yaml").is_file():
         return []
-    found = []
+    found: list[str] = []
     for name in (f"models/{model}.yaml", f"targets/{target}.yaml"):
-        if (root / name).is_file():
-            texts = {node.key: node.value for node in _nodes(root / name, root)}
-            others = [key for key in _NAMED if key in texts]
-            found += [name, *(f"{_NAMED[key]}/{texts[key]}.yaml" for key in others)]
+        _add_named(name, root, found)
     # Or the task is a layout's, which several targets have.
     found.append(f"targets/layouts/{target}.yaml")
     return [root / name for name in found if (root / name).is_file()]
+
+
+def _add_named(name: str, root: Path, found: list[str]) -> None:
+    """Add a file and those that it names, if there is one that is not found yet."""
+    if name in found or not (root / name).is_file():
+        return
+    found.append(name)
+    texts = {node.key: node.value for node in _nodes(root / name, root)}
+    for key, folder in _NAMED.items():
+        if key in texts:
+            _add_named(f"{folder}/{texts[key]}.yaml", root, found)
 
 
 def place(root: Path, task: str, key: str, value: object) -> str:

@@ -19,11 +19,10 @@ from ingot.imports.hf_config import survey_directory
 from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
 from ingot.imports.manifest_writer import Decision, manifest, number, relative, stored
 from ingot.imports.tensor_checks import Comparison, compare
-from ingot.model.architecture_schema import ARCHITECTURE
+from ingot.model.architecture import FOLDER, read_architecture
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
-from ingot.model.schema_types import check
-from ingot.model.yaml_nodes import Node, format_errors, load, raise_all
+from ingot.model.yaml_nodes import Node, format_errors
 from ingot.project.options import refuse_words
 from ingot.runtime.tokenizer import load_tokenizer
 from ingot.weights.element_types import PROJECT
@@ -209,11 +208,9 @@ def _fit_blocks(facts: dict[str, Fact]) -> None:
 
 def _architecture(name: str, root: Path) -> Node:
     try:
-        node = load(root / "models/architectures" / f"{name}.yaml", root)
-        raise_all(check(node, ARCHITECTURE))
+        return read_architecture(root / FOLDER / f"{name}.yaml", root).node
     except ExceptionGroup as group:
         raise IngotError(format_errors(group)) from None
-    return node
 
 
 def _element(survey: Survey) -> str | None:

@@ -1,7 +1,9 @@
-"""Every key of an architecture: its form and its meaning, written once.
+"""List every key of an architecture, with its form and its meaning.
 
 The reader checks files against this table, and `python -m ingot.model.json_schema
-architecture` prints it as JSON Schema.
+architecture` prints it as JSON Schema. There are two forms: a file may leave out what
+the architecture, block or entry point that it extends has; a whole architecture, with
+everything inherited put in place, may not.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from ingot.model.manifest_schema import TOLERANCES
 from ingot.model.name_patterns import (
     ATTRIBUTE,
     BLOCK,
-    COMPONENT,
     DIM,
     DIM_OR_SIZE,
     KEBAB,
@@ -18,6 +19,7 @@ from ingot.model.name_patterns import (
     PARAMETER,
     TYPE,
     USED_PARAMETER,
+    USES,
 )
 from ingot.model.schema_types import (
     Choice,
@@ -43,182 +45,270 @@ INPUT_ROLES = (
 )
 OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 
-_PARAMETER = Record(
-    (
-        Key("shape", Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"),
-        Key(
-            "hf",
-            Text(),
-            "its name in a Hugging Face checkpoint; with {expert}, there is a tensor of"
-            " each expert",
-            optional=True,
-        ),
-        Key(
-            "hf_shape",
-            Sequence(DIM, min=1),
-            "dims of that tensor: the parameter's in another order, or joined",
-            optional=True,
-        ),
-        Key(
-            "hf_joined",
-            Sequence(PARAMETER, min=2),
-            "parameters, this among them, whose rows that tensor has one behind the"
-            " other",
-            optional=True,
-        ),
-        Key(
-            "hf_offset",
-            Number(),
-            "added to the values of a Hugging Face checkpoint; GGUF has it added",
-            optional=True,
-        ),
-        Key(
-            "gguf_interleaved",
-            DIM,
-            "number of heads whose rows GGUF keeps in the order of interleaved rope",
-            optional=True,
-        ),
-        Key(
-            "tied_to",
-            PARAMETER,
-            "the parameter that serves instead where a manifest says 'tied'",
-            optional=True,
-        ),
-        Key(
-            "rope_base",
-            NAME,
-            "hyperparameter: base of the rope angles that this table is computed from",
-            optional=True,
-        ),
-    )
+_PARAMETER = (
+    Key("shape", Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"),
+    Key(
+        "hf",
+        Text(),
+        "its name in a Hugging Face checkpoint; with {expert}, there is a tensor of"
+        " each expert",
+        optional=True,
+    ),
+    Key(
+        "hf_shape",
+        Sequence(DIM, min=1),
+        "dims of that tensor: the parameter's in another order, or joined",
+        optional=True,
+    ),
+    Key(
+        "hf_joined",
+        Sequence(PARAMETER, min=2),
+        "parameters, this among them, whose rows that tensor has one behind the other",
+        optional=True,
+    ),
+    Key(
+        "hf_offset",
+        Number(),
+        "added to the values of a Hugging Face checkpoint; GGUF has it added",
+        optional=True,
+    ),
+    Key(
+        "gguf_interleaved",
+        DIM,
+        "number of heads whose rows GGUF keeps in the order of interleaved rope",
+        optional=True,
+    ),
+    Key(
+        "tied_to",
+        PARAMETER,
+        "the parameter that serves instead where a manifest says 'tied'",
+        optional=True,
+    ),
+    Key(
+        "rope_base",
+        NAME,
+        "hyperparameter: base of the rope angles that this table is computed from",
+        optional=True,
+    ),
 )
-_NODE = Record(
-    (
-        Key("name", NAME, "name of the node, and of its value"),
-        Key("uses", COMPONENT, "component: components/<name>.mlir"),
-        Key(
-            "operands",
-            Mapping(NAME, NAME),
-            "values of this block, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "parameters",
-            Mapping(USED_PARAMETER, NAME),
-            "parameters, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "attributes",
-            Mapping(Either((ATTRIBUTE, Number())), NAME),
-            "hyperparameters, dims, numbers or {layer}, by the component's argument",
-            optional=True,
-        ),
-        Key(
-            "results",
-            Sequence(NAME, min=2),
-            "names of the values of a component with several results",
-            optional=True,
-        ),
-    )
+_NODE = (
+    Key("name", NAME, "name of the node, and of its value"),
+    Key("uses", USES, "component: components/<name>.mlir, or block:<name>"),
+    Key(
+        "operands",
+        Mapping(NAME, NAME),
+        "values of this block, by the component's argument or the block's input",
+        optional=True,
+    ),
+    Key(
+        "parameters",
+        Mapping(USED_PARAMETER, NAME),
+        "parameters, by the component's argument or the block's $name",
+        optional=True,
+    ),
+    Key(
+        "attributes",
+        Mapping(Either((ATTRIBUTE, Number())), NAME),
+        "hyperparameters, dims, numbers or {layer}, by the component's argument or"
+        " the block's $name",
+        optional=True,
+    ),
+    Key(
+        "results",
+        Sequence(NAME, min=2),
+        "names of the values of a component or block with several results",
+        optional=True,
+    ),
+    Key(
+        "prefix",
+        NAME,
+        "put before the names of the values inside the block that is called",
+        optional=True,
+    ),
 )
-_BLOCK = Record(
-    (
-        Key(
-            "variants",
-            Mapping(
-                Mapping(Either((USED_PARAMETER, Number())), NAME, min=1), NAME, min=1
-            ),
-            "by variant, what each $name in the nodes stands for",
-            optional=True,
-        ),
-        Key("inputs", Mapping(TYPE, NAME, min=1), "values it takes, with their types"),
-        Key("nodes", Sequence(_NODE, min=1), "component calls, in order"),
-        Key("outputs", Mapping(NAME, NAME, min=1), "values it gives, by their name"),
-    )
+_STEP = (
+    Key(
+        "block",
+        Either((BLOCK, Sequence(BLOCK, min=1))),
+        "block to call; a sequence is gone through layer by layer, over and over",
+    ),
+    Key(
+        "repeat",
+        Either((NAME, Integer(1))),
+        "number of layers, or the dim that holds it",
+        optional=True,
+    ),
+    Key(
+        "name",
+        NAME,
+        "name of the step where the block's is taken or there are several blocks",
+        optional=True,
+    ),
+    Key("operands", Mapping(NAME, NAME, min=1), "values, by the block's input"),
+    Key("results", Mapping(NAME, NAME, min=1), "values it defines, by output"),
 )
-_STEP = Record(
-    (
-        Key(
-            "block",
-            Either((BLOCK, Sequence(BLOCK, min=1))),
-            "block to call; a sequence is gone through layer by layer, over and over",
-        ),
-        Key(
-            "repeat",
-            Either((NAME, Integer(1))),
-            "number of layers, or the dim that holds it",
-            optional=True,
-        ),
-        Key(
-            "name",
-            NAME,
-            "name of the step where the block's is taken or there are several blocks",
-            optional=True,
-        ),
-        Key("operands", Mapping(NAME, NAME, min=1), "values, by the block's input"),
-        Key("results", Mapping(NAME, NAME, min=1), "values it defines, by output"),
-    )
+_INPUT = (
+    Key("type", TYPE, "its tensor type"),
+    Key("role", Choice(INPUT_ROLES), "what it means to a caller"),
 )
-_INPUT = Record(
-    (
-        Key("type", TYPE, "its tensor type"),
-        Key("role", Choice(INPUT_ROLES), "what it means to a caller"),
-    )
+_OUTPUT = (
+    Key("value", NAME, "the value that is returned"),
+    Key("role", Choice(OUTPUT_ROLES), "what it means to a caller"),
+    Key(
+        "updates",
+        NAME,
+        "the input that it replaces, in the same memory",
+        optional=True,
+    ),
 )
-_OUTPUT = Record(
-    (
-        Key("value", NAME, "the value that is returned"),
-        Key("role", Choice(OUTPUT_ROLES), "what it means to a caller"),
-        Key(
-            "updates",
-            NAME,
-            "the input that it replaces, in the same memory",
-            optional=True,
-        ),
-    )
-)
-_ENTRY_POINT = Record(
-    (
-        Key(
-            "dims",
-            Mapping(Integer(1), NAME, min=1),
-            "dynamic dims that have one size here, such as seq: 1 to decode",
-            optional=True,
-        ),
-        Key("inputs", Mapping(_INPUT, NAME, min=1), "arguments, in order"),
-        Key("steps", Sequence(_STEP, min=1), "block calls, in order"),
-        Key("outputs", Mapping(_OUTPUT, NAME, min=1), "results, in order"),
-    )
+_VARIANTS = Mapping(
+    Mapping(Either((USED_PARAMETER, Number())), NAME, min=1), NAME, min=1
 )
 
-ARCHITECTURE = Record(
-    (
-        Key("architecture", KEBAB, "its name: this file's, without .yaml"),
-        Key("dims", Sequence(NAME, min=1), "dims that a manifest gives a size to"),
-        Key(
-            "hyperparameters",
-            Sequence(NAME),
-            "numbers that a manifest gives",
-            optional=True,
-        ),
-        Key("dynamic", Sequence(NAME), "dims that stay dynamic"),
-        Key(
-            "parameters",
-            Mapping(_PARAMETER, PARAMETER),
-            "weights under their GGUF names; {layer} stands for the layer's number",
-        ),
-        Key("blocks", Mapping(_BLOCK, NAME, min=1), "pieces that are checked alone"),
-        Key(
-            "entry_points",
-            Mapping(_ENTRY_POINT, NAME, min=1),
-            "functions that the model exports",
-        ),
-        Key(
-            "tolerances",
-            TOLERANCES,
-            "where its models differ from a target's tolerances, by check level",
-            optional=True,
-        ),
+
+def _extending(form: Text, doc: str, **removable: Text) -> tuple[Key, ...]:
+    """Return the keys of a record that may extend another one."""
+    removed = Record(
+        tuple(
+            Key(name, Sequence(item, min=1), f"names among its {name}", optional=True)
+            for name, item in removable.items()
+        )
     )
-)
+    return (
+        Key("extends", form, doc, optional=True),
+        Key("remove", removed, "what is not inherited", optional=True),
+    )
+
+
+def _item(keys: tuple[Key, ...], whole: bool, other: Text = NAME) -> Record:
+    """Return the form of an item; a new one among inherited ones says where it goes."""
+    places = (
+        Key("before", other, "the item that this new one precedes", optional=True),
+        Key("after", other, "the item that this new one follows", optional=True),
+    )
+    return Record(keys if whole else keys + places)
+
+
+def _block(whole: bool) -> Record:
+    doc = "the block that it is made of"
+    own = _extending(NAME, doc, inputs=NAME, nodes=NAME, outputs=NAME)
+    return Record(
+        (
+            *(() if whole else own),
+            Key(
+                "variants",
+                _VARIANTS,
+                "by variant, what each $name in the nodes stands for",
+                optional=True,
+            ),
+            Key(
+                "inputs",
+                Mapping(TYPE, NAME, min=1),
+                "values it takes, with their types",
+                optional=not whole,
+            ),
+            Key(
+                "nodes",
+                Sequence(_item(_NODE, whole), min=1),
+                "calls of components and blocks, in order",
+                optional=not whole,
+            ),
+            Key(
+                "outputs",
+                Mapping(NAME, NAME, min=1),
+                "values it gives, by their name",
+                optional=not whole,
+            ),
+        )
+    )
+
+
+def _entry_point(whole: bool) -> Record:
+    doc = "the entry point that it is made of"
+    own = _extending(NAME, doc, inputs=NAME, steps=NAME, outputs=NAME)
+    return Record(
+        (
+            *(() if whole else own),
+            Key(
+                "dims",
+                Mapping(Integer(1), NAME, min=1),
+                "dynamic dims that have one size here, such as seq: 1 to decode",
+                optional=True,
+            ),
+            Key(
+                "inputs",
+                Mapping(_item(_INPUT, whole), NAME, min=1),
+                "arguments, in order",
+                optional=not whole,
+            ),
+            Key(
+                "steps",
+                Sequence(_item(_STEP, whole), min=1),
+                "block calls, in order",
+                optional=not whole,
+            ),
+            Key(
+                "outputs",
+                Mapping(_item(_OUTPUT, whole), NAME, min=1),
+                "results, in order",
+                optional=not whole,
+            ),
+        )
+    )
+
+
+def _architecture(whole: bool) -> Record:
+    doc = "the architecture that it is made of: models/architectures/<name>.yaml"
+    own = _extending(KEBAB, doc, parameters=PARAMETER, blocks=NAME, entry_points=NAME)
+    return Record(
+        (
+            Key("architecture", KEBAB, "its name: this file's, without .yaml"),
+            *(() if whole else own),
+            Key(
+                "dims",
+                Sequence(NAME, min=1),
+                "dims that a manifest gives a size to",
+                optional=not whole,
+            ),
+            Key(
+                "hyperparameters",
+                Sequence(NAME),
+                "numbers that a manifest gives",
+                optional=True,
+            ),
+            Key(
+                "dynamic",
+                Sequence(NAME),
+                "dims that stay dynamic",
+                optional=not whole,
+            ),
+            Key(
+                "parameters",
+                Mapping(_item(_PARAMETER, whole, PARAMETER), PARAMETER),
+                "weights under their GGUF names; {layer} stands for the layer's number",
+                optional=not whole,
+            ),
+            Key(
+                "blocks",
+                Mapping(_block(whole), NAME, min=1),
+                "pieces that are checked alone",
+                optional=not whole,
+            ),
+            Key(
+                "entry_points",
+                Mapping(_entry_point(whole), NAME, min=1),
+                "functions that the model exports",
+                optional=not whole,
+            ),
+            Key(
+                "tolerances",
+                TOLERANCES,
+                "where its models differ from a target's tolerances, by check level",
+                optional=True,
+            ),
+        )
+    )
+
+
+ARCHITECTURE = _architecture(whole=False)
+WHOLE_ARCHITECTURE = _architecture(whole=True)

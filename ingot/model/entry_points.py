@@ -14,7 +14,7 @@ from ingot.model.bind import LAYER, Scope
 from ingot.model.graph import Block, Call, EntryPoint, Port
 from ingot.model.resolve_blocks import BlockPattern, Types, read_type
 from ingot.model.shapes import SymbolicType
-from ingot.model.variants import base
+from ingot.model.variants import block_name
 from ingot.model.yaml_nodes import Node
 
 # Ten times the deepest published models; every layer is written out.
@@ -188,7 +188,7 @@ def _block(
     step: Node, pattern: BlockPattern, layer: int | None
 ) -> tuple[Block, list[tuple[str, int | None]]]:
     """Return a layer of a block, and the parameters that it takes."""
-    name = found.text if (found := step.get("name")) else base(pattern.kind)
+    name = found.text if (found := step.get("name")) else block_name(pattern.kind)
     calls = pattern.calls
     if layer is not None:
         name = f"{name}.{layer}"

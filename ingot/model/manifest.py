@@ -6,20 +6,24 @@ a missing key, an unknown name or a shape that does not fit.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
-from ingot.errors import ManifestError, did_you_mean
+from ingot.errors import ManifestError
 from ingot.model import manifest_rules as rules
-from ingot.model.architecture_schema import ARCHITECTURE
+from ingot.model.architecture import (
+    Architecture,
+    find_architecture,
+    read_architecture,
+)
 from ingot.model.bind import entries
 from ingot.model.graph import DynamicDim, Graph
 from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
 from ingot.model.resolve import resolve
-from ingot.model.schema_types import build, check
+from ingot.model.schema_types import build
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
     FileSource,
@@ -66,6 +70,7 @@ class Manifest:
     path: str  # "models/all-minilm-l6-v2.yaml", relative to the checkout
     model: str
     architecture: str
+    architecture_files: tuple[str, ...]  # its own first, then what it extends
     licence: str  # an SPDX expression
     dims: tuple[tuple[str, int], ...]
     hyperparameters: tuple[tuple[str, float | int], ...]
@@ -91,11 +96,12 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     path, root = path.absolute(), root.absolute()
     file, errors = build(load(path, root), ManifestFile)
     assert file is not None
-    architecture = graph = source = tokenizer = None
+    named = graph = source = tokenizer = None
     with collected(errors):
-        architecture = _read_architecture(file, root)
+        named = _named_architecture(file, root)
     found = [*rules.check_manifest(file, path.stem)]
-    if architecture is not None:
+    if named is not None:
+        architecture = named.node
         found += rules.check_names(file, architecture, errors)
         given = _tolerances(entries(architecture, "tolerances"))
         found += rules.check_tolerances(given)
@@ -122,14 +128,15 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         errors.append(file.check.at.error("golden", message))
     errors += () if isinstance(source, Splat) else rules.check_licence_texts(file, root)
     raise_all(errors)
-    assert architecture is not None
+    assert named is not None
     assert graph is not None
     assert source is not None
-    inherited = _tolerances(entries(architecture, "tolerances"))
+    inherited = _tolerances(entries(named.node, "tolerances"))
     return Manifest(
         path=file.at.position().path,
         model=graph.model,
         architecture=file.architecture,
+        architecture_files=named.files,
         licence=file.licence,
         dims=tuple(file.dims.items()),
         hyperparameters=tuple(file.hyperparameters.items()),
@@ -156,7 +163,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     )
 
 
-def _read_architecture(file: ManifestFile, root: Path) -> Node | None:
+def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:
     """Return the architecture that a manifest names, None where it names none.
 
     Raises:
@@ -164,16 +171,8 @@ def _read_architecture(file: ManifestFile, root: Path) -> Node | None:
     """
     if not file.architecture:
         return None
-    folder = root / "models" / "architectures"
-    path = folder / f"{file.architecture}.yaml"
-    if not os.path.lexists(path):
-        known = sorted(item.stem for item in folder.glob("*.yaml"))
-        hint = did_you_mean(file.architecture, known, "architectures")
-        message = f"no architecture named '{file.architecture}'"
-        raise_all([file.at.error("architecture", message, hint)])
-    found = load(path, root)
-    raise_all(check(found, ARCHITECTURE))
-    return found
+    error = partial(file.at.error, "architecture")
+    return read_architecture(find_architecture(file.architecture, root, error), root)
 
 
 def _read_graph(

@@ -37,6 +37,11 @@ BLOCK = Text(
 COMPONENT = Text(
     "a component such as linear/linear_bias", "[a-z][a-z0-9_]*/[a-z][a-z0-9_]*"
 )
+# In a node.
+USES = Text(
+    "a component such as linear/linear_bias, or a block such as block:experts",
+    r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*|block:[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?",
+)
 SHA256 = Text("a sha256 of 64 lower-case hex digits", "[0-9a-f]{64}")
 LICENCE = Text(
     "an SPDX licence expression such as Apache-2.0",

@@ -1,7 +1,7 @@
-"""An architecture and a model's sizes in, the model's resolved graph out.
+"""Resolve an architecture, with a model's sizes, to the model's graph.
 
-Defects of the architecture and of the components it names are collected, each once, at
-their own lines.
+Errors of the architecture and of the components that it names are collected, each once,
+at their own lines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ingot.model.entry_points import block_nodes, expand
 from ingot.model.graph import DynamicDim, Graph, Instance
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
-from ingot.model.resolve_blocks import BlockPattern, resolve_block
-from ingot.model.variants import base, written_out
+from ingot.model.resolve_blocks import BLOCK, BlockPattern, resolve_block
+from ingot.model.variants import block_name, expand_variants, takes_names
 from ingot.model.yaml_nodes import Node
 
 # No matrix is packed before a target asks for it.
@@ -45,7 +45,7 @@ def resolve(
     """
     parameters = parameter_types(architecture, sizes, numbers, errors)
     scope = Scope(sizes, numbers, parameters, tied)
-    blocks = _Blocks(architecture["blocks"], Components(root, errors), errors)
+    blocks = _Blocks(architecture, Components(root, errors), errors)
     expanded = []
     instances: list[Instance] = []
     for name, node in architecture["entry_points"].entries.items():
@@ -55,9 +55,9 @@ def resolve(
         used = {block.kind for block in expanded[-1].entry_point.blocks}
         instances += [item for kind in used for item in patterns[kind].instances]
     taken = [item for entry in expanded for item in entry.parameters]
-    path = architecture.position.path
+    folder = architecture.position.path.rpartition("/")[0]
     # Behind another mistake most unused names are its consequences.
-    if not any(error.position.path == path for error in errors):
+    if not any(error.position.path.startswith(f"{folder}/") for error in errors):
         _refuse_unused(architecture, errors)
     return Graph(
         model=model,
@@ -87,9 +87,23 @@ class _Blocks:
     """The blocks of an architecture, resolved for each entry point's dims."""
 
     def __init__(
-        self, node: Node, components: Components, errors: list[ManifestError]
+        self, architecture: Node, components: Components, errors: list[ManifestError]
     ) -> None:
-        self.nodes = written_out(node, errors)
+        blocks = architecture["blocks"].entries
+        stepped = {block_name(item) for item in _stepped(architecture)}
+        called = {
+            block_name(item.removeprefix(BLOCK))
+            for block in blocks.values()
+            for item in _used(block)
+            if item.startswith(BLOCK)
+        }
+        # What only nodes call, or can, is resolved where they call it.
+        self.inner = {
+            kind
+            for kind, block in blocks.items()
+            if kind not in stepped and (kind in called or takes_names(block))
+        }
+        self.nodes = expand_variants(architecture["blocks"], self.inner, errors)
         self.components = components
         self.errors = errors
 
@@ -97,8 +111,9 @@ class _Blocks:
         """Return the blocks by name; what is wrong is told once, not once a scope."""
         found: list[ManifestError] = []
         patterns = {
-            kind: resolve_block(kind, node, scope, self.components.find, found)
-            for kind, node in self.nodes.items()
+            kind: resolve_block(kind, self.nodes, scope, self.components.find, found)
+            for kind in self.nodes
+            if block_name(kind) not in self.inner
         }
         told = {error.position for error in self.errors}
         # Variants of a block have their nodes, and so their mistakes, in common.
@@ -161,16 +176,17 @@ def _instances(
 
 def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
     """Add an error for each block and parameter that nothing takes."""
-    called = {
-        base(node.text)
-        for entry in architecture["entry_points"].entries.values()
-        for step in entry["steps"].items
-        for node in block_nodes(step)
-    }
     blocks = architecture["blocks"]
+    called, pending = set[str](), [block_name(item) for item in _stepped(architecture)]
+    while pending:
+        kind = pending.pop()
+        if kind not in called and kind in blocks.entries:
+            called.add(kind)
+            used = (item for item in _used(blocks[kind]) if item.startswith(BLOCK))
+            pending += (block_name(item.removeprefix(BLOCK)) for item in used)
     for kind in blocks.entries:
         if kind not in called:
-            errors.append(blocks.key_error(kind, f"no step calls block '{kind}'"))
+            errors.append(_unused(architecture, "blocks", kind, "nothing calls block"))
     # As written, so that a parameter of a node that does not fit is not reported too.
     nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
     written = {
@@ -184,14 +200,40 @@ def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
     parameters = architecture["parameters"]
     for name in parameters.entries:
         if name not in written:
-            message = f"no node takes parameter '{name}'"
-            errors.append(parameters.key_error(name, message))
+            message = "no node takes parameter"
+            errors.append(_unused(architecture, "parameters", name, message))
     mentioned = _mentioned(architecture)
     for key in ("dims", "hyperparameters"):
         declared = architecture.get(key)
         for item in declared.items if declared else ():
             if item.text not in mentioned:
-                errors.append(item.error(f"nothing mentions '{item.text}'"))
+                hint = ""
+                if item.position.path != architecture.position.path:
+                    hint = f"write '{key}' in {architecture.position.path}"
+                errors.append(item.error(f"nothing mentions '{item.text}'", hint))
+
+
+def _unused(architecture: Node, section: str, name: str, message: str) -> ManifestError:
+    """Return an error at an item that nothing takes."""
+    error = architecture[section].key_error(name, f"{message} '{name}'")
+    if error.position.path != architecture.position.path:
+        error.hint = f"list it under 'remove' in {architecture.position.path}"
+    return error
+
+
+def _stepped(architecture: Node) -> list[str]:
+    """Return the blocks that steps call, as they are written: `layer.local`."""
+    return [
+        node.text
+        for entry in architecture["entry_points"].entries.values()
+        for step in entry["steps"].items
+        for node in block_nodes(step)
+    ]
+
+
+def _used(block: Node) -> list[str]:
+    """Return the components and blocks that the nodes of a block use, as written."""
+    return [node["uses"].text for node in block["nodes"].items]
 
 
 def _mentioned(architecture: Node) -> set[str]:

@@ -1,22 +1,26 @@
-"""A block of an architecture in, its calls with every type known out.
+"""Resolve a block of an architecture to its calls, with every type known.
 
 A block is resolved once, with `{layer}` still in the names of its parameters; each
-layer is then a copy of it under another number.
+layer is then a copy of it under another number. A node that calls another block becomes
+the calls of that block: the graph does not show that they were written elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.model.bind import LAYER, Bound, Given, Scope, bind, entries
+from ingot.model.bind import LAYER, Given, Scope, bind, entries
 from ingot.model.component import ComponentSignature
 from ingot.model.graph import Call, Instance, TensorType
 from ingot.model.shapes import Product, SymbolicType, parse_type
+from ingot.model.variants import fill
 from ingot.model.yaml_nodes import Node
 
 PARAMETER = "param:"
+# Before the name of a block that a node uses.
+BLOCK = "block:"
 
 Types = dict[str, SymbolicType | None]
 """Values by name; None where the definition is wrong and was reported."""
@@ -33,6 +37,7 @@ class BlockPattern:
     inputs: Mapping[str, SymbolicType | None]
     outputs: Mapping[str, tuple[str, SymbolicType | None]]  # name: (value, type)
     calls: tuple[Call, ...]  # empty where anything is wrong
+    values: Types  # the type of each value, inputs first
     types: tuple[tuple[str, TensorType], ...]  # of all values that are right
     parameters: tuple[str, ...]  # that the calls take, with {layer}
     layered: bool  # whether anything in it depends on the layer
@@ -40,15 +45,35 @@ class BlockPattern:
 
 
 def resolve_block(
-    kind: str, node: Node, scope: Scope, find: Find, errors: list[ManifestError]
+    kind: str,
+    blocks: Mapping[str, Node],
+    scope: Scope,
+    find: Find,
+    errors: list[ManifestError],
 ) -> BlockPattern:
-    """Return the block that a checked node describes; add defects to the errors."""
-    before = len(errors)
+    """Return one of the blocks, which are checked nodes; add defects to the errors."""
+    return _resolve((kind,), blocks[kind], _Around(blocks, scope, find), errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What the nodes of all blocks may name."""
+
+    blocks: Mapping[str, Node]
+    scope: Scope
+    find: Find
+
+
+def _resolve(
+    way: tuple[str, ...], node: Node, around: _Around, errors: list[ManifestError]
+) -> BlockPattern:
+    """Return a block; `way` has the blocks that call each other, and itself last."""
+    before, scope = len(errors), around.scope
     inputs = {
         name: read_type(entry, scope, errors)
         for name, entry in node["inputs"].entries.items()
     }
-    reader = _Nodes(node["nodes"].items, scope, find, errors, {**inputs})
+    reader = _Nodes(node["nodes"].items, around, way, errors, {**inputs})
     calls = reader.calls()
     outputs = {
         name: (entry.text, reader.value(entry))
@@ -63,10 +88,11 @@ def resolve_block(
         if name.startswith(PARAMETER)
     )
     return BlockPattern(
-        kind=kind,
+        kind=way[-1],
         inputs=inputs,
         outputs=outputs,
         calls=calls,
+        values=reader.types,
         types=tuple(
             (name, found.resolve(scope.sizes))
             for name, found in reader.types.items()
@@ -75,7 +101,7 @@ def resolve_block(
         parameters=parameters,
         layered=any(LAYER in name for name in parameters)
         or any(call.layered for call in calls),
-        instances=tuple(item.instance for item in reader.bound),
+        instances=tuple(reader.instances),
     )
 
 
@@ -111,32 +137,117 @@ class _Nodes:
     def __init__(
         self,
         nodes: tuple[Node, ...],
-        scope: Scope,
-        find: Find,
+        around: _Around,
+        way: tuple[str, ...],
         errors: list[ManifestError],
         types: Types,
     ) -> None:
         self.nodes = nodes
-        self.scope = scope
-        self.find = find
+        self.around = around
+        self.scope = around.scope
+        self.way = way
         self.errors = errors
         self.types = types  # of the values so far: inputs at first
-        self.bound: list[Bound] = []
+        self.instances: list[Instance] = []
         self.definitions = {name: node for node in nodes for name in result_names(node)}
+        self.inner: dict[str, str] = {}  # values inside called blocks: the block
 
     def calls(self) -> tuple[Call, ...]:
         """Return the calls of all nodes that are right."""
-        calls = []
+        calls: list[Call] = []
         for node in self.nodes:
-            call, types = self.call(node)
-            if call:
-                calls.append(call)
-            for name, found in zip(result_names(node), types, strict=True):
+            if node["uses"].text.startswith(BLOCK):
+                made, values = self.block_call(node)
+                calls += made
+            else:
+                call, types = self.call(node)
+                calls += [call] if call else []
+                values = [*zip(result_names(node), types, strict=True)]
+            for name, found in values:
                 if name in self.types:
-                    message = f"'{name}' is defined twice in this block"
-                    self.errors.append(node["name"].error(message))
+                    self.errors.append(self.defined_twice(name, node))
                 self.types[name] = found
         return tuple(calls)
+
+    def defined_twice(self, name: str, node: Node) -> ManifestError:
+        """Return what is wrong with a node that defines a value once more."""
+        if name in result_names(node):
+            message = f"'{name}' is defined twice in this block"
+            return node["name"].error(message)
+        kind = node["uses"].text.removeprefix(BLOCK)
+        message = f"'{name}' inside block '{kind}' is defined in this block already"
+        return node["uses"].error(message, "give this node a 'prefix' for such names")
+
+    def block_call(
+        self, node: Node
+    ) -> tuple[list[Call], list[tuple[str, SymbolicType | None]]]:
+        """Return the calls of the block that a node calls, and all values' types."""
+        names = result_names(node)
+        pattern = self.called(node)
+        if pattern is None or not self.fits(node, pattern):
+            return [], [(name, None) for name in names]
+        if len(pattern.outputs) != len(names):
+            count = len(pattern.outputs)
+            message = f"block '{pattern.kind}' has {count} output{'s'[: count != 1]}"
+            message = f"{message}, this node has {len(names)}"
+            self.errors.append(node["uses"].error(message, "name them under results"))
+            return [], [(name, None) for name in names]
+        prefix = found.text if (found := node.get("prefix")) else ""
+        made = [value for value in pattern.values if value not in pattern.inputs]
+        new = {value: prefix + value for value in made}
+        for (value, _), name in zip(pattern.outputs.values(), names, strict=True):
+            new[value] = name
+        self.inner |= {name: pattern.kind for name in new.values() if name not in names}
+        self.instances += pattern.instances
+        old = {name: node["operands"][name].text for name in pattern.inputs}
+        calls = [_renamed(call, prefix, new | old) for call in pattern.calls]
+        return calls, [(new[value], pattern.values[value]) for value in made]
+
+    def called(self, node: Node) -> BlockPattern | None:
+        """Return the block that a node calls, with its `$names` filled in."""
+        kind, uses = node["uses"].text.removeprefix(BLOCK), node["uses"]
+        block = self.around.blocks.get(kind)
+        if block is None:
+            hint = did_you_mean(kind, list(self.around.blocks), "blocks")
+            self.errors.append(uses.error(f"no block named '{kind}'", hint))
+            return None
+        if kind in self.way:
+            message = "a circle: a block cannot call itself"
+            self.errors.append(uses.error(message, " -> ".join((*self.way, kind))))
+            return None
+        before = len(self.errors)
+        filled = fill(kind, block, node, self.errors)
+        if len(self.errors) > before:
+            return None
+        pattern = _resolve((*self.way, kind), filled, self.around, self.errors)
+        values = [value for value, _ in pattern.outputs.values()]
+        for name, (value, _) in pattern.outputs.items():
+            if value in pattern.inputs or values.count(value) > 1:
+                message = f"output '{name}' of block '{kind}' has no value of its own"
+                self.errors.append(uses.error(message, "only a step can call it"))
+                return None
+        return pattern
+
+    def fits(self, node: Node, pattern: BlockPattern) -> bool:
+        """Return whether a node gives a block what it takes; add errors if not."""
+        before = len(self.errors)
+        for name, entry in entries(node, "operands").items():
+            found = self.value(entry, node)
+            if name not in pattern.inputs:
+                hint = did_you_mean(name, list(pattern.inputs), "inputs")
+                message = f"block '{pattern.kind}' has no input '{name}'"
+                error = node["operands"].key_error(name, message, hint)
+                self.errors.append(error)
+                continue
+            wanted = pattern.inputs[name]
+            if found and wanted and found != wanted:
+                message = f"'{entry.text}' does not fit block '{pattern.kind}'"
+                message = f"{message}; expected {wanted}, found {found}"
+                self.errors.append(entry.error(message))
+        for name in pattern.inputs.keys() - entries(node, "operands").keys():
+            message = f"input '{name}' of block '{pattern.kind}' is missing"
+            self.errors.append(node["uses"].error(message, "give it under operands"))
+        return len(self.errors) == before
 
     def call(self, node: Node) -> tuple[Call | None, tuple[SymbolicType | None, ...]]:
         """Return the node's call and the types of its results."""
@@ -149,7 +260,10 @@ class _Nodes:
             name: Given(entry, f"'{entry.text}'", self.parameter(entry))
             for name, entry in entries(node, "parameters").items()
         }
-        signature = self.find(node["uses"])
+        if prefix := node.get("prefix"):
+            message = "only a node that uses a block has a 'prefix'"
+            self.errors.append(prefix.error(message, "leave it out"))
+        signature = self.around.find(node["uses"])
         if signature is None:
             return None, unknown
         tensors = parameters | operands
@@ -160,7 +274,7 @@ class _Nodes:
             message = f"'{signature.component}' has {len(bound.results)} results"
             self.errors.append(node["uses"].error(message, "name them under results"))
             return None, unknown
-        self.bound.append(bound)
+        self.instances.append(bound.instance)
         call = Call(
             name=node["name"].text,
             instance=bound.instance.name,
@@ -179,6 +293,11 @@ class _Nodes:
     def value(self, entry: Node, user: Node | None = None) -> SymbolicType | None:
         """Return the type of a value that is used; report one not defined yet."""
         name = entry.text
+        if name in self.inner:
+            message = f"'{name}' is inside block '{self.inner[name]}'"
+            hint = "make it an output of that block, or write its nodes here"
+            self.errors.append(entry.error(message, hint))
+            return None
         if name in self.types:
             return self.types[name]
         if user is not None and name in self.definitions:
@@ -194,15 +313,15 @@ class _Nodes:
     def too_early(self, entry: Node, user: Node) -> ManifestError:
         """Return why a value cannot be used above its definition."""
         name = entry.text
-        way = self.way(name, user["name"].text, ())
-        if way:
-            cycle = " -> ".join((user["name"].text, *way))
+        path = self.path(name, user["name"].text, ())
+        if path:
+            cycle = " -> ".join((user["name"].text, *path))
             return entry.error("a cycle: a value cannot depend on itself", cycle)
         line = self.definitions[name].position.line
         hint = f"move the node that defines it, at line {line}, up"
         return entry.error(f"'{name}' is used before it is defined", hint)
 
-    def way(self, start: str, goal: str, seen: tuple[str, ...]) -> tuple[str, ...]:
+    def path(self, start: str, goal: str, seen: tuple[str, ...]) -> tuple[str, ...]:
         """Return the values from `start`, by what each depends on, to `goal`."""
         if start == goal:
             return (start,)
@@ -210,7 +329,7 @@ class _Nodes:
         if node is None or start in seen:
             return ()
         for entry in entries(node, "operands").values():
-            if rest := self.way(entry.text, goal, (*seen, start)):
+            if rest := self.path(entry.text, goal, (*seen, start)):
                 return (start, *rest)
         return ()
 
@@ -226,6 +345,17 @@ class _Nodes:
             message = f"no parameter named '{entry.text}'"
             self.errors.append(entry.error(message, hint))
         return self.scope.parameters.get(entry.text)
+
+
+def _renamed(call: Call, prefix: str, names: Mapping[str, str]) -> Call:
+    """Return a call of a called block under the names of the block that calls it."""
+    return replace(
+        call,
+        name=prefix + call.name,
+        # A parameter's name is among none.
+        operands=tuple(names.get(item, item) for item in call.operands),
+        results=tuple(names[item] for item in call.results),
+    )
 
 
 def result_names(node: Node) -> tuple[str, ...]:

@@ -1,33 +1,42 @@
-"""A block with variants in, one block for each variant out.
+"""Put what `$name` stands for into the nodes of blocks.
 
-Inside the nodes `$name` stands for what a variant gives: a parameter, a dim or a
-number. Layers that differ in nothing else (sliding and full attention) are so written
-once.
+Inside the nodes `$name` stands for a parameter, a dim or a number. Either the block's
+variant gives it, so that layers that differ in nothing else (sliding and full
+attention) are written once; or the node that calls the block does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from ingot.errors import ManifestError, did_you_mean
+from ingot.model.bind import entries
 from ingot.model.yaml_nodes import Node
 
 MARK = "$"
 
 
-def written_out(blocks: Node, errors: list[ManifestError]) -> dict[str, Node]:
-    """Return the blocks by name: `layer.local` and `layer.global` for two variants."""
+def expand_variants(
+    blocks: Node, called: Container[str], errors: list[ManifestError]
+) -> dict[str, Node]:
+    """Return the blocks by name: `layer.local` and `layer.global` for two variants.
+
+    Those that are `called` by nodes, and by no step, get the rest from the node.
+    """
     found: dict[str, Node] = {}
     for kind, block in blocks.entries.items():
         variants = block.get("variants")
         if variants is None:
-            found[kind] = _filled(block, {}, kind, errors)
+            found[kind] = block
+            if kind not in called:
+                hint = "give the block 'variants', or write what is meant"
+                found[kind] = _filled(kind, block, {}, hint, errors)
             continue
         for variant, given in variants.entries.items():
             name = f"{kind}.{variant}"
             before = len(errors)
-            found[name] = _filled(block, given.entries, name, errors)
+            found[name] = _filled(name, block, given.entries, "", errors)
             if len(errors) > before:
                 continue
             used = {node.text[1:] for node in _marks(block["nodes"])}
@@ -37,22 +46,48 @@ def written_out(blocks: Node, errors: list[ManifestError]) -> dict[str, Node]:
     return found
 
 
-def base(kind: str) -> str:
+def fill(name: str, block: Node, caller: Node, errors: list[ManifestError]) -> Node:
+    """Return the block that a node calls, with what the node gives it."""
+    used = {node.text[1:]: node for node in _marks(block["nodes"])}
+    given: dict[str, Node] = {}
+    for section in ("parameters", "attributes"):
+        for key, value in entries(caller, section).items():
+            given[key] = value
+            if key not in used:
+                hint = did_you_mean(MARK + key, [MARK + item for item in used], "names")
+                message = f"no node of block '{name}' uses '{MARK}{key}'"
+                errors.append(caller[section].key_error(key, message, hint))
+    for key in used:
+        if key not in given:
+            message = f"'{MARK}{key}' of block '{name}' is missing"
+            hint = f"give it under parameters or attributes; see {used[key].position}"
+            errors.append(caller["uses"].error(message, hint))
+    return _replaced(block, given)
+
+
+def takes_names(block: Node) -> bool:
+    """Return whether the nodes of a block have a `$name` that no variant gives."""
+    return "variants" not in block.entries and any(_marks(block["nodes"]))
+
+
+def block_name(kind: str) -> str:
     """Return the block's own name: `layer` of `layer.local`."""
     return kind.partition(".")[0]
 
 
 def _filled(
-    block: Node, given: Mapping[str, Node], name: str, errors: list[ManifestError]
+    name: str,
+    block: Node,
+    given: Mapping[str, Node],
+    hint: str,
+    errors: list[ManifestError],
 ) -> Node:
     """Return the block with every `$name` replaced; an unknown one is an error."""
     for node in _marks(block["nodes"]):
         if node.text[1:] not in given:
-            hint = did_you_mean(node.text[1:], list(given), "names")
-            if not given:
-                hint = "give the block 'variants', or write what is meant"
+            near = hint or did_you_mean(node.text[1:], list(given), "names")
             message = f"block '{name}' gives no value to '{node.text}'"
-            errors.append(node.error(message, hint))
+            errors.append(node.error(message, near))
     return _replaced(block, given)
 
 

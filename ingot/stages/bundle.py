@@ -87,7 +87,7 @@ def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
     components = sorted({item.component for item in manifest.graph.instances})
     paths = (
         manifest.path,
-        f"models/architectures/{manifest.architecture}.yaml",
+        *manifest.architecture_files,
         target.path,
         target.layout.path,
         *(name for name, _ in target.compile_inputs),
