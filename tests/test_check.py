@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ingot.checks.golden_files import GoldenSentences
 from ingot.checks.golden_sentences import choose
-from ingot.checks.golden_sentences_file import Golden
 from ingot.engine.actions import Output
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
@@ -17,7 +17,7 @@ from tests.tiny_model import PROBE, ROOT, Tiny, lay_out, run_stage
 
 def test_an_emulated_target_keeps_32_sentences_alone_and_a_padded_batch() -> None:
     lengths = [2 + index % 50 for index in range(40)]
-    golden = Golden(
+    golden = GoldenSentences(
         sentences=("",) * 40,
         tokens=tuple((0,) * length for length in lengths),
         embedding=None,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from ingot.checks.golden_sentences_file import Golden, read_golden
+from ingot.checks.golden_files import GoldenSentences, read_sentences
 from ingot.errors import IngotError
 from ingot.runtime.tokenizer import load_tokenizer
 
@@ -22,8 +22,8 @@ CLS, SEP, PAD = 101, 102, 0
 
 
 @pytest.fixture(scope="module")
-def golden() -> Golden:
-    return read_golden(GOLDEN)
+def golden() -> GoldenSentences:
+    return read_sentences(GOLDEN)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def tokenizer_json(tokenizer_path: Path) -> dict[str, Any]:
     return value
 
 
-def test_the_file_holds_sentences_of_all_lengths(golden: Golden) -> None:
+def test_the_file_holds_sentences_of_all_lengths(golden: GoldenSentences) -> None:
     lengths = [len(tokens) for tokens in golden.tokens]
     assert len(golden.sentences) == len(golden.tokens) == 40
     assert (min(lengths), max(lengths)) == (2, 202)
@@ -46,12 +46,12 @@ def test_the_file_holds_sentences_of_all_lengths(golden: Golden) -> None:
     assert len(set(golden.sentences)) == 40
 
 
-def test_sentences_are_those_of_the_list(golden: Golden) -> None:
+def test_sentences_are_those_of_the_list(golden: GoldenSentences) -> None:
     listed = json.loads((FOLDER / "sentences.json").read_text(encoding="utf-8"))
     assert list(golden.sentences) == listed
 
 
-def test_tokens_are_ids_between_cls_and_sep(golden: Golden) -> None:
+def test_tokens_are_ids_between_cls_and_sep(golden: GoldenSentences) -> None:
     for tokens in golden.tokens:
         assert tokens[0] == CLS
         assert tokens[-1] == SEP
@@ -59,18 +59,18 @@ def test_tokens_are_ids_between_cls_and_sep(golden: Golden) -> None:
         assert all(0 < token < N_VOCAB for token in tokens)
 
 
-def test_embeddings_are_of_unit_length(golden: Golden) -> None:
+def test_embeddings_are_of_unit_length(golden: GoldenSentences) -> None:
     for embedding in (golden.embedding, golden.batched):
         assert embedding.shape == (40, N_EMBD)
         assert embedding.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1, atol=1e-6)
 
 
-def test_padding_changes_no_embedding(golden: Golden) -> None:
+def test_padding_changes_no_embedding(golden: GoldenSentences) -> None:
     np.testing.assert_allclose(golden.embedding, golden.batched, atol=5e-7)
 
 
-def test_embeddings_mean_what_sentences_mean(golden: Golden) -> None:
+def test_embeddings_mean_what_sentences_mean(golden: GoldenSentences) -> None:
     vector = dict(zip(golden.sentences, golden.embedding, strict=True))
     movie = vector["The new movie is awesome!"]
     assert movie @ vector["The new movie is so great!!!"] > 0.8
@@ -78,7 +78,7 @@ def test_embeddings_mean_what_sentences_mean(golden: Golden) -> None:
 
 
 def test_the_runtimes_tokenizer_gives_the_golden_ids(
-    golden: Golden, tokenizer_path: Path
+    golden: GoldenSentences, tokenizer_path: Path
 ) -> None:
     tokenizer = load_tokenizer(tokenizer_path, N_VOCAB)
     for sentence, tokens in zip(golden.sentences, golden.tokens, strict=True):
@@ -86,7 +86,7 @@ def test_the_runtimes_tokenizer_gives_the_golden_ids(
 
 
 def test_the_tokenizers_library_gives_the_golden_ids(
-    golden: Golden, tokenizer_path: Path
+    golden: GoldenSentences, tokenizer_path: Path
 ) -> None:
     tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_path))
     tokenizer.no_truncation()

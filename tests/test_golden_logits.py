@@ -11,6 +11,7 @@ import pytest
 
 from ingot.checks import oracle_decoder
 from ingot.checks.compare import EXACT, Row
+from ingot.checks.golden_files import Expected, GoldenLogits
 from ingot.checks.golden_logits import (
     choose,
     forced_rows,
@@ -18,7 +19,6 @@ from ingot.checks.golden_logits import (
     of_range,
     rows_a_call,
 )
-from ingot.checks.golden_logits_file import Expected, GoldenLogits
 from ingot.checks.levels import Subject
 from ingot.errors import IngotError
 from ingot.model.graph import DynamicDim, EntryPoint, Port, TensorType

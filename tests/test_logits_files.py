@@ -12,8 +12,7 @@ import pytest
 
 from ingot.checks.bundle_cases import golden_cases
 from ingot.checks.compare import Place, compare
-from ingot.checks.golden_logits_file import NEEDED, golden_kind, read_logits
-from ingot.checks.golden_sentences_file import Golden
+from ingot.checks.golden_files import NEEDED, GoldenSentences, golden_kind, read_logits
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.tolerance import Tolerance
@@ -83,7 +82,7 @@ def test_a_share_of_the_range_stays_one_in_a_bundle_of_sentences() -> None:
     # As an absolute limit, 0.4 would let embeddings of unit length be zeros.
     share = Tolerance(0.4, None, "x", of_range=True)
     one = np.eye(1, 8, dtype=np.float32)
-    judged = Golden(("hello",), ((1, 2),), one, one, batch=1)
+    judged = GoldenSentences(("hello",), ((1, 2),), one, one, batch=1)
     kept = golden_cases(judged, "golden file", {"golden": share})
     tolerance = Tolerance(**kept["tolerance"], source="golden.json")
     place = Place("golden", "golden.json", "encode", (), "embedding")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from ingot.checks.golden_files import read_sentences
 from ingot.checks.golden_sentences import pad
-from ingot.checks.golden_sentences_file import read_golden
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import (
@@ -112,7 +112,7 @@ def test_the_graph_of_all_minilm_gives_what_transformers_gives() -> None:
     tensors = safetensors.numpy.load_file(source.path)
     graph = manifest.graph
     parameters = {item.name: tensors[item.source_name] for item in graph.parameters}
-    golden = read_golden(manifest.golden)
+    golden = read_sentences(manifest.golden)
     (entry,) = graph.entry_points
     group = tuple(range(16, 24))
     inputs = pad(entry, tuple(golden.tokens[index] for index in group))

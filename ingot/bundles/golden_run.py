@@ -8,8 +8,8 @@ from ingot.bundles.encoder import embed, tokenize
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import module_of
 from ingot.checks.compare import Place, Row, compare
+from ingot.checks.golden_files import Expected
 from ingot.checks.golden_logits import FREE, best_token, of_range
-from ingot.checks.golden_logits_file import Expected
 from ingot.checks.oracle_decoder import Given, run_decoder
 from ingot.errors import IngotError
 from ingot.model.runner import Runner

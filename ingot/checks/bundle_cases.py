@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ingot.checks.golden_logits_file import GoldenLogits
+from ingot.checks.golden_files import GoldenLogits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ingot.checks.golden_sentences_file import Golden
+    from ingot.checks.golden_files import GoldenSentences
     from ingot.model.tolerance import Tolerance
 
 SCHEMA = "ingot.golden.v1"
@@ -24,7 +24,7 @@ IDS = 64
 
 
 def golden_cases(
-    judged: Golden | GoldenLogits | None,
+    judged: GoldenSentences | GoldenLogits | None,
     judge: str,
     tolerances: Mapping[str, Tolerance],
 ) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _limits(tolerance: Tolerance) -> dict[str, Any]:
     }
 
 
-def _sentences(judged: Golden) -> dict[str, Any]:
+def _sentences(judged: GoldenSentences) -> dict[str, Any]:
     chosen = _spread(judged.tokens, LONGEST_TOKENS)
     return {
         "cases": [

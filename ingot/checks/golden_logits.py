@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ingot.checks.compare import Place, Row, compare
-from ingot.checks.golden_logits_file import Expected, GoldenLogits
+from ingot.checks.golden_files import Expected, GoldenLogits
 from ingot.checks.levels import Item, Subject
 from ingot.checks.oracle_decoder import Caches, Given, Made, run_decoder
 from ingot.model.graph import EntryPoint, Graph

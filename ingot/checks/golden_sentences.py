@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from ingot.checks.cases import as_element
 from ingot.checks.compare import Place, Row, compare
-from ingot.checks.golden_sentences_file import Golden
+from ingot.checks.golden_files import GoldenSentences
 from ingot.checks.levels import Item, Subject
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint
@@ -36,7 +36,7 @@ EMULATED_SENTENCES = 32
 EMULATED_GROUP_TOKENS = 512
 
 
-def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
+def golden_items(subject: Subject, golden: GoldenSentences) -> Iterator[Item]:
     """Yield sentences in padded groups and alone, the longest first.
 
     Raises: IngotError where no entry point computes an embedding of tokens.
@@ -54,7 +54,7 @@ def golden_items(subject: Subject, golden: Golden) -> Iterator[Item]:
         yield _group(subject, entry, golden, group, golden.embedding, "golden")
 
 
-def sentence_items(subject: Subject, judged: Golden) -> Iterator[Item]:
+def sentence_items(subject: Subject, judged: GoldenSentences) -> Iterator[Item]:
     """Yield the sentences that the oracle judges, if there is no golden file."""
     entry = embedding_entry(subject.graph.entry_points)
     if entry is not None:
@@ -62,7 +62,7 @@ def sentence_items(subject: Subject, judged: Golden) -> Iterator[Item]:
             yield _group(subject, entry, judged, (index,), judged.embedding, "model")
 
 
-def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
+def judge_sentences(subject: Subject, tokenizer: Any) -> GoldenSentences | None:
     """Return a few sentences with the oracle's embeddings.
 
     The result is None where the model computes no embedding, or accepts too few tokens.
@@ -89,10 +89,10 @@ def judge_sentences(subject: Subject, tokenizer: Any) -> Golden | None:
         for ids in tokens
     ]
     embedding = np.concatenate(made).astype(np.float32)
-    return Golden(SENTENCES, tokens, embedding, embedding, batch=1)
+    return GoldenSentences(SENTENCES, tokens, embedding, embedding, batch=1)
 
 
-def choose(golden: Golden, emulated: bool) -> tuple[Groups, Groups]:
+def choose(golden: GoldenSentences, emulated: bool) -> tuple[Groups, Groups]:
     """Return the sentences to run alone and in padded groups, the longest first.
 
     An emulated target gets the shortest ones, because its time depends on the number of
@@ -153,7 +153,7 @@ def pad(entry: EntryPoint, groups: tuple[tuple[int, ...], ...]) -> tuple[Array, 
     )
 
 
-def token_rows(golden: Golden, tokenizer: Any) -> list[Row]:
+def token_rows(golden: GoldenSentences, tokenizer: Any) -> list[Row]:
     """Return one row per sentence; its error is the number of ids that differ."""
     exact = Tolerance(0.0, None, "token ids are exact")
     return [
@@ -201,7 +201,7 @@ def _token_row(
 def _group(
     subject: Subject,
     entry: EntryPoint,
-    golden: Golden,
+    golden: GoldenSentences,
     group: tuple[int, ...],
     embeddings: Array,
     level: str,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ingot.checks.cases import np_rng
+from ingot.checks.golden_files import Expected, GoldenLogits
 from ingot.checks.golden_logits import FREE, prompts_item
-from ingot.checks.golden_logits_file import Expected, GoldenLogits
 from ingot.checks.levels import Item, Subject
 from ingot.checks.oracle_decoder import Given, decoder_inputs
 from ingot.errors import IngotError

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingot.checks.compare import Row
-    from ingot.checks.golden_logits_file import GoldenLogits
-    from ingot.checks.golden_sentences_file import Golden
+    from ingot.checks.golden_files import GoldenLogits, GoldenSentences
     from ingot.checks.levels import Item, Subject
     from ingot.model.graph import Graph
 
@@ -55,14 +54,14 @@ def main() -> None:
 
 def check(
     specification: CheckSpec,
-) -> tuple[tuple[Row, ...], Golden | GoldenLogits | None]:
+) -> tuple[tuple[Row, ...], GoldenSentences | GoldenLogits | None]:
     """Return the rows of all levels, and what was judged: sentences or prompts.
 
     Raises: IngotError where something does not run at all.
     """
     from ingot.checks import golden_sentences, levels
     from ingot.checks.compare import LEVELS as ORDER
-    from ingot.checks.golden_sentences_file import Golden
+    from ingot.checks.golden_files import GoldenSentences
     from ingot.runtime.tokenizer import load_tokenizer
 
     subject = _subject(specification)
@@ -81,18 +80,17 @@ def check(
             *levels.propagated_items(subject),
         )
     )
-    if specification.golden and isinstance(judged, Golden) and tokenizer:
+    if specification.golden and isinstance(judged, GoldenSentences) and tokenizer:
         rows += golden_sentences.token_rows(judged, tokenizer)
     return tuple(sorted(rows, key=lambda row: ORDER.index(row.place.level))), judged
 
 
 def _golden(
     specification: CheckSpec, subject: Subject, tokenizer: Any
-) -> tuple[Golden | GoldenLogits | None, Iterator[Item]]:
+) -> tuple[GoldenSentences | GoldenLogits | None, Iterator[Item]]:
     """Return what the golden file judges, or the oracle where there is none."""
     from ingot.checks import golden_logits, golden_sentences, prompts
-    from ingot.checks.golden_logits_file import golden_kind, read_logits
-    from ingot.checks.golden_sentences_file import read_golden
+    from ingot.checks.golden_files import golden_kind, read_logits, read_sentences
 
     if not specification.golden:
         sentences = (
@@ -106,7 +104,7 @@ def _golden(
     if golden_kind(path) == "logits":
         logits = read_logits(path)
         return logits, golden_logits.logits_items(subject, logits)
-    sentences = read_golden(path)
+    sentences = read_sentences(path)
     return sentences, golden_sentences.golden_items(subject, sentences)
 
 

@@ -1,4 +1,8 @@
-"""Read the golden file of a decoder: prompts, logits and a greedy sequence."""
+"""Read golden files: the outputs of an independent implementation.
+
+One kind holds sentences and their embeddings, the other a decoder's prompts, its logits
+and a greedy sequence.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,57 @@ NEEDED = (
     "metadata tokens offsets ids logits argmax range"
     " greedy greedy_prompt steps step_logits step_range"
 )
+
+
+def golden_kind(path: Path) -> str:
+    """Return the kind of a golden file: "embeddings" or "logits".
+
+    Raises: IngotError for a file that does not state its kind.
+    """
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        if "metadata" not in arrays:
+            raise IngotError(f"{path}: no array 'metadata'")
+        metadata = json.loads(arrays["metadata"].tobytes())
+    return str(metadata.get("kind", "embeddings"))
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSentences:
+    """Sentences with their token ids and embeddings.
+
+    Shapes: embedding, batched [sentence, n_embd].
+    """
+
+    sentences: tuple[str, ...]
+    tokens: tuple[tuple[int, ...], ...]  # [CLS] and [SEP] included
+    embedding: Array  # each sentence alone
+    batched: Array  # in groups of `batch`, padded to the longest of the group
+    batch: int
+
+
+def read_sentences(path: Path) -> GoldenSentences:
+    """Return the content of a sentence encoder's golden file.
+
+    Raises: IngotError for a file that lacks an array.
+    """
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        needed = "metadata sentences tokens offsets embedding embedding_batched"
+        for name in needed.split():
+            if name not in arrays:
+                raise IngotError(f"{path}: no array '{name}'", f"needed: {needed}")
+        flat, offsets = arrays["tokens"].tolist(), arrays["offsets"].tolist()
+        bounds = itertools.pairwise(offsets)
+        return GoldenSentences(
+            sentences=tuple(json.loads(arrays["sentences"].tobytes())),
+            tokens=tuple(tuple(flat[start:stop]) for start, stop in bounds),
+            embedding=arrays["embedding"],
+            batched=arrays["embedding_batched"],
+            batch=json.loads(arrays["metadata"].tobytes())["batch"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +100,6 @@ class GoldenLogits:
     # By step: step i produces greedy[prompt_length + i].
     steps: tuple[tuple[int, Expected], ...]
     window: int | None  # how far the attention of some layers reaches back
-
-
-def golden_kind(path: Path) -> str:
-    """Return the kind of a golden file: "embeddings" or "logits".
-
-    Raises: IngotError for a file that does not state its kind.
-    """
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as arrays:
-        if "metadata" not in arrays:
-            raise IngotError(f"{path}: no array 'metadata'")
-        metadata = json.loads(arrays["metadata"].tobytes())
-    return str(metadata.get("kind", "embeddings"))
 
 
 def read_logits(path: Path) -> GoldenLogits:
