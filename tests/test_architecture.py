@@ -70,14 +70,14 @@ def test_new_items_stand_where_they_say_or_behind_the_one_above(
     checkout(tmp_path, GOOD)
     found = read_architecture(tmp_path / FOLDER / "order.yaml", tmp_path)
     assert found.files == (f"{FOLDER}/order.yaml", f"{FOLDER}/small.yaml")
-    assert list(found.node["parameters"].entries) == [
+    assert list(found.declared.parameters) == [
         "blk.{layer}.attn_q.weight",
         "b",
         "c",
         "blk.{layer}.attn_output.weight",
         "last",
     ]
-    layer = found.node["blocks"]["layer"]
+    layer = found.blocks["layer"]
     assert list(layer["inputs"].entries) == ["hidden", "second", "mask"]
     assert layer["nodes"].position.path == f"{FOLDER}/small.yaml"
 

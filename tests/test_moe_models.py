@@ -80,8 +80,8 @@ def test_a_mixture_says_what_its_judges_say(
 
 def layer_nodes(architecture: str) -> list[str]:
     """The names of a layer's nodes, in order."""
-    node = read_architecture(ROOT / FOLDER / f"{architecture}.yaml", ROOT).node
-    return [item["name"].text for item in node["blocks"]["layer"]["nodes"].items]
+    found = read_architecture(ROOT / FOLDER / f"{architecture}.yaml", ROOT)
+    return [item["name"].text for item in found.blocks["layer"]["nodes"].items]
 
 
 def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:

@@ -20,9 +20,10 @@ from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
 from ingot.imports.manifest_writer import Decision, manifest, number, relative, stored
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture import FOLDER, read_architecture
+from ingot.model.architecture_schema import ArchitectureSection
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
-from ingot.model.yaml_nodes import Node, format_errors
+from ingot.model.yaml_nodes import format_errors
 from ingot.project.options import refuse_words
 from ingot.runtime.tokenizer import load_tokenizer
 from ingot.weights.element_types import PROJECT
@@ -83,11 +84,11 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
     _check_tokenizer(survey, facts, errors)
     _add_context(facts, words.get("n_ctx"), errors)
     _fit_blocks(facts)
-    node = _architecture(survey.family.architecture, root)
-    dims = [item.text for item in node["dims"].items]
+    architecture = _architecture(survey.family.architecture, root)
+    dims = architecture.dims
     compared = Comparison((), (), (), ())
     if (survey.tensors or not errors) and all(dim in facts for dim in dims):
-        compared = compare(survey, node, facts)
+        compared = compare(survey, architecture, facts)
     errors += compared.errors
     if errors:
         raise _together(errors)
@@ -97,9 +98,7 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
         survey=survey,
         licence=licence,
         dims={dim: facts[dim] for dim in dims},
-        hyperparameters={
-            item.text: facts[item.text] for item in node["hyperparameters"].items
-        },
+        hyperparameters={name: facts[name] for name in architecture.hyperparameters},
         tied=compared.tied,
         ignored=compared.ignored,
         ends={t: at for t, at in ends.items() if 0 <= t < facts["n_vocab"].value},
@@ -206,9 +205,9 @@ def _fit_blocks(facts: dict[str, Fact]) -> None:
         facts["block_size"] = Fact(context.value, "as n_ctx")
 
 
-def _architecture(name: str, root: Path) -> Node:
+def _architecture(name: str, root: Path) -> ArchitectureSection:
     try:
-        return read_architecture(root / FOLDER / f"{name}.yaml", root).node
+        return read_architecture(root / FOLDER / f"{name}.yaml", root).declared
     except ExceptionGroup as group:
         raise IngotError(format_errors(group)) from None
 

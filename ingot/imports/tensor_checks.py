@@ -14,8 +14,8 @@ from math import prod
 from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Fact, Survey
 from ingot.imports.hyperparameters import spelled
+from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.source_tensors import EXPERT
-from ingot.model.yaml_nodes import Node
 from ingot.weights.element_types import BLOCKS, SAFETENSORS
 from ingot.weights.match import OUTPUT
 from ingot.weights.safetensors import StoredTensor
@@ -65,7 +65,9 @@ class _Wanted:
         ]
 
 
-def compare(survey: Survey, architecture: Node, facts: dict[str, Fact]) -> Comparison:
+def compare(
+    survey: Survey, architecture: ArchitectureSection, facts: dict[str, Fact]
+) -> Comparison:
     """Return what the tensors decide; an error that all layers share is one error.
 
     `facts` contains every dim of the architecture.
@@ -105,33 +107,31 @@ def _matches(tensor: StoredTensor, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(tensor.name, pattern) for pattern in patterns)
 
 
-def _wanted(architecture: Node, names: str) -> list[_Wanted]:
+def _wanted(architecture: ArchitectureSection, names: str) -> list[_Wanted]:
     """Return the parameters that a checkpoint contains, which excludes tables."""
-    entries = architecture["parameters"].entries
+    declared = architecture.parameters
     return [
         _Wanted(
             name=name,
-            tensor=name if names == "gguf" else entry["hf"].text,
-            dims=_dims(entry) if names == "gguf" else _hf_dims(entry, entries),
-            tied="tied_to" in entry.entries,
+            tensor=name if names == "gguf" else item.hf,
+            dims=item.dims if names == "gguf" else _hf_dims(item, declared),
+            tied=bool(item.tied_to),
         )
-        for name, entry in entries.items()
-        if "rope_base" not in entry.entries
+        for name, item in declared.items()
+        if not item.rope_base
     ]
 
 
-def _dims(entry: Node) -> tuple[str, ...]:
-    return tuple(str(item.value) for item in entry["shape"].items)
-
-
-def _hf_dims(entry: Node, entries: Mapping[str, Node]) -> tuple[str, ...]:
+def _hf_dims(
+    item: ParameterSection, declared: Mapping[str, ParameterSection]
+) -> tuple[str, ...]:
     """Return the dims of the tensor, or of each expert's tensor."""
-    if shape := entry.get("hf_shape"):
-        return tuple(item.text for item in shape.items)
-    if joined := entry.get("hf_joined"):
-        rows = [_dims(entries[item.text])[0] for item in joined.items]
-        return ("+".join(rows), *_dims(entry)[1:])
-    return _dims(entry)[1:] if EXPERT in entry["hf"].text else _dims(entry)
+    if item.hf_shape:
+        return item.hf_shape
+    if item.hf_joined:
+        rows = [declared[name].dims[0] for name in item.hf_joined]
+        return ("+".join(rows), *item.dims[1:])
+    return item.dims[1:] if EXPERT in item.hf else item.dims
 
 
 def _missing(

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot.errors import ManifestError, Position, did_you_mean
-from ingot.model.architecture_schema import ARCHITECTURE, WHOLE_ARCHITECTURE
-from ingot.model.schema_types import check
+from ingot.model.architecture_schema import ARCHITECTURE, ArchitectureSection
+from ingot.model.schema_types import build, check
 from ingot.model.variants import block_name
 from ingot.model.yaml_nodes import Node, load, raise_all
 
@@ -46,7 +46,9 @@ _ABOUT_BASE = ("extends", "remove")
 class Architecture:
     """An architecture with all that it inherits."""
 
-    node: Node  # as if one file had all of it
+    declared: ArchitectureSection  # as if one file had all of it
+    blocks: Node
+    entry_points: Node
     files: tuple[str, ...]  # that it is made of, relative to the checkout, own first
 
 
@@ -77,8 +79,15 @@ def read_architecture(path: Path, root: Path) -> Architecture:
     merge = _Merge()
     node = merge.architecture(files[::-1])
     raise_all(merge.errors)
-    raise_all(check(node, WHOLE_ARCHITECTURE))
-    return Architecture(node, tuple(item.position.path for item in files))
+    declared, errors = build(node, ArchitectureSection)
+    raise_all(errors)
+    assert declared is not None
+    return Architecture(
+        declared,
+        node["blocks"],
+        node["entry_points"],
+        tuple(item.position.path for item in files),
+    )
 
 
 def _files(path: Path, root: Path) -> Iterator[Node]:

@@ -8,7 +8,11 @@ everything inherited put in place, may not.
 
 from __future__ import annotations
 
-from ingot.model.manifest_schema import TOLERANCES
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ingot.model.manifest_schema import TOLERANCES, ToleranceSection
 from ingot.model.name_patterns import (
     ATTRIBUTE,
     BLOCK,
@@ -29,8 +33,11 @@ from ingot.model.schema_types import (
     Mapping,
     Number,
     Record,
+    Section,
     Sequence,
     Text,
+    key,
+    keys_of,
 )
 
 INPUT_ROLES = (
@@ -45,52 +52,57 @@ INPUT_ROLES = (
 )
 OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
 
-_PARAMETER = (
-    Key("shape", Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"),
-    Key(
-        "hf",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterSection(Section):
+    """A weight that the architecture declares."""
+
+    shape: tuple[str | int, ...] = key(
+        Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"
+    )
+    hf: str = key(
         Text(),
         "its name in a Hugging Face checkpoint; with {expert}, there is a tensor of"
         " each expert",
-        optional=True,
-    ),
-    Key(
-        "hf_shape",
+        default="",
+    )
+    hf_shape: tuple[str, ...] = key(
         Sequence(DIM, min=1),
         "dims of that tensor: the parameter's in another order, or joined",
-        optional=True,
-    ),
-    Key(
-        "hf_joined",
+        default=(),
+    )
+    hf_joined: tuple[str, ...] = key(
         Sequence(PARAMETER, min=2),
         "parameters, this among them, whose rows that tensor has one behind the other",
-        optional=True,
-    ),
-    Key(
-        "hf_offset",
+        default=(),
+    )
+    hf_offset: float = key(
         Number(),
         "added to the values of a Hugging Face checkpoint; GGUF has it added",
-        optional=True,
-    ),
-    Key(
-        "gguf_interleaved",
+        default=0.0,
+    )
+    gguf_interleaved: str = key(
         DIM,
         "number of heads whose rows GGUF keeps in the order of interleaved rope",
-        optional=True,
-    ),
-    Key(
-        "tied_to",
+        default="",
+    )
+    tied_to: str = key(
         PARAMETER,
         "the parameter that serves instead where a manifest says 'tied'",
-        optional=True,
-    ),
-    Key(
-        "rope_base",
+        default="",
+    )
+    rope_base: str = key(
         NAME,
         "hyperparameter: base of the rope angles that this table is computed from",
-        optional=True,
-    ),
-)
+        default="",
+    )
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Return the dims of the shape as they are written."""
+        return tuple(map(str, self.shape))
+
+
 _NODE = (
     Key("name", NAME, "name of the node, and of its value"),
     Key("uses", USES, "component: components/<name>.mlir, or block:<name>"),
@@ -257,58 +269,53 @@ def _entry_point(whole: bool) -> Record:
     )
 
 
-def _architecture(whole: bool) -> Record:
-    doc = "the architecture that it is made of: models/architectures/<name>.yaml"
-    own = _extending(KEBAB, doc, parameters=PARAMETER, blocks=NAME, entry_points=NAME)
-    return Record(
-        (
-            Key("architecture", KEBAB, "its name: this file's, without .yaml"),
-            *(() if whole else own),
-            Key(
-                "dims",
-                Sequence(NAME, min=1),
-                "dims that a manifest gives a size to",
-                optional=not whole,
-            ),
-            Key(
-                "hyperparameters",
-                Sequence(NAME),
-                "numbers that a manifest gives",
-                optional=True,
-            ),
-            Key(
-                "dynamic",
-                Sequence(NAME),
-                "dims that stay dynamic",
-                optional=not whole,
-            ),
-            Key(
-                "parameters",
-                Mapping(_item(_PARAMETER, whole, PARAMETER), PARAMETER),
-                "weights under their GGUF names; {layer} stands for the layer's number",
-                optional=not whole,
-            ),
-            Key(
-                "blocks",
-                Mapping(_block(whole), NAME, min=1),
-                "pieces that are checked alone",
-                optional=not whole,
-            ),
-            Key(
-                "entry_points",
-                Mapping(_entry_point(whole), NAME, min=1),
-                "functions that the model exports",
-                optional=not whole,
-            ),
-            Key(
-                "tolerances",
-                TOLERANCES,
-                "where its models differ from a target's tolerances, by check level",
-                optional=True,
-            ),
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchitectureSection(Section):
+    """A whole architecture; `Architecture` has its blocks and entry points as nodes."""
+
+    architecture: str = key(KEBAB, "its name: this file's, without .yaml")
+    dims: tuple[str, ...] = key(
+        Sequence(NAME, min=1), "dims that a manifest gives a size to"
+    )
+    hyperparameters: tuple[str, ...] = key(
+        Sequence(NAME), "numbers that a manifest gives", default=()
+    )
+    dynamic: tuple[str, ...] = key(Sequence(NAME), "dims that stay dynamic")
+    parameters: Map[str, ParameterSection] = key(
+        Mapping(ParameterSection, PARAMETER),
+        "weights under their GGUF names; {layer} stands for the layer's number",
+    )
+    blocks: Map[str, Any] = key(
+        Mapping(_block(whole=True), NAME, min=1), "pieces that are checked alone"
+    )
+    entry_points: Map[str, Any] = key(
+        Mapping(_entry_point(whole=True), NAME, min=1),
+        "functions that the model exports",
+    )
+    tolerances: Map[str, ToleranceSection] = key(
+        TOLERANCES,
+        "where its models differ from a target's tolerances, by check level",
+        default={},
     )
 
 
-ARCHITECTURE = _architecture(whole=False)
-WHOLE_ARCHITECTURE = _architecture(whole=True)
+def _architecture_file() -> Record:
+    """Return the form of a file, which may leave out what it inherits."""
+    doc = "the architecture that it is made of: models/architectures/<name>.yaml"
+    own = _extending(KEBAB, doc, parameters=PARAMETER, blocks=NAME, entry_points=NAME)
+    forms = {
+        "parameters": Mapping(
+            _item(keys_of(ParameterSection), False, PARAMETER), PARAMETER
+        ),
+        "blocks": Mapping(_block(whole=False), NAME, min=1),
+        "entry_points": Mapping(_entry_point(whole=False), NAME, min=1),
+    }
+    name, *keys = keys_of(ArchitectureSection)
+    inherited = [
+        replace(item, form=forms.get(item.name, item.form), optional=True)
+        for item in keys
+    ]
+    return Record((name, *own, *inherited))
+
+
+ARCHITECTURE = _architecture_file()

@@ -19,7 +19,6 @@ from ingot.model.architecture import (
     find_architecture,
     read_architecture,
 )
-from ingot.model.bind import entries
 from ingot.model.graph import DynamicDim, Graph
 from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
 from ingot.model.resolve import resolve
@@ -32,7 +31,7 @@ from ingot.model.weight_sources import (
     find_file,
     find_weights,
 )
-from ingot.model.yaml_nodes import Node, collected, load, raise_all
+from ingot.model.yaml_nodes import collected, load, raise_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +100,14 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         named = _named_architecture(file, root)
     found = [*rules.check_manifest(file, path.stem)]
     if named is not None:
-        architecture = named.node
+        architecture = named.declared
         found += rules.check_names(file, architecture, errors)
-        given = _tolerances(entries(architecture, "tolerances"))
-        found += rules.check_tolerances(given)
+        found += rules.check_tolerances(architecture.tolerances)
         # On what was told already there is nothing to add.
         told = {error.position for error in errors}
         errors += [error for error in found if error.position not in told]
         errors += rules.check_ties(file, architecture)
-        graph, wrong = _read_graph(file, path.stem, architecture, root)
+        graph, wrong = _read_graph(file, path.stem, named, root)
         if graph and not wrong:
             wrong += rules.check_graph(file, architecture, graph, errors)
         errors += wrong
@@ -131,7 +129,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     assert named is not None
     assert graph is not None
     assert source is not None
-    inherited = _tolerances(entries(named.node, "tolerances"))
+    tolerances = {**named.declared.tolerances, **file.check.tolerances}
     return Manifest(
         path=file.at.position().path,
         model=graph.model,
@@ -150,10 +148,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         tokenizer=tokenizer,
         end_tokens=file.end_tokens,
         golden=golden,
-        tolerances={
-            level: _tolerance(item)
-            for level, item in {**inherited, **file.check.tolerances}.items()
-        },
+        tolerances={level: _tolerance(item) for level, item in tolerances.items()},
         own_tolerances=tuple(file.check.tolerances),
         bench=tuple(
             BenchCase(entry_point=name, sizes=tuple(case.items()))
@@ -176,7 +171,7 @@ def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:
 
 
 def _read_graph(
-    file: ManifestFile, model: str, architecture: Node, root: Path
+    file: ManifestFile, model: str, architecture: Architecture, root: Path
 ) -> tuple[Graph | None, list[ManifestError]]:
     """Return the graph, and what is wrong with it.
 
@@ -185,36 +180,29 @@ def _read_graph(
     """
     if not file.weights.names:
         return None, []
+    declared = architecture.declared
     sizes: dict[str, int | None] = {
-        item.text: file.dims.get(item.text, 1) for item in architecture["dims"].items
+        name: file.dims.get(name, 1) for name in declared.dims
     }
-    sizes.update((item.text, None) for item in architecture["dynamic"].items)
-    declared = architecture.get("hyperparameters")
+    sizes.update(dict.fromkeys(declared.dynamic))
     errors: list[ManifestError] = []
     graph = resolve(
         model=model,
         architecture=architecture,
         sizes=sizes,
         numbers={
-            item.text: file.hyperparameters.get(item.text, 1)
-            for item in (declared.items if declared else ())
+            name: file.hyperparameters.get(name, 1) for name in declared.hyperparameters
         },
         dynamic=tuple(
             DynamicDim(name, given.min, given.max)
             for name, given in file.dynamic.items()
         ),
         weights=file.weights,
-        tied=rules.tied(file, architecture),
+        tied=rules.tied(file, declared),
         root=root,
         errors=errors,
     )
     return graph, errors
-
-
-def _tolerances(given: Mapping[str, Node]) -> dict[str, ToleranceSection]:
-    """Return the tolerances of an architecture by level."""
-    built = {level: build(node, ToleranceSection)[0] for level, node in given.items()}
-    return {level: item for level, item in built.items() if item}
 
 
 def _tolerance(section: ToleranceSection) -> Tolerance:

@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
+from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.graph import DynamicDim, EntryPoint, Graph
 from ingot.model.licence import licence_defects, text_defects
 from ingot.model.manifest_schema import ManifestFile, ToleranceSection
-from ingot.model.yaml_nodes import Node
 
 # Of a model: files in the tar of its bundle have 100 characters, the target's too.
 LONGEST_NAME = 64
@@ -130,30 +130,32 @@ def check_tolerances(
 
 
 def check_names(
-    file: ManifestFile, architecture: Node, errors: Collection[ManifestError]
+    file: ManifestFile,
+    architecture: ArchitectureSection,
+    errors: Collection[ManifestError],
 ) -> Iterator[ManifestError]:
     """Yield where a manifest does not suit its architecture.
 
     `errors` has what is wrong in the manifest's form.
     """
-    found, expected = architecture["architecture"], file.architecture
-    if found.text != expected:
-        message = f"expected '{expected}', as the file is named"
-        yield found.error(f"{message}, found '{found.text}'")
-    yield from _compare(file, "dims", architecture, "dim")
-    yield from _compare(file, "dynamic", architecture, "dynamic dim")
+    found, expected = architecture.architecture, file.architecture
+    if found != expected:
+        message = f"expected '{expected}', as the file is named, found '{found}'"
+        yield architecture.at.error("architecture", message)
+    yield from _compare(file, architecture, "dims", "dim")
+    yield from _compare(file, architecture, "dynamic", "dynamic dim")
     written = file.at.names("") or ()
     if "hyperparameters" in written or not _may_be_typo(written, errors):
-        yield from _compare(file, "hyperparameters", architecture, "hyperparameter")
-    static = {item.text for item in architecture["dims"].items}
-    for item in architecture["dynamic"].items:
-        if item.text in static:
-            yield item.error(f"'{item.text}' is among 'dims' too")
+        yield from _compare(file, architecture, "hyperparameters", "hyperparameter")
+    for index, name in enumerate(architecture.dynamic):
+        if name in architecture.dims:
+            message = f"'{name}' is among 'dims' too"
+            yield architecture.at.error(f"dynamic[{index}]", message)
     if file.weights.names == "hf":
-        for name, parameter in architecture["parameters"].entries.items():
-            if not {"hf", "rope_base"} & parameter.entries.keys():
+        for name, item in architecture.parameters.items():
+            if not item.hf and not item.rope_base:
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
-                hint = f"give it 'hf' at {parameter.position}"
+                hint = f"give it 'hf' at {item.at.position()}"
                 yield file.weights.at.error("names", message, hint)
     yield from _check_pairs(file, architecture)
     yield from _check_numbers(file, architecture)
@@ -167,7 +169,7 @@ def _may_be_typo(written: Iterable[str], errors: Iterable[ManifestError]) -> boo
 
 
 def _compare(
-    file: ManifestFile, key: str, architecture: Node, noun: str
+    file: ManifestFile, architecture: ArchitectureSection, key: str, noun: str
 ) -> Iterator[ManifestError]:
     """Yield each name that only one of manifest and architecture has under a key."""
     given = file.at.names(key)
@@ -175,42 +177,41 @@ def _compare(
     if given is None and (is_written or key != "hyperparameters"):
         # It is no mapping, or a key is missing that is never left out.
         return
-    declared = architecture.get(key)
-    items = declared.items if declared else ()
-    names = [item.text for item in items]
+    names: tuple[str, ...] = getattr(architecture, key)
     for name in given or ():
         if name not in names:
             hint = did_you_mean(name, names, f"{noun}s")
             message = f"architecture '{file.architecture}' has no such {noun}"
             yield file.at.key_error(key, name, message, hint)
-    for item in items:
-        if item.text not in (given or ()):
-            message = f"missing {noun} '{item.text}'"
-            hint = f"architecture '{file.architecture}' needs it: {item.position}"
+    for index, name in enumerate(names):
+        if name not in (given or ()):
+            message = f"missing {noun} '{name}'"
+            place = architecture.at.position(f"{key}[{index}]")
+            hint = f"architecture '{file.architecture}' needs it: {place}"
             yield file.at.error(key if is_written else "", message, hint)
 
 
-def _check_pairs(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+def _check_pairs(
+    file: ManifestFile, architecture: ArchitectureSection
+) -> Iterator[ManifestError]:
     """Yield where the columns of heads cannot be turned in pairs."""
-    for name, parameter in architecture["parameters"].entries.items():
-        shape = parameter["shape"].items if "rope_base" in parameter.entries else ()
-        dim = str(shape[-1].value) if shape else ""
+    for name, item in architecture.parameters.items():
+        dim = item.dims[-1]
         width = file.dims.get(dim, 0)
-        if width % 2:
+        if item.rope_base and width % 2:
             message = f"'{name}' turns columns in pairs; expected an even number"
             yield file.at.error(f"dims.{dim}", f"{message}, found {width}")
 
 
-def _check_numbers(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+def _check_numbers(
+    file: ManifestFile, architecture: ArchitectureSection
+) -> Iterator[ManifestError]:
     """Yield where nothing can be computed with a hyperparameter: NaN would come of it.
 
     A base is taken to powers that are no integers; what is named `*_eps` keeps roots
     and divisions from what is below 0.
     """
-    parameters = architecture["parameters"].entries.values()
-    bases = {
-        item["rope_base"].text for item in parameters if "rope_base" in item.entries
-    }
+    bases = {item.rope_base for item in architecture.parameters.values()}
     for name, number in file.hyperparameters.items():
         part = f"hyperparameters.{name}"
         if name in bases and number <= 0:
@@ -219,60 +220,61 @@ def _check_numbers(file: ManifestFile, architecture: Node) -> Iterator[ManifestE
             yield file.at.error(part, f"expected 0 or more, found {number}")
 
 
-def tied(file: ManifestFile, architecture: Node) -> dict[str, str]:
+def tied(file: ManifestFile, architecture: ArchitectureSection) -> dict[str, str]:
     """Return the parameters that others serve for, as manifest and architecture say."""
-    parameters = architecture["parameters"].entries
     return {
-        name: parameters[name]["tied_to"].text
-        for name in file.weights.tied
-        if name in parameters and "tied_to" in parameters[name].entries
+        name: item.tied_to
+        for name, item in architecture.parameters.items()
+        if name in file.weights.tied and item.tied_to
     }
 
 
-def check_ties(file: ManifestFile, architecture: Node) -> Iterator[ManifestError]:
+def check_ties(
+    file: ManifestFile, architecture: ArchitectureSection
+) -> Iterator[ManifestError]:
     """Yield parameters that no other one can serve for."""
-    parameters = architecture["parameters"].entries
-    free = [name for name, item in parameters.items() if "tied_to" in item.entries]
+    free = [name for name, item in architecture.parameters.items() if item.tied_to]
     for index, name in enumerate(file.weights.tied):
         if name not in free:
             hint = did_you_mean(name, free, "parameters that can be tied")
             message = f"'{name}' cannot be tied"
             yield file.weights.at.error(f"tied[{index}]", message, hint)
     for name in free:
-        yield from _check_tie(parameters[name], parameters)
+        yield from _check_tie(architecture.parameters[name], architecture.parameters)
 
 
 def _check_tie(
-    parameter: Node, parameters: Mapping[str, Node]
+    item: ParameterSection, parameters: Mapping[str, ParameterSection]
 ) -> Iterator[ManifestError]:
     """Yield where the parameter that is to serve for another cannot."""
-    target = parameter["tied_to"]
-    if target.text not in parameters:
-        hint = did_you_mean(target.text, list(parameters), "parameters")
-        yield target.error(f"no parameter named '{target.text}'", hint)
+    if item.tied_to not in parameters:
+        hint = did_you_mean(item.tied_to, list(parameters), "parameters")
+        message = f"no parameter named '{item.tied_to}'"
+        yield item.at.error("tied_to", message, hint)
         return
-    other = parameters[target.text]
-    if "tied_to" in other.entries:
-        message = f"'{target.text}' may be tied itself"
-        yield target.error(message, f"see {other['tied_to'].position}")
-    wanted, found = (
-        ", ".join(str(item.value) for item in node["shape"].items)
-        for node in (parameter, other)
-    )
-    if wanted != found:
-        message = f"'{target.text}' has another shape"
-        yield target.error(f"{message}; expected [{wanted}], found [{found}]")
+    other = parameters[item.tied_to]
+    if other.tied_to:
+        message = f"'{item.tied_to}' may be tied itself"
+        hint = f"see {other.at.position('tied_to')}"
+        yield item.at.error("tied_to", message, hint)
+    if item.dims != other.dims:
+        wanted, found = ", ".join(item.dims), ", ".join(other.dims)
+        message = f"'{item.tied_to}' has another shape"
+        message = f"{message}; expected [{wanted}], found [{found}]"
+        yield item.at.error("tied_to", message)
 
 
 def check_graph(
-    file: ManifestFile, architecture: Node, graph: Graph, errors: list[ManifestError]
+    file: ManifestFile,
+    architecture: ArchitectureSection,
+    graph: Graph,
+    errors: list[ManifestError],
 ) -> Iterator[ManifestError]:
     """Yield where the weights and the benchmark do not suit the graph.
 
     `errors` has every mistake reported so far: nothing is concluded from a wrong part.
     """
-    sized = {item.text for item in architecture["dims"].items}
-    if sized <= file.dims.keys():
+    if set(architecture.dims) <= file.dims.keys():
         yield from _check_policies(file, graph)
     points = {entry.name: entry for entry in graph.entry_points}
     ranges = {

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
+from ingot.model.architecture import Architecture
 from ingot.model.bind import Scope, entries
 from ingot.model.component import ComponentSignature, read_component
 from ingot.model.entry_points import block_nodes, expand
@@ -29,7 +30,7 @@ _WORD = re.compile("[a-z][a-z0-9_]*")
 
 def resolve(
     model: str,
-    architecture: Node,
+    architecture: Architecture,
     sizes: Mapping[str, int | None],
     numbers: Mapping[str, float | int],
     dynamic: tuple[DynamicDim, ...],
@@ -43,28 +44,29 @@ def resolve(
     `sizes` has every dim, None for the dynamic ones; `weights` is the manifest's
     section of that name; `tied` has the parameters that others serve for.
     """
-    parameters = parameter_types(architecture, sizes, numbers, errors)
+    parameters = parameter_types(architecture.declared, sizes, numbers, errors)
     scope = Scope(sizes, numbers, parameters, tied)
     blocks = _Blocks(architecture, Components(root, errors), errors)
     expanded = []
     instances: list[Instance] = []
-    for name, node in architecture["entry_points"].entries.items():
+    for name, node in architecture.entry_points.entries.items():
         fixed = scope.fix(_fixed(node, sizes, errors))
         patterns = blocks.resolved(fixed)
         expanded.append(expand(name, node, patterns, fixed, errors))
         used = {block.kind for block in expanded[-1].entry_point.blocks}
         instances += [item for kind in used for item in patterns[kind].instances]
     taken = [item for entry in expanded for item in entry.parameters]
-    folder = architecture.position.path.rpartition("/")[0]
     # Behind another mistake most unused names are its consequences.
-    if not any(error.position.path.startswith(f"{folder}/") for error in errors):
+    if not any(error.position.path in architecture.files for error in errors):
         _refuse_unused(architecture, errors)
     return Graph(
         model=model,
         layout=PLAIN,
         dynamic=dynamic,
         instances=_instances(instances, architecture, errors),
-        parameters=written_parameters(architecture, scope, taken, weights, errors),
+        parameters=written_parameters(
+            architecture.declared, scope, taken, weights, errors
+        ),
         entry_points=tuple(item.entry_point for item in expanded),
     )
 
@@ -87,9 +89,12 @@ class _Blocks:
     """The blocks of an architecture, resolved for each entry point's dims."""
 
     def __init__(
-        self, architecture: Node, components: Components, errors: list[ManifestError]
+        self,
+        architecture: Architecture,
+        components: Components,
+        errors: list[ManifestError],
     ) -> None:
-        blocks = architecture["blocks"].entries
+        blocks = architecture.blocks.entries
         stepped = {block_name(item) for item in _stepped(architecture)}
         called = {
             block_name(item.removeprefix(BLOCK))
@@ -103,7 +108,7 @@ class _Blocks:
             for kind, block in blocks.items()
             if kind not in stepped and (kind in called or takes_names(block))
         }
-        self.nodes = expand_variants(architecture["blocks"], self.inner, errors)
+        self.nodes = expand_variants(architecture.blocks, self.inner, errors)
         self.components = components
         self.errors = errors
 
@@ -162,7 +167,9 @@ class Components:
 
 
 def _instances(
-    instances: Iterable[Instance], architecture: Node, errors: list[ManifestError]
+    instances: Iterable[Instance],
+    architecture: Architecture,
+    errors: list[ManifestError],
 ) -> tuple[Instance, ...]:
     """Return the instances by name; two components may not share a file's stem."""
     found: dict[str, Instance] = {}
@@ -170,13 +177,13 @@ def _instances(
         other = found.setdefault(instance.name, instance)
         if other.component != instance.component:
             message = f"'{other.component}' and '{instance.component}'"
-            errors.append(architecture["blocks"].error(f"{message} share a file name"))
+            errors.append(architecture.blocks.error(f"{message} share a file name"))
     return tuple(found[name] for name in sorted(found))
 
 
-def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
+def _refuse_unused(architecture: Architecture, errors: list[ManifestError]) -> None:
     """Add an error for each block and parameter that nothing takes."""
-    blocks = architecture["blocks"]
+    blocks = architecture.blocks
     called, pending = set[str](), [block_name(item) for item in _stepped(architecture)]
     while pending:
         kind = pending.pop()
@@ -186,7 +193,8 @@ def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
             pending += (block_name(item.removeprefix(BLOCK)) for item in used)
     for kind in blocks.entries:
         if kind not in called:
-            errors.append(_unused(architecture, "blocks", kind, "nothing calls block"))
+            error = blocks.key_error(kind, f"nothing calls block '{kind}'")
+            errors.append(_unused(architecture, error))
     # As written, so that a parameter of a node that does not fit is not reported too.
     nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
     written = {
@@ -197,35 +205,37 @@ def _refuse_unused(architecture: Node, errors: list[ManifestError]) -> None:
         for variant in entries(block, "variants").values()
         for value in variant.entries.values()
     }
-    parameters = architecture["parameters"]
-    for name in parameters.entries:
+    declared, own = architecture.declared, architecture.files[0]
+    for name in declared.parameters:
         if name not in written:
-            message = "no node takes parameter"
-            errors.append(_unused(architecture, "parameters", name, message))
+            message = f"no node takes parameter '{name}'"
+            error = declared.at.key_error("parameters", name, message)
+            errors.append(_unused(architecture, error))
     mentioned = _mentioned(architecture)
     for key in ("dims", "hyperparameters"):
-        declared = architecture.get(key)
-        for item in declared.items if declared else ():
-            if item.text not in mentioned:
-                hint = ""
-                if item.position.path != architecture.position.path:
-                    hint = f"write '{key}' in {architecture.position.path}"
-                errors.append(item.error(f"nothing mentions '{item.text}'", hint))
+        for index, name in enumerate(getattr(declared, key)):
+            if name not in mentioned:
+                part = f"{key}[{index}]"
+                is_own = declared.at.position(part).path == own
+                hint = "" if is_own else f"write '{key}' in {own}"
+                errors.append(
+                    declared.at.error(part, f"nothing mentions '{name}'", hint)
+                )
 
 
-def _unused(architecture: Node, section: str, name: str, message: str) -> ManifestError:
-    """Return an error at an item that nothing takes."""
-    error = architecture[section].key_error(name, f"{message} '{name}'")
-    if error.position.path != architecture.position.path:
-        error.hint = f"list it under 'remove' in {architecture.position.path}"
+def _unused(architecture: Architecture, error: ManifestError) -> ManifestError:
+    """Return an error at an item that nothing takes, with the way to drop it."""
+    own = architecture.files[0]
+    if error.position.path != own:
+        error.hint = f"list it under 'remove' in {own}"
     return error
 
 
-def _stepped(architecture: Node) -> list[str]:
+def _stepped(architecture: Architecture) -> list[str]:
     """Return the blocks that steps call, as they are written: `layer.local`."""
     return [
         node.text
-        for entry in architecture["entry_points"].entries.values()
+        for entry in architecture.entry_points.entries.values()
         for step in entry["steps"].items
         for node in block_nodes(step)
     ]
@@ -236,21 +246,19 @@ def _used(block: Node) -> list[str]:
     return [node["uses"].text for node in block["nodes"].items]
 
 
-def _mentioned(architecture: Node) -> set[str]:
+def _mentioned(architecture: Architecture) -> set[str]:
     """Return the words of all shapes, types, attributes and repeats."""
     # The longest sequence is bounded by it, in the manifest.
     words = ["n_ctx"]
-    for parameter in architecture["parameters"].entries.values():
-        words += [str(item.value) for item in parameter["shape"].items]
-        for key in ("rope_base", "gguf_interleaved"):
-            words += [found.text] if (found := parameter.get(key)) else []
-    for block in architecture["blocks"].entries.values():
+    for item in architecture.declared.parameters.values():
+        words += [*item.dims, item.rope_base, item.gguf_interleaved]
+    for block in architecture.blocks.entries.values():
         words += [entry.text for entry in block["inputs"].entries.values()]
         for variant in entries(block, "variants").values():
             words += [str(value.value) for value in variant.entries.values()]
         for node in block["nodes"].items:
             words += [str(e.value) for e in entries(node, "attributes").values()]
-    for point in architecture["entry_points"].entries.values():
+    for point in architecture.entry_points.entries.values():
         words += [entry["type"].text for entry in point["inputs"].entries.values()]
         for step in point["steps"].items:
             words += [str(repeat.value)] if (repeat := step.get("repeat")) else []

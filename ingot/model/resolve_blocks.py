@@ -111,7 +111,7 @@ def read_type(
     """Return the tensor type of a text node; its dims must be declared."""
     found, before = parse_type(node.text), len(errors)
     for dim in found.shape:
-        known_dim(dim, node, scope, errors)
+        known_dim(dim, node.error, scope, errors)
     if len(errors) > before:
         return None
     sizes = {name: Product.of(size) for name, size in scope.fixed.items()}
@@ -119,16 +119,19 @@ def read_type(
 
 
 def known_dim(
-    dim: Product, node: Node, scope: Scope, errors: list[ManifestError]
+    dim: Product,
+    error: Callable[..., ManifestError],
+    scope: Scope,
+    errors: list[ManifestError],
 ) -> None:
     """Add an error for each part of a dim that is not declared, or not static."""
     for name in dict.fromkeys(dim.names):
         if name not in scope.sizes:
             hint = did_you_mean(name, list(scope.sizes), "dims")
-            errors.append(node.error(f"no dim named '{name}'", hint))
+            errors.append(error(f"no dim named '{name}'", hint))
         elif scope.sizes[name] is None and str(dim) != name:
             message = f"'{name}' stays dynamic and cannot be part of '{dim}'"
-            errors.append(node.error(message))
+            errors.append(error(message))
 
 
 class _Nodes:
