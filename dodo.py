@@ -1,4 +1,4 @@
-"""The build's tasks, one function per stage, in the order in which they run.
+"""Declare the build's tasks, one function per stage, in the order in which they run.
 
 `doit build model=NAME target=NAME` builds bundles; `doit list` shows what there is.
 """
@@ -7,70 +7,65 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingot.cli.tasks import Front, n_parallel
+from ingot.cli.tasks import Checkout
 
-DOIT_CONFIG = {
-    "default_tasks": ["build"],
-    "backend": "none",
-    "num_process": n_parallel(),
-    "par_type": "thread",
-}
+DOIT_CONFIG = {"default_tasks": ["build"]}
 
-FRONT = Front(Path(__file__).parent)
+CHECKOUT = Checkout(Path(__file__).parent)
 
 Tasks = Iterator[dict[str, Any]]
 
 
 def task_fetch() -> Tasks:
     """Download the files that manifests pin by their sha256."""
-    yield from FRONT.tasks("fetch")
+    yield from CHECKOUT.tasks("fetch")
 
 
 def task_specialize() -> Tasks:
     """Make one static module of each component and its dims."""
-    yield from FRONT.tasks("specialize")
+    yield from CHECKOUT.tasks("specialize")
 
 
 def task_link() -> Tasks:
     """Join entry points and specialised modules into one module a model."""
-    yield from FRONT.tasks("link")
+    yield from CHECKOUT.tasks("link")
 
 
 def task_compile() -> Tasks:
     """Compile the linked module for each target."""
-    yield from FRONT.tasks("compile")
+    yield from CHECKOUT.tasks("compile")
 
 
 def task_debug() -> Tasks:
-    """Compile entry points that refuse addresses outside of tensors; not for build."""
-    yield from FRONT.tasks("debug")
+    """Compile entry points that reject indices outside of tensors; not for build."""
+    yield from CHECKOUT.tasks("debug")
 
 
 def task_phase() -> Tasks:
-    """Write what the compiler makes on the way, for `doit inspect`; not for build."""
-    yield from FRONT.tasks("phase")
+    """Write the compiler's intermediate texts, for `doit inspect`; not for build."""
+    yield from CHECKOUT.tasks("phase")
 
 
 def task_bake() -> Tasks:
     """Write the weights as an IREE parameter archive."""
-    yield from FRONT.tasks("bake")
+    yield from CHECKOUT.tasks("bake")
 
 
 def task_check() -> Tasks:
     """Compare each target's own artifact with the oracles and the golden outputs."""
-    yield from FRONT.tasks("check")
+    yield from CHECKOUT.tasks("check")
 
 
 def task_bench() -> Tasks:
     """Time every entry point on each target."""
-    yield from FRONT.tasks("bench")
+    yield from CHECKOUT.tasks("bench")
 
 
 def task_bundle() -> Tasks:
     """Pack what is shipped, with its provenance."""
-    yield from FRONT.tasks("bundle")
+    yield from CHECKOUT.tasks("bundle")
 
 
 def task_build() -> dict[str, Any]:
     """Build, check, time and pack: everything."""
-    return FRONT.build()
+    return CHECKOUT.build()

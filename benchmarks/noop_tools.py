@@ -36,12 +36,11 @@ from pathlib import Path
 
 sys.path.insert(0, {root!r})
 from ingot.project.catalogue_values import Model, Settings
-from ingot.cli.tasks import Front
+from ingot.cli.tasks import Checkout, task
 from ingot.engine.actions import Action, Output, SourceFile
 
 HERE = Path(__file__).parent
-DOIT_CONFIG = {{"default_tasks": ["all"], "backend": "none", "num_process": 2,
-               "par_type": "thread"}}
+DOIT_CONFIG = {{"default_tasks": ["all"], "num_process": 2}}
 
 
 def action(layer, place):
@@ -70,15 +69,14 @@ def shared_settings(workspace):
 sys.modules["ingot.project.workspace"] = types.SimpleNamespace(
     load=lambda root: types.SimpleNamespace(broken={{}})
 )
-sys.modules["ingot.stages.plan"] = types.SimpleNamespace(
+sys.modules["ingot.project.read_models"] = types.SimpleNamespace(
     plan_named=plan_named, shared_settings=shared_settings
 )
-FRONT = Front(HERE)
+CHECKOUT = Checkout(HERE)
 
 
 def task_cat():
-    for action in FRONT.plan.actions:
-        yield FRONT._task(action)
+    yield from map(task, CHECKOUT.plan.actions)
 
 
 def task_all():

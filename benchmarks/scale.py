@@ -25,7 +25,7 @@ from pathlib import Path
 
 from sharing import ROOT, workers
 
-from ingot.cli.tasks import IN_FLIGHT
+from ingot.cli.build import IN_FLIGHT
 from ingot.engine.actions import Action, ActionResult, Digest, resolve_action
 from ingot.engine.remote import dask_client
 from ingot.engine.remote.request import WorkResponse, encode, order

@@ -74,19 +74,17 @@ SETTINGS = Settings(
     default_target="",
     shared_cache=("", "read-write"),
 )
-tasks.read = lambda *_: Catalogue(SETTINGS, {{}}, Plan(ACTIONS))
-tasks.select = lambda *_: Selection((), ())
-FRONT = tasks.Front(Path(__file__).parent)
+CHECKOUT = tasks.Checkout(
+    Path(__file__).parent,
+    lambda *_: Catalogue(SETTINGS, {{}}, Plan(ACTIONS)),
+    lambda *_: Selection((), ()),
+)
 DOIT_CONFIG = {{
     "default_tasks": [action.task for action in ACTIONS],
-    "backend": "none",
-    "num_process": tasks.n_parallel(),
-    "par_type": "thread",
 }}
 
 def task_step():
-    for action in ACTIONS:
-        yield FRONT._task(action)
+    yield from map(tasks.task, ACTIONS)
 """
 
 

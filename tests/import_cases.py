@@ -64,9 +64,9 @@ def checkout(folder: Path) -> Path:
     return root
 
 
-def bring(root: Path, source: Path, **words: str) -> tuple[Imported, Manifest]:
+def bring(root: Path, source: Path, **words: Any) -> tuple[Imported, Manifest]:
     """Import a checkpoint; return what is told, and the manifest read back."""
-    imported = import_checkpoint(root, {"source": str(source), **words})
+    imported = import_checkpoint(root, str(source), **words)
     return imported, read_manifest(root / imported.path, root)
 
 

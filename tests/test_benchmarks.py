@@ -14,8 +14,8 @@ HOW = """
 import os, pathlib, sys
 import sharing
 os.environ.update(sharing.environment(pathlib.Path(sys.argv[1]), "", confined=False))
-from ingot.cli import doit_patches
-doit_patches.replace()
+from ingot.cli import startup
+startup.prepare()
 from ingot.engine import process
 print(process.sandbox())
 """

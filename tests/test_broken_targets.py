@@ -8,11 +8,12 @@ import pytest
 
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import runner_for
-from ingot.cli.list_command import print_catalogue
-from ingot.cli.why import chosen
+from ingot.cli.listing import list_catalogue
+from ingot.cli.why import matching
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
+from tests.command_calls import call
 from tests.project import edit, one_model
 
 
@@ -60,10 +61,10 @@ def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
             select(found, {"target": asked_for})
         assert str(caught.value) == told
     with pytest.raises(IngotError) as caught:
-        chosen(found, ["check:toy-moe@bad"])
+        matching(found, ["check:toy-moe@bad"])
     assert str(caught.value) == told
     monkeypatch.chdir(root)
-    assert print_catalogue() == 0
+    assert list_catalogue(call()) == 0
     printed = capsys.readouterr().out
     for name in ("bad", "here"):
         line = f"  ! {name:<20} cannot be read; `doit build target={name}` says why\n"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ingot.cli.options import VARIABLES, check_known
 from ingot.engine.digests import SETTLED_NS
 from ingot.errors import IngotError
 from ingot.project import catalogue, plan_cache
 from ingot.project.catalogue import asked, read
 from ingot.project.catalogue_values import Model
-from ingot.project.options import VARIABLES, refuse_unknown
 from ingot.project.selection import select
 from ingot.project.workspace import Workspace
 from tests.project import ROOT, edit
@@ -252,7 +252,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 
 def test_a_misspelt_variable_is_refused_with_the_nearest() -> None:
     with pytest.raises(IngotError) as caught:
-        refuse_unknown({"modle": "x"})
+        check_known({"modle": "x"})
     assert str(caught.value) == (
         "modle=x: no variable named 'modle'\n  did you mean 'model'?"
     )

@@ -6,27 +6,24 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from doit import doit_cmd
-from doit.cmd_run import Run as DoitRun
-from doit.exceptions import InvalidCommand
 
 import ingot.engine.remote.local_cluster
 import ingot.project.catalogue
 import ingot.project.selection
-from ingot.cli import cache_options, commands
-from ingot.cli.cluster_command import Cluster
-from ingot.cli.report_commands import Graph
-from ingot.cli.tasks import n_parallel
+from ingot.cli import build, commands, listing
+from ingot.cli.build import n_parallel
+from ingot.cli.connections import Connections
+from ingot.cli.doit_commands import command_class
 from ingot.engine import process
-from ingot.errors import did_you_mean
+from ingot.errors import IngotError, did_you_mean
 from ingot.project.catalogue import Catalogue, Plan, Selection
 from ingot.project.catalogue_values import Settings
-from tests.project import Project
+from tests.command_calls import run
+from tests.project import Project, edit
 
 NONE = Settings((), {}, {}, {}, "", "", ("", ""))
 
@@ -56,12 +53,12 @@ def test_what_names_no_task_is_refused(project: Project, word: str, hint: str) -
 
 
 @pytest.mark.parametrize("how", [("-n", "0"), ("-n", "1"), ("--always-execute",)])
-def test_doit_runs_actions_in_its_own_ways_too(
+def test_the_options_of_a_build_change_how_it_runs(
     project: Project, how: tuple[str, ...]
 ) -> None:
     ran = project.doit(*how, "specialize:mean_pool*")
     assert ran.code == 0, ran.err
-    assert "1 of 1 actions" in ran.out
+    assert "1 of 1 action:" in ran.out
 
 
 def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
@@ -73,7 +70,7 @@ def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert ran.stderr.startswith("cannot write: No space left on device; make room")
+    assert ran.stderr.startswith("cannot write output: No space left on device; free")
     assert "Traceback" not in ran.stderr
 
 
@@ -100,27 +97,53 @@ def test_of_many_words_the_nearest_are_told() -> None:
     assert hint.count(",") == 4
 
 
+def test_every_command_of_the_table_has_a_function() -> None:
+    for command in commands.COMMANDS:
+        assert callable(command.load()), command.name
+
+
+def test_a_task_of_the_users_own_runs_with_what_it_needs(project: Project) -> None:
+    dodo = project.root / "dodo.py"
+    before = dodo.read_text("utf-8")
+    own = "\n\ndef task_own():\n"
+    own += '    return {"actions": ["echo own > own.txt", "false"],'
+    own += ' "task_dep": ["specialize:mean_pool__n_embd_32"]}\n'
+    dodo.write_text(before + own)
+    ran = project.doit("own")
+    assert ran.code == 1
+    assert "own: Command failed: 'false' returned 1" in ran.err
+    assert (project.root / "own.txt").read_text() == "own\n"
+    edit(dodo, ', "false"', "")
+    ran = project.doit("own")
+    assert (ran.code, ran.err) == (0, "")
+    assert "2 of 2 actions: 1 ran, 1 up to date" in ran.out
+    dodo.write_text(before)
+
+
+def test_a_single_task_runs_without_what_it_needs(project: Project) -> None:
+    ran = project.doit("-s", "link:toy@lanes8")
+    assert ran.code == 1
+    assert "specialize:" in ran.err
+    assert "1 of 1 action: 1 failed" in ran.out
+
+
 def defective(*_: Any) -> int:
     raise ZeroDivisionError("a defect")
 
 
 @pytest.mark.parametrize(
-    "run",
-    [
-        lambda: commands.guarded(defective),
-        lambda: object.__new__(commands.Run)._build({}, []),
-    ],
-    ids=["command", "build"],
+    ("name", "function"), [("list", "list_catalogue"), ("run", "load")]
 )
-def test_a_defect_has_its_own_exit_code_and_a_traceback(
-    run: Callable[[], int],
+def test_an_internal_error_has_its_own_exit_code_and_a_traceback(
+    name: str,
+    function: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(DoitRun, "execute", defective)
+    monkeypatch.setattr(listing if name == "list" else build, function, defective)
     # A build that ends so stops all commands; tests after this one start some.
     monkeypatch.setattr(process, "_stopped", False)
-    assert run() == 2
+    assert command_class(name)().parse_execute([]) == 2
     assert "ZeroDivisionError: a defect" in capsys.readouterr().err
 
 
@@ -131,13 +154,12 @@ def test_the_cache_of_a_cluster_is_an_address_whatever_the_folder_is_called(
     root = tmp_path / "50% #1?"
     root.mkdir()
     monkeypatch.chdir(root)
-    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(
         ingot.engine.remote.local_cluster, "serve", lambda *words: served.extend(words)
     )
     monkeypatch.delenv("INGOT_SHARED_CACHE", raising=False)
-    assert object.__new__(Cluster).execute({}, []) == 0
+    assert run("cluster") == 0
     address = f"file://{tmp_path}/50%25%20%231%3F/build/.ingot/cluster/shared"
     assert served[-1] == address
 
@@ -146,13 +168,12 @@ def test_a_graph_of_nothing_is_refused_with_the_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_out = Selection((), (), (("x", "the processor lacks y"),))
-    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
     monkeypatch.setattr(
         ingot.project.catalogue, "read", lambda *_: Catalogue(NONE, {}, Plan(()))
     )
     monkeypatch.setattr(ingot.project.selection, "select", lambda *_: left_out)
-    with pytest.raises(InvalidCommand) as caught:
-        object.__new__(Graph).execute({}, [])
+    with pytest.raises(IngotError) as caught:
+        run("graph")
     assert str(caught.value) == (
         "nothing is selected to draw\n  x is left out: the processor lacks y"
     )
@@ -161,14 +182,12 @@ def test_a_graph_of_nothing_is_refused_with_the_reasons(
 def test_as_many_actions_are_under_way_as_this_process_has_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {})
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert n_parallel() == 1
+    assert n_parallel({}) == 1
+    assert n_parallel({"executor": "dask://x:1"}) == build.IN_FLIGHT
 
 
-def test_what_was_not_sent_when_the_wait_was_stopped_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_results_that_were_not_sent_when_the_wait_was_stopped_are_reported() -> None:
     told: list[str] = []
 
     class Cache:
@@ -178,8 +197,9 @@ def test_what_was_not_sent_when_the_wait_was_stopped_is_said(
         def abandon(self) -> None:
             told.append("1 results were not sent")
 
-    monkeypatch.setattr(cache_options, "_opened", [Cache()])
+    connections = Connections()
+    connections._caches.append(cast(Any, Cache()))
     with pytest.raises(KeyboardInterrupt):
-        cache_options.finish()
-    cache_options.abandon()
+        connections.finish()
+    connections.abandon()
     assert told == ["1 results were not sent"]

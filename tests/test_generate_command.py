@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ingot.cli.generation import choose
+from ingot.cli.generate import choose
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
@@ -47,7 +47,7 @@ def test_a_model_without_tokenizer_is_refused_before_a_build(project: Project) -
     ("words", "says"),
     [
         ((), 'generate needs prompt="..."'),
-        (("prompt=x", "tokens=0"), "tokens=0: expected a whole number, 1 or more"),
+        (("prompt=x", "tokens=0"), "tokens=0: expected an integer, 1 or more"),
         (("prompt=x", "temprature=1"), "did you mean 'temperature'?"),
         (("prompt=x", "build"), "generate takes no task, found 'build'"),
         (("prompt=x", "model=toy"), "toy@x86_64: no decoder; expected the entry"),

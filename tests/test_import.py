@@ -85,7 +85,7 @@ def test_shards_are_imported_as_one_file_is(root: Path) -> None:
 def test_the_whole_manifest_of_a_small_llama(root: Path) -> None:
     source = write_hf(root.parent / "Tiny Llama_1.5", TINY["llama"])
     shutil.copy(ROOT / "models/tokenizers/bytes.json", source / "tokenizer.json")
-    imported, _ = bring(root, source, n_ctx="48")
+    imported, _ = bring(root, source, n_ctx=48)
     assert (root / imported.path).read_text() == MANIFEST
 
 

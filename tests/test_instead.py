@@ -52,18 +52,21 @@ def test_info_of_no_task_is_told_as_a_build_of_it(
     [
         (
             ["clean"],
-            "rm -r build removes what is shown, doit gc what was not used for longest",
+            "`rm -r build` removes the build outputs, `doit gc` old results",
         ),
         (
             ["forget", "-a"],
-            "INGOT_CACHE=FOLDER doit ... runs everything again, with another store",
+            "`INGOT_CACHE=FOLDER doit ...` runs everything again, with another store",
         ),
-        (["ignore", "build"], "doit STAGE, such as doit check, stops at that stage"),
-        (["reset-dep"], "doit why says what would run, and which input changed"),
-        (["dumpdb"], "doit report shows the builds, doit why what changed since"),
+        (
+            ["ignore", "build"],
+            "`doit STAGE`, such as `doit check`, stops at that stage",
+        ),
+        (["reset-dep"], "`doit why` says what would run, and which input changed"),
+        (["dumpdb"], "`doit report` shows the builds, `doit why` what changed since"),
         (
             ["strace", "build"],
-            "an action sees declared inputs alone; its failure names what it lacks",
+            "an action sees only declared inputs; its failure names missing ones",
         ),
     ],
 )
@@ -76,7 +79,7 @@ def test_what_would_do_nothing_says_what_to_use(
     monkeypatch.chdir(ROOT)
     assert DoitMain().run(words) == 3
     assert capsys.readouterr().err == (
-        f"ERROR: doit {words[0]} does nothing here: ingot keeps records of its own\n"
+        f"ERROR: doit {words[0]} has no effect here: ingot keeps its own records\n"
         f"  {instead}\n"
     )
 

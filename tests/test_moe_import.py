@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 def bring(root: Path, source: Path) -> Manifest:
     """Import a checkpoint; return its manifest."""
-    imported = import_checkpoint(root, {"source": str(source)})
+    imported = import_checkpoint(root, str(source))
     return read_manifest(root / imported.path, root)
 
 

@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 def refusal(root: Path, source: Path) -> str:
     """All that the import of a checkpoint says, but its last line."""
     with pytest.raises(IngotError) as caught:
-        import_checkpoint(root, {"source": str(source)})
+        import_checkpoint(root, str(source))
     return str(caught.value).rpartition("\n")[0]
 
 
@@ -77,7 +77,7 @@ def test_dbrx_as_transformers_saves_it_has_one_base_where_both_agree(
 ) -> None:
     source, _ = checkpoint(root, "dbrx")
     write_config(source, saved_again(CONFIGS["dbrx"], 500000.0))
-    imported = import_checkpoint(root, {"source": str(source)})
+    imported = import_checkpoint(root, str(source))
     manifest = read_manifest(root / imported.path, root)
     assert dict(manifest.hyperparameters)["rope_freq_base"] == 500000
 

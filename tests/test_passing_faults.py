@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli import store_commands as command
+from ingot.cli import store as command
 from ingot.engine import json_lines, records, verify_store
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
@@ -44,7 +44,7 @@ def test_a_blob_that_the_disk_cannot_read_is_named_and_left(
     assert (found.blobs, found.corrupt) == (1, ())
     assert kept.blob(bad).exists()
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path))
-    assert command._verify() == 1
+    assert command.verify() == 1
     assert f"cannot be read: {kept.blob(bad)}: Input" in capsys.readouterr().out
 
 

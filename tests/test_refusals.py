@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from doit.doit_cmd import DoitMain
 
-from ingot.cli import doit_patches
+from ingot.cli import startup
 from ingot.cli.findings import start
-from ingot.cli.user_store import store_root
+from ingot.cli.store import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.selection import select
@@ -19,76 +19,91 @@ from tests.farm import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 
-OPTIONS = "  doit help run lists a build's, before the task: doit -n 2 build"
+OPTIONS = "  `doit help run` lists a build's options; they go first: doit -n 2 build"
+
+
+REFUSED = [
+    (
+        ["build", "model=a", "model=b"],
+        "model= is set twice, to 'a' and to 'b'\n  for both: model=a,b",
+    ),
+    (
+        ["gc", "limit=1GB", "limit=2GB"],
+        "limit= is set twice, to '1GB' and to '2GB'",
+    ),
+    (
+        ["build", "limit=5GB"],
+        "limit=5GB: a build reads no variable named 'limit'\n"
+        "  known variables: executor, model, target",
+    ),
+    (
+        ["run", "input=x", "prompt=y"],
+        "prompt=y: doit run input=... reads no variable named 'prompt'\n"
+        "  known variables: executor, input, model, target",
+    ),
+    (
+        ["why", "tokens=5"],
+        "tokens=5: why reads no variable named 'tokens'\n"
+        "  known variables: executor, model, target",
+    ),
+    (
+        ["gc", "model=toy"],
+        "model=toy: gc reads no variable named 'model'\n  known variables: limit",
+    ),
+    (
+        ["list", "model=toy"],
+        "model=toy: list reads no variable named 'model'\n  known variables: none",
+    ),
+    (
+        ["import", "source=x", "target=host"],
+        "target=host: import reads no variable named 'target'\n"
+        "  known variables: licence, model, n_ctx, source",
+    ),
+    (["import"], "import needs source=PATH, a checkpoint's folder or a GGUF file"),
+    (
+        ["generate", "prompt=x", "input=a"],
+        "input=a: generate reads no variable named 'input'\n"
+        "  known variables: model, prompt, seed, target, temperature, tokens, "
+        "top_k, top_p",
+    ),
+    (["build", "-n", "2"], f"option -n not recognized\n{OPTIONS}"),
+    (["-r", "json", "build"], f"option -r not recognized\n{OPTIONS}"),
+    (["verify", "bundle="], "verify needs bundle=PATH, a folder or a tar"),
+    (["cluster", "port=65536"], "port=65536: expected 65535 or less"),
+    (["cluster", "port=x"], "port=x: expected an integer, 0 or more"),
+    (["cluster", "workers=0"], "workers=0: expected an integer, 1 or more"),
+    (["-n", "-3", "build"], "-n -3: expected an integer, 0 or more"),
+    (
+        ["-n", "many", "build"],
+        f"num_process: expected an integer, found 'many'\n{OPTIONS}",
+    ),
+    (
+        ["build", "--model=toy-moe"],
+        "option --model not recognized\n  did you mean model=...?",
+    ),
+    (
+        ["-n", "2", "why"],
+        "no task named 'why'\n  a command goes before its options: doit why",
+    ),
+    (
+        ["build", "toy-moe"],
+        "no task named 'toy-moe'\n  it is a model: doit build model=toy-moe",
+    ),
+    (
+        ["aarch64"],
+        "no task named 'aarch64'\n  it is a target: doit build target=aarch64",
+    ),
+    (["--fast"], f"option --fast not recognized\n{OPTIONS}"),
+    (
+        ["why", "-h"],
+        f"option -h not recognized\n{OPTIONS}",
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        (
-            ["build", "model=a", "model=b"],
-            "model= is set twice, to 'a' and to 'b'\n  for both: model=a,b",
-        ),
-        (
-            ["gc", "limit=1GB", "limit=2GB"],
-            "limit= is set twice, to '1GB' and to '2GB'",
-        ),
-        (
-            ["build", "limit=5GB"],
-            "limit=5GB: a build reads no variable named 'limit'\n"
-            "  known variables: executor, model, target",
-        ),
-        (
-            ["run", "input=x", "prompt=y"],
-            "prompt=y: doit run input=... reads no variable named 'prompt'\n"
-            "  known variables: executor, input, model, target",
-        ),
-        (
-            ["why", "tokens=5"],
-            "tokens=5: why reads no variable named 'tokens'\n"
-            "  known variables: executor, model, target",
-        ),
-        (
-            ["gc", "model=toy"],
-            "model=toy: gc reads no variable named 'model'\n  known variables: limit",
-        ),
-        (
-            ["list", "model=toy"],
-            "model=toy: list reads no variable named 'model'\n  known variables: none",
-        ),
-        (["verify", "bundle="], "verify needs bundle=PATH, a folder or a tar"),
-        (["cluster", "port=65536"], "port=65536: expected 65535 or less"),
-        (["cluster", "port=x"], "port=x: expected a whole number, 0 or more"),
-        (["cluster", "workers=0"], "workers=0: expected a whole number, 1 or more"),
-        (["-n", "-3", "build"], "-n -3: expected a whole number, 0 or more"),
-        (
-            ["-n", "many", "build"],
-            f"num_process: expected a whole number, found 'many'\n{OPTIONS}",
-        ),
-        (
-            ["build", "--model=toy-moe"],
-            "Error parsing Task: option --model not recognized\n"
-            "  did you mean model=...?",
-        ),
-        (
-            ["-n", "2", "why"],
-            "no task named 'why'\n  a command stands before its options: doit why",
-        ),
-        (
-            ["build", "toy-moe"],
-            "no task named 'toy-moe'\n  it is a model: doit build model=toy-moe",
-        ),
-        (
-            ["aarch64"],
-            "no task named 'aarch64'\n  it is a target: doit build target=aarch64",
-        ),
-        (["--fast"], f"Error parsing Command: option --fast not recognized\n{OPTIONS}"),
-        (
-            ["why", "-h"],
-            f"Error parsing Command: option -h not recognized\n{OPTIONS}",
-        ),
-    ],
-    ids=" ".join,
+    [pytest.param(words, told, id=" ".join(words)) for words, told in REFUSED],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(
     words: list[str],
@@ -134,7 +149,7 @@ def test_programs_of_the_system_are_found_without_a_path(
 ) -> None:
     for path in ("", "/no/such/folder"):
         monkeypatch.setenv("PATH", path)
-        doit_patches.replace()
+        startup.prepare()
         assert start("true") == (0, "")
 
 
@@ -152,7 +167,7 @@ def test_a_store_among_the_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(ROOT)
     for place in ("models/store", f"{ROOT}/oracles"):
         monkeypatch.setenv("INGOT_CACHE", place)
-        with pytest.raises(IngotError, match="the checkout is read from there"):
+        with pytest.raises(IngotError, match="sources are in this folder"):
             store_root()
     monkeypatch.setenv("INGOT_CACHE", "build/store")
     assert store_root() == ROOT / "build/store"

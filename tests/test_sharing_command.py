@@ -137,8 +137,8 @@ def test_a_wrong_setting_is_refused(
         (
             "dask://127.0.0.1:8786",
             "",
-            "executor=dask://127.0.0.1:8786: there is no shared cache, through which"
-            " workers get inputs and give results\n"
+            "executor=dask://127.0.0.1:8786: workers exchange inputs and results"
+            " through a shared cache, and none is set\n"
             "  set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
         ),
         (
@@ -247,8 +247,11 @@ def linked(project: Project) -> list[bytes]:
 
 def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
     program = (
-        "import sys; from pathlib import Path; from ingot.cli.tasks import Front;"
-        "Front(Path.cwd());"
+        "import sys; from pathlib import Path; from ingot.cli import build;"
+        "from ingot.project.catalogue import read;"
+        "opened = build.Connections(); settings = read(Path.cwd()).settings;"
+        "assert opened.open_cache(settings, None, 'local') is None;"
+        "assert opened.open_workers('local', None, None) is None;"
         "print([m for m in sys.modules if 'shared' in m or m in"
         " ('urllib3', 'grpc', 'obstore', 'distributed')])"
     )

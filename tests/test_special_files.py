@@ -87,12 +87,12 @@ def test_a_checkpoint_that_is_no_file_is_told_at_once(kind: str, root: Path) -> 
     source = root / "tiny.gguf"
     KINDS[kind](source)
     with pytest.raises(IngotError) as caught:
-        import_checkpoint(root, {"source": str(source)})
+        import_checkpoint(root, str(source))
     assert "expected a checkpoint's folder or a .gguf file" in str(caught.value)
     folder = root / "tiny"
     folder.mkdir()
     for name in ("config.json", "generation_config.json", "README.md"):
         KINDS[kind](folder / name)
     with pytest.raises(IngotError) as caught:
-        import_checkpoint(root, {"source": str(folder)})
+        import_checkpoint(root, str(folder))
     assert f"config.json: cannot be read; {kind}" in str(caught.value)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doit import doit_cmd
-from doit.exceptions import InvalidCommand
 
-from ingot.cli import commands
-from ingot.cli.ablate_command import Ablate
-from ingot.cli.generate_command import Generate
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.weight_sources import Splat
 from ingot.project.catalogue import Selection, read
 from ingot.stages import bake
 from ingot.weights.irpa import SplatSource, write_splats
+from tests.command_calls import run
 from tests.project import ROOT, Project
 from tests.weights_cases import Toy
 
@@ -86,22 +81,15 @@ def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "word"),
-    [
-        (lambda: commands.guarded(commands.run_bundle), "input"),
-        (lambda: object.__new__(Generate).execute({}, []), "prompt"),
-        (lambda: object.__new__(Ablate).execute({}, []), "modes"),
-    ],
-    ids=["run", "generate", "ablate"],
+    ("command", "word"), [("run", "input"), ("generate", "prompt"), ("ablate", "modes")]
 )
 def test_a_splat_is_not_run_and_nothing_is_built_for_it(
-    monkeypatch: pytest.MonkeyPatch, run: Callable[[], int], word: str
+    monkeypatch: pytest.MonkeyPatch, command: str, word: str
 ) -> None:
     words = {"model": "mixtral-8x7b", "target": "x86_64", word: "input"}
-    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", words)
     monkeypatch.chdir(ROOT)
-    with pytest.raises(InvalidCommand) as caught:
-        run()
+    with pytest.raises(IngotError) as caught:
+        run(command, **words)
     assert str(caught.value) == (
         "mixtral-8x7b: compiled only, its weights are a splat\n"
         "  give it weights to run it: weights.source in models/mixtral-8x7b.yaml"

@@ -12,7 +12,7 @@ import pytest
 from tests.project import ROOT, Project
 
 SPECIALIZE = ("-a", "specialize:mean_pool*")
-STOPPED = "stopped, as nobody reads its output; finished actions are kept\n"
+STOPPED = "stopped, because nobody reads the output; finished actions are kept\n"
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def test_closed_streams_are_no_file_of_the_build(project: Project) -> None:
     words = ("-n", "1", *SPECIALIZE)
     assert doit(project, *words, out=subprocess.DEVNULL, before=close) == (0, "")
     run = project.doit("why", SPECIALIZE[1])
-    assert run.out == "nothing would run: 1 actions are up to date\n"
+    assert run.out == "nothing would run: 1 action is up to date\n"
 
 
 def test_a_sign_that_a_terminal_lacks_is_a_question_mark() -> None:
-    program = "import ingot.cli.commands; print('error ≤ 1')"
+    program = "from ingot.cli import startup; startup.prepare(); print('error ≤ 1')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.unknown_task import unknown_task
+from ingot.cli.tasks import unknown_task
 from ingot.cli.why import Elsewhere, explain, print_reasons
 from ingot.engine import toolchain
 from ingot.engine.actions import Action, Output
@@ -46,7 +46,7 @@ def test_what_is_above_a_named_task_is_looked_at(
     actions = upper(checkout.root), COUNT
     checkout.build(*actions)
     assert told(checkout, capsys, *actions) == [
-        "nothing would run: 1 actions are up to date"
+        "nothing would run: 1 action is up to date"
     ]
     (checkout.root / "in.txt").write_text("abcd")
     assert told(checkout, capsys, *actions) == ["count:x may run: it follows upper:x"]
@@ -64,7 +64,7 @@ def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
 
 
 def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
-    program = "import ingot.cli.commands; raise {}"
+    program = "from ingot.cli import startup; startup.prepare(); raise {}"
     said = []
     for error in ("KeyboardInterrupt", "ValueError('odd')"):
         words = [sys.executable, "-c", program.format(error)]
@@ -82,7 +82,7 @@ def test_a_stale_task_above_alone_makes_nothing_that_was_asked_run(
     other = Action("other:x", ("touch", "o"), (), ("o",))
     checkout.build(other)
     assert told(checkout, capsys, upper(checkout.root), other) == [
-        "nothing would run: 1 actions are up to date"
+        "nothing would run: 1 action is up to date"
     ]
 
 

@@ -12,24 +12,14 @@ from pathlib import Path
 from ingot.ablation.experiment import Row, Subject, measure
 from ingot.ablation.modes import (
     kinds,
-    matrices,
-    matrix_schemes,
     modes,
-    read_modes,
-    read_scheme,
 )
-from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
+from ingot.ablation.prompt import prompt
 from ingot.ablation.tables import FILES, Report, show, write
 from ingot.checks.archive_parameters import read_parameters
-from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint
-from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.manifest import Manifest
 from ingot.model.oracle import load_oracles
-from ingot.project.catalogue import Selection
-from ingot.project.options import refuse_words, whole
-
-WORDS = ("model", "target", "modes", "weights", "tokens", "seed")
-"""The variables that `doit ablate` reads."""
 
 # Each kind of matrix is one more run; a short prompt is enough to see its effect.
 SHORT = 8
@@ -51,31 +41,6 @@ class Request:
     def task(self) -> str:
         """Return the task that provides the weights, unconverted."""
         return f"bake:{self.manifest.model}@plain"
-
-
-def read_request(
-    root: Path, selection: Selection, variables: Mapping[str, str]
-) -> Request:
-    """Return the request, after every check that needs no weights.
-
-    Raises: IngotError for a variable that the command does not read, a wrong value, a
-        model that does not read tokens.
-    """
-    refuse_words(variables, WORDS, "ablate")
-    for kind, names in (("model", selection.models), ("target", selection.targets)):
-        if len(names) != 1:
-            raise IngotError(f"ablate needs one {kind}, found {', '.join(names)}")
-    chosen = read_modes(variables.get("modes"))
-    scheme = read_scheme(variables.get("weights"))
-    given = whole(variables, "tokens", 0)
-    tokens = TOKENS if given is None else given
-    seed = whole(variables, "seed", 0) or 0
-    manifest = read_manifest(root / f"models/{selection.models[0]}.yaml", root)
-    entry = reading_tokens(manifest.graph)
-    prompt(manifest.graph, entry, tokens, seed)
-    schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)
-    target = selection.targets[0]
-    return Request(manifest, target, entry, chosen, schemes, tokens, seed)
 
 
 def run(root: Path, request: Request) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingot.cli.commands import Call
 from ingot.cli.findings import Finding, Level, last_line, render, start
 from ingot.cli.target_smoke_test import target_finding
 from ingot.engine import process, toolchain
@@ -46,10 +47,11 @@ LEVELS = {
 }
 
 
-def examine(root: Path) -> int:
-    """Print what works here and what does not; return 1 where something is an error."""
+def doctor(call: Call) -> int:
+    """Print what works here and what does not; return 1 if something is an error."""
     from ingot.project.workspace import load
 
+    root = call.root
     place = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
     store_dir = Path(place).expanduser().absolute()
     workspace = load(root)

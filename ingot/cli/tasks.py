@@ -1,4 +1,4 @@
-"""The plan's actions in, doit's task dictionaries out.
+"""Turn the plan's actions into doit's task dictionaries.
 
 Every action of the models that the command is about is a task, so that any of them can
 be named; the variables choose what the group tasks (`build`, `check`, ...) stand for.
@@ -7,142 +7,175 @@ be named; the variables choose what the group tasks (`build`, `check`, ...) stan
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from doit import doit_cmd, get_initial_workdir
-from doit.exceptions import InvalidDodoFile, TaskFailed
+from doit import get_initial_workdir
+from doit.exceptions import InvalidDodoFile
 
-from ingot.cli import build_log, cache_options
-from ingot.cli.doit_task import ActionTask, Current, Step
-from ingot.cli.reporter import Reporter
-from ingot.cli.user_store import refuse_limit, store
-from ingot.engine import process
+from ingot.cli.commands import Call
+from ingot.cli.doit_commands import option_hint
+from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
-from ingot.engine.event_log import EventLog
-from ingot.engine.executor import Executor
-from ingot.errors import IngotError
-from ingot.project.catalogue import STAGES, asked, read
-from ingot.project.options import refuse_unknown
-from ingot.project.selection import select
+from ingot.errors import IngotError, did_you_mean
+from ingot.project.catalogue import STAGES, Catalogue, Plan, Selection, asked, read
+from ingot.project.catalogue_values import Settings
+from ingot.project.selection import refuse_unreadable, select
 
-# Stages whose output people read: it is shown when they end.
-SHOWN_LOGS = ("check", "bench", "bundle")
-
-# Actions that other machines are asked for at once; each is a thread that waits.
-IN_FLIGHT = 200
+# Where a task dictionary holds its action: doit leaves this part to its users.
+ACTION = "action"
 
 
-class Front:
-    """One command's view: what is selected, the plan, the executor."""
+class Checkout:
+    """What dodo.py declares: the tasks of the checkout in its folder."""
 
-    named: ClassVar[tuple[str, ...]] = ()  # tasks on the command line
+    def __init__(
+        self,
+        root: Path,
+        read: Callable[[Path, Collection[str]], Catalogue] = read,
+        select: Callable[[Catalogue, dict[str, str]], Selection] = select,
+    ) -> None:
+        """Declare the tasks of the checkout at `root`; nothing is read yet.
 
-    def __init__(self, root: Path) -> None:
-        """Load, select and plan; every error of the user's is doit's kind of error."""
-        try:
-            if not os.path.samefile(get_initial_workdir() or root, root):
-                # There doit finds the commands that pyproject.toml declares.
-                raise IngotError("run doit in the checkout's folder", f"cd {root}")
-            variables = dict(doit_cmd._CMDLINE_VARS or {})
-            refuse_unknown(variables)
-            refuse_limit()
-            process.ask_sandbox()
-            catalogue = read(root, asked(variables, Front.named))
-            self.selection = select(catalogue, variables)
-            self.plan = catalogue.plan
-            self.unrunnable = catalogue.settings.unrunnable
-            for name, reason in self.selection.skipped:
-                print(f"target {name} is left out: {reason}", file=sys.stderr)
-            if models := self.plan.compiled_only(self.selection):
-                names = ", ".join(models)
-                print(
-                    f"compiled only, their weights are splats: {names}", file=sys.stderr
-                )
-            kept = store()
-            kept.sweep()
-            where = variables.get("executor", "local")
-            shared = cache_options.open_cache(catalogue.settings, kept, where)
-            remote = cache_options.open_remote(where, shared, kept)
-            build_log.begin(root)
-            self.executor = Executor(root, kept, self._ended, shared, remote)
-            # At once: one by one, it is a tenth of a build with nothing to do.
-            kept.lease(*self.executor.records.digests())
-            self._stale: set[str] = set()
-            if EventLog.current is not None:
-                EventLog.current.trace = self.executor.trace
-        except IngotError as error:
-            raise InvalidDodoFile(str(error)) from None
+        Raises: InvalidDodoFile if doit was started in another folder: there it does not
+            find the commands that pyproject.toml declares.
+        """
+        if not os.path.samefile(get_initial_workdir() or root, root):
+            text = f"run doit in the checkout's folder\n  cd {root}"
+            raise InvalidDodoFile(text)
+        self.root = root
+        self._read, self._select = read, select
+        self._opened: tuple[Settings, Plan, Selection] | None = None
 
-    def tasks(self, stage: str) -> Iterator[ActionTask | dict[str, Any]]:
+    def open(self, variables: Mapping[str, str], tasks: Sequence[str]) -> None:
+        """Read the models that the variables and tasks name; say what is left out.
+
+        Raises: IngotError for everything that is wrong with them.
+        """
+        catalogue = self._read(self.root, asked(dict(variables), tasks))
+        selection = self._select(catalogue, dict(variables))
+        self._opened = catalogue.settings, catalogue.plan, selection
+        for name, reason in selection.skipped:
+            print(f"target {name} is left out: {reason}", file=sys.stderr)
+        if models := catalogue.plan.compiled_only(selection):
+            names = ", ".join(models)
+            text = f"compiled only, because their weights are splats: {names}"
+            print(text, file=sys.stderr)
+
+    @property
+    def settings(self) -> Settings:
+        """Return what all models share."""
+        return self._content()[0]
+
+    @property
+    def plan(self) -> Plan:
+        """Return every action of the models that the command is about."""
+        return self._content()[1]
+
+    def tasks(self, stage: str) -> Iterator[dict[str, Any]]:
         """Yield the stage's tasks, and the group of those that are selected."""
-        for action in self.plan.actions:
+        _, plan, selection = self._content()
+        for action in plan.actions:
             if stage_of(action.task) == stage:
-                yield self._task(action)
-        chosen = self.plan.selected(stage, self.selection)
+                yield task(action)
         yield {
             "basename": stage,
             "actions": None,
-            "task_dep": list(chosen),
+            "task_dep": list(plan.selected(stage, selection)),
             "doc": STAGES[stage],
         }
 
     def build(self) -> dict[str, Any]:
         """Return the task that stands for everything up to the bundle."""
-        return {
-            "actions": None,
-            "task_dep": self.plan.ends(self.selection),
-        }
+        _, plan, selection = self._content()
+        return {"actions": None, "task_dep": plan.ends(selection)}
 
-    def _task(self, action: Action) -> ActionTask:
-        needed = {s.task for _, s in action.inputs if isinstance(s, Output)}
-        step = Step(self._perform, self.executor.restore, action)
-        current = Current(self._is_current, action)
-        # Elsewhere it waits for a worker of its own, with a thread here for each.
-        alone = action.exclusive and self.executor.is_local(action)
-        return ActionTask(step, current, sorted(needed), alone)
-
-    def _is_current(self, action: Action) -> bool:
-        """Return whether the action has nothing to do; where it has, log why."""
-        current = self.executor.is_up_to_date(action)
-        if not current and EventLog.current is not None:
-            from ingot.cli.why import explain
-
-            reasons = explain(action, self.executor, self._stale)
-            self._stale.add(action.task)
-            EventLog.current.stale(action.task, reasons)
-        return current
-
-    def _perform(self, action: Action) -> TaskFailed | None:
-        try:
-            self.executor.execute(action)
-        except IngotError as error:
-            reason = self.unrunnable.get(action.task.partition("@")[2])
-            note = f"\n{action.task}: cannot run here: {reason}" if reason else ""
-            return TaskFailed(f"{error}{note}")
-        return None
-
-    def _ended(self, task: str, source: str, wall_ms: float) -> None:
-        shown = stage_of(task) in SHOWN_LOGS
-        log = self.executor.log(task) if shown else ""
-        if Reporter.current is not None:
-            Reporter.current.ended(task, source, wall_ms, log)
+    def _content(self) -> tuple[Settings, Plan, Selection]:
+        """Return what was opened; doit's own commands, such as `help`, open nothing."""
+        if self._opened is None:
+            try:
+                self.open(command_line_variables(), ())
+            except IngotError as error:
+                raise InvalidDodoFile(str(error)) from None
+        assert self._opened is not None
+        return self._opened
 
 
-def n_parallel() -> int:
-    """Return how many actions are under way at once: elsewhere, more than cores."""
-    is_remote = (doit_cmd._CMDLINE_VARS or {}).get("executor", "local") != "local"
-    return IN_FLIGHT if is_remote else len(os.sched_getaffinity(0))
+def task(action: Action) -> dict[str, Any]:
+    """Return doit's task of an action.
+
+    `ingot.cli.build` executes the action itself, in a sandbox or from the store; the
+    command line is here for whoever reads the task.
+    """
+    needs = {s.task for _, s in action.inputs if isinstance(s, Output)}
+    return {
+        "basename": action.task,
+        "actions": [list(action.argv)],
+        "task_dep": sorted(needs),
+        "meta": {ACTION: action},
+    }
 
 
-def stop_on_signals() -> None:
-    """Make SIGTERM end the build as Ctrl-C does: children die, the rest is kept."""
-    signal.signal(signal.SIGTERM, _terminate)
+def load(call: Call, words: Sequence[str]) -> tuple[Checkout, dict[str, Any]]:
+    """Load dodo.py; return its checkout, and doit's tasks by name.
+
+    Raises: IngotError if something that the command is about cannot be read.
+    """
+    loader = call.doit["task_loader"]
+    loader.setup(call.options)
+    declared = loader.namespace.values()
+    checkout = next((item for item in declared if isinstance(item, Checkout)), None)
+    if checkout is None:
+        raise IngotError("dodo.py declares no checkout", "CHECKOUT = Checkout(...)")
+    checkout.open(call.variables, words)
+    tasks = loader.load_tasks(cmd=call.doit["command"], pos_args=list(words))
+    return checkout, {item.name: item for item in tasks}
 
 
-def _terminate(number: int, frame: object) -> None:
-    process.stop_all()
-    raise SystemExit(128 + number)
+def choose(names: Collection[str], words: Sequence[str], call: Call) -> list[str]:
+    """Return the tasks that words and wildcards name.
+
+    Raises: IngotError for a word that names none, or an option among the tasks.
+    """
+    found: list[str] = []
+    for word in words:
+        if word.startswith("-"):
+            text = f"option {word.partition('=')[0]} not recognized"
+            raise IngotError(text, option_hint(text))
+        matches = [name for name in names if fnmatch(name, word)] if "*" in word else []
+        if not matches and word not in names:
+            raise no_task(word, call.doit["task_loader"].cmd_names, call.root)
+        found += matches or [word]
+    return list(dict.fromkeys(found))
+
+
+def no_task(name: str, commands: Sequence[str], root: Path) -> IngotError:
+    """Return the error for a word that names no task; it may name something else."""
+    if name in commands:
+        hint = f"a command goes before its options: doit {name}"
+        return IngotError(f"no task named '{name}'", hint)
+    catalogue = read(root)
+    settings = catalogue.settings
+    for kind, names in (("model", settings.models), ("target", settings.targets)):
+        if name in names:
+            hint = f"it is a {kind}: doit build {kind}={name}"
+            return IngotError(f"no task named '{name}'", hint)
+    try:
+        refuse_unreadable(catalogue, name)
+    except IngotError as error:
+        return error
+    known = [action.task for action in catalogue.plan.actions]
+    return unknown_task(name, [*STAGES, "build", *commands, *known])
+
+
+def unknown_task(name: str, known: list[str]) -> IngotError:
+    """Return the error for a task that does not exist."""
+    hint = did_you_mean(name, known, "tasks")
+    if not hint.startswith("did you mean"):
+        # There are thousands, so a list of the nearest would not help.
+        hint = "a task is STAGE:MODEL@TARGET, or a pattern: 'check:*@x86_64'; run:"
+        hint += " doit list"
+    return IngotError(f"no task named '{name}'", hint)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot.cli import cache_options
 from ingot.cli.action_changes import differences
-from ingot.cli.user_store import store
+from ingot.cli.commands import Call
+from ingot.cli.connections import Connections
+from ingot.cli.reporter import counted
+from ingot.cli.store import open_store
 from ingot.engine.actions import Action, Output, ResolvedAction, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
@@ -45,23 +47,24 @@ MOST_TASKS = 3
 FOLLOWS = "it follows "
 
 
-def explain_all(root: Path, variables: dict[str, str], patterns: list[str]) -> int:
-    """Print the reasons of every stale action that is selected; return 0."""
-    catalogue = read(root, asked(variables, patterns))
-    everything = catalogue.plan
-    kept = store()
-    executor = Executor(root, kept, lambda *_: None)
+def why(call: Call) -> int:
+    """Print the reasons of every stale action that is selected; run nothing."""
+    variables = dict(call.variables)
+    catalogue = read(call.root, asked(variables, call.words))
+    plan, store = catalogue.plan, open_store()
+    executor = Executor(call.root, store, lambda *_: None)
     where = variables.get("executor", "local")
+    connections = Connections()
     elsewhere = Elsewhere(
-        executor, lambda: cache_options.open_cache(catalogue.settings, kept, where)
+        executor, lambda: connections.open_cache(catalogue.settings, store, where)
     )
-    names = chosen(catalogue, patterns) or everything.needed(
-        everything.ends(select(catalogue, variables))
+    names = matching(catalogue, call.words) or plan.needed(
+        plan.ends(select(catalogue, variables))
     )
     try:
-        print_reasons(everything, names, executor, elsewhere)
+        print_reasons(plan, names, executor, elsewhere)
     finally:
-        cache_options.finish()
+        connections.finish()
     return 0
 
 
@@ -93,7 +96,9 @@ def print_reasons(
         for reason in reasons:
             print(f"  {reason}")
     if not stale & names:
-        current = f"{len(names) - found.total()} actions are up to date"
+        n_current = len(names) - found.total()
+        verb = "is" if n_current == 1 else "are"
+        current = f"{counted(n_current, 'action')} {verb} up to date"
         others = [f"{count} {how}" for how, count in found.items()]
         print(f"nothing would run: {', '.join([current, *others])}")
 
@@ -270,20 +275,20 @@ def _shown(record: TaskRecord, root: Path) -> list[str]:
     return lines
 
 
-def chosen(catalogue: Catalogue, patterns: list[str]) -> set[str]:
+def matching(catalogue: Catalogue, patterns: Iterable[str]) -> set[str]:
     """Return the tasks that the patterns name.
 
-    Raises: IngotError for one that names none, with the own defects of a model or
-        target that cannot be read.
+    Raises: IngotError for one that names none, with the errors of a model or target
+        that cannot be read.
     """
-    from ingot.cli.unknown_task import unknown_task
+    from ingot.cli.tasks import unknown_task
 
     names = [action.task for action in catalogue.plan.actions]
-    chosen: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
         found = [name for name in names if fnmatch(name, pattern)]
         if not found:
             refuse_unreadable(catalogue, pattern)
             raise unknown_task(pattern, names)
-        chosen.update(found)
-    return chosen
+        matches.update(found)
+    return matches

@@ -6,7 +6,6 @@ It reports all errors at once, and writes nothing if there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +23,8 @@ from ingot.model.architecture_schema import ArchitectureSection
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
 from ingot.model.yaml_nodes import format_errors
-from ingot.project.options import refuse_words
 from ingot.runtime.tokenizer import load_tokenizer
 from ingot.weights.element_types import PROJECT
-
-WORDS = ("source", "model", "licence", "n_ctx")
-"""The variables that `doit import` reads."""
 
 N_CTX_LIMIT = 2048
 """The default maximum of positions, because caches grow with them."""
@@ -64,25 +59,33 @@ class Imported:
         return "\n".join([*lines, f"next: {command}", golden])
 
 
-def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
-    """Write the manifest of the checkpoint that the words name.
+def import_checkpoint(
+    root: Path,
+    source: str,
+    *,
+    model: str | None = None,
+    licence: str | None = None,
+    n_ctx: int | None = None,
+) -> Imported:
+    """Write the manifest of the checkpoint at `source`.
 
-    It reads the manifest back, as every command will.
+    `model` is the manifest's name, `licence` its SPDX id, `n_ctx` its context length;
+    what is None comes from the checkpoint. It reads the manifest back, as every command
+    will.
 
     Raises: IngotError with all errors; nothing is written then.
     """
-    refuse_words(words, WORDS, "import")
-    path = _source(words.get("source", ""))
+    path = _source(source)
     errors: list[IngotError] = []
     survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
-    name = _name(words.get("model"), path, root, errors)
-    licence = choose_licence(words.get("licence"), survey.licence, root, errors)
+    name = _name(model, path, root, errors)
+    chosen_licence = choose_licence(licence, survey.licence, root, errors)
     if survey.family is None:
         raise _together(errors)
     errors += check_rules(survey, survey.family)
     facts, ends = read_numbers(survey, errors), read_ends(survey, errors)
     _check_tokenizer(survey, facts, errors)
-    _add_context(facts, words.get("n_ctx"), errors)
+    _add_context(facts, n_ctx, errors)
     _fit_blocks(facts)
     architecture = _architecture(survey.family.architecture, root)
     dims = architecture.dims
@@ -92,11 +95,11 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
     errors += compared.errors
     if errors:
         raise _together(errors)
-    assert licence is not None
+    assert chosen_licence is not None
     decision = Decision(
         model=name,
         survey=survey,
-        licence=licence,
+        licence=chosen_licence,
         dims={dim: facts[dim] for dim in dims},
         hyperparameters={name: facts[name] for name in architecture.hyperparameters},
         tied=compared.tied,
@@ -108,10 +111,6 @@ def import_checkpoint(root: Path, words: Mapping[str, str]) -> Imported:
 
 
 def _source(text: str) -> Path:
-    if not text:
-        raise IngotError(
-            "import needs source=PATH, a checkpoint's folder or a GGUF file"
-        )
     # A shell does not expand the ~ of source=~/model.
     path = Path(text).expanduser().absolute()
     if not path.exists():
@@ -159,7 +158,7 @@ def _derived_name(path: Path) -> str:
 
 
 def _add_context(
-    facts: dict[str, Fact], given: str | None, errors: list[IngotError]
+    facts: dict[str, Fact], given: int | None, errors: list[IngotError]
 ) -> None:
     """Add n_ctx: the requested number, or the trained number up to the limit."""
     most = facts.get(POSITIONS)
@@ -171,10 +170,10 @@ def _add_context(
                 origin += f" is {most.value}; more: n_ctx="
             facts["n_ctx"] = Fact(value, origin)
         return
-    if not (given.isascii() and given.isdigit()) or int(given) < 1:
+    if given < 1:
         message = "expected an integer, 1 or more"
         errors.append(IngotError(f"n_ctx={given}: {message}, found '{given}'"))
-    elif most is not None and int(given) > most.value:
+    elif most is not None and given > most.value:
         errors.append(
             IngotError(
                 f"n_ctx={given}: more than the model was trained for; expected at most"
@@ -182,7 +181,7 @@ def _add_context(
             )
         )
     else:
-        facts["n_ctx"] = Fact(int(given), "n_ctx=")
+        facts["n_ctx"] = Fact(given, "n_ctx=")
 
 
 def _check_tokenizer(

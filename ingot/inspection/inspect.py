@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,14 +15,6 @@ from ingot.inspection.outline import Outline, outline
 from ingot.inspection.symbolic_sizes import Shapes
 from ingot.inspection.text_report import content_lines, graph_lines
 from ingot.model.graph import Graph
-from ingot.model.manifest import read_manifest
-from ingot.model.select_kernels import select_kernels
-from ingot.model.target import read_target
-from ingot.project.catalogue import Selection
-from ingot.project.options import refuse_words
-
-WORDS = ("model", "target", "level", "filter")
-"""The variables that `doit inspect` reads."""
 
 PHASES = {"graph": "", "linalg": "input", "tensor": "stream", "program": "vm"}
 """The phase of the compiler whose output shows a level; the graph is the plan's."""
@@ -55,32 +47,6 @@ class Request:
         )
 
 
-def read_request(
-    root: Path, selection: Selection, variables: Mapping[str, str]
-) -> Request:
-    """Return the request that the variables describe.
-
-    Raises: IngotError for a variable that the command does not read, for an unknown
-        level, or for more than one model or target.
-    """
-    refuse_words(variables, WORDS, "inspect")
-    level = variables.get("level", "graph")
-    if level not in PHASES:
-        hint = did_you_mean(level, list(PHASES), "levels")
-        raise IngotError(f"level={level}: no level named '{level}'", hint)
-    for kind, names in (("model", selection.models), ("target", selection.targets)):
-        if len(names) != 1:
-            raise IngotError(f"inspect needs one {kind}, found {', '.join(names)}")
-    (model,), (name,) = selection.models, selection.targets
-    manifest = read_manifest(root / f"models/{model}.yaml", root)
-    layout = read_target(root / f"targets/{name}.yaml", root).layout
-    graph = select_kernels(manifest.graph, manifest.weights.stored, layout, root)
-    request = Request(graph, name, level, variables.get("filter", ""))
-    if level == "graph":
-        _graph(request)
-    return request
-
-
 def run(root: Path, request: Request) -> int:
     """Print the model at its level; return the exit code.
 
@@ -95,7 +61,7 @@ def _lines(root: Path, request: Request) -> Iterator[str]:
     phase, named = PHASES[request.level], f"{request.graph.model}@{request.target}"
     suffix = f", filter {request.pattern}" if request.pattern else ""
     if not phase:
-        found = _graph(request)
+        found = filtered_graph(request)
         place = f"{request.folder}/graph.svg"
         _write(root / place, picture(found))
         yield f"{named}, graph, layout {request.graph.layout}{suffix}"
@@ -109,7 +75,11 @@ def _lines(root: Path, request: Request) -> Iterator[str]:
     yield from ("", place)
 
 
-def _graph(request: Request) -> Outline:
+def filtered_graph(request: Request) -> Outline:
+    """Return the parts of the graph whose names the filter matches.
+
+    Raises: IngotError if it matches none.
+    """
     found = outline(request.graph, request.wanted)
     if not found.entries:
         _refuse_nothing(

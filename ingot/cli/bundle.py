@@ -1,14 +1,19 @@
-"""Sentences in, their embeddings and how alike they are out, through a built bundle."""
+"""Run `doit verify` and `doit run input=...`: use a bundle that is built."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ingot.bundles.encoder import Encoded, encode
 from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.target_runner import runner_for
+from ingot.cli.commands import FAILED, Call
+from ingot.cli.reporter import counted
 from ingot.errors import IngotError
+from ingot.project.catalogue import asked, read
+from ingot.project.selection import refuse_compiled_only, select
 
 Array: TypeAlias = Any
 
@@ -16,12 +21,41 @@ SEPARATOR = "|"
 SHOWN_DIMS = 6
 SHOWN_CHARACTERS = 48
 
+REBUILD = "`doit build` restores a bundle of this checkout; fetch any other one again"
+
+
+def verify(call: Call) -> int:
+    """Print what was verified; exit with 1 if the bundle is rejected."""
+    from ingot.bundles.verify import verify
+
+    path = call.variables.get("bundle")
+    if not path:
+        raise IngotError("verify needs bundle=PATH, a folder or a tar")
+    try:
+        print(verify(Path(path)))
+    except IngotError as error:
+        rejected = IngotError(error.message, error.hint or REBUILD)
+        print(f"rejected: {rejected}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+def run_input(call: Call) -> int:
+    """Run the built bundles of the selected models on the sentences of input=."""
+    variables = dict(call.variables)
+    catalogue = read(call.root, asked(variables))
+    selection = select(catalogue, variables)
+    refuse_compiled_only(catalogue, selection)
+    for model in selection.models:
+        for target in selection.targets:
+            run(call.root, model, target, variables["input"])
+    return 0
+
 
 def run(root: Path, model: str, target: str, text: str) -> None:
-    """Print what the checkout's built bundle makes of the sentences in `text`.
+    """Print the embeddings that the checkout's built bundle returns for sentences.
 
-    Raises: IngotError where it is not built or cannot run here, or a sentence is too
-    long.
+    Raises: IngotError if it is not built or cannot run here, or a sentence is too long.
     """
     folder = root / "build" / model / target / "bundle"
     if not (folder / "bundle.json").is_file():
@@ -43,9 +77,10 @@ def report(name: str, sentences: tuple[str, ...], encoded: Encoded) -> str:
     for number, sentence in enumerate(sentences):
         embedding = encoded.embeddings[number]
         first = " ".join(f"{x:+.5f}" for x in embedding[:SHOWN_DIMS])
+        tokens = counted(len(encoded.tokens[number]), "token")
         norm = float((embedding**2).sum()) ** 0.5
         lines += [
-            f'[{number}] "{_short(sentence)}", {len(encoded.tokens[number])} tokens',
+            f'[{number}] "{_short(sentence)}", {tokens}',
             f"    {first} ... ({len(embedding)} dims, norm {norm:.6f})",
         ]
     if len(sentences) > 1:
@@ -81,7 +116,7 @@ def _read(folder: Path) -> Bundle:
         return read_bundle(folder)
     except IngotError as error:
         raise IngotError(
-            f"{folder}: {error.message}", "build it again: what is shown was changed"
+            f"{folder}: {error.message}", "build it again: a build output was changed"
         ) from error
 
 

@@ -1,51 +1,93 @@
-"""The words of `doit generate` in, the model's text out, with its speed at the end."""
+"""Run `doit generate`: build what is missing, then write what the model says.
+
+Standard output gets the text alone; the progress of the build, and the speed of the
+model, go to standard error.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import secrets
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-from ingot.bundles.generator import End, Generated, Outside, Request, generate
+from ingot.bundles import generator
+from ingot.bundles.generator import End, Generated, Outside, Request
 from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.target_runner import runner_for
 from ingot.bundles.vocabulary import refuse_no_tokenizer
+from ingot.cli.build import build_first
+from ingot.cli.commands import INTERRUPTED, Call
+from ingot.cli.options import integer, number, one_of_each
+from ingot.cli.reporter import counted
+from ingot.cli.store import open_store
+from ingot.engine import process
 from ingot.engine.actions import InlineText
 from ingot.errors import IngotError
-from ingot.project.catalogue import Catalogue, Selection
-from ingot.project.options import refuse_words, whole
-from ingot.project.selection import refuse_compiled_only
+from ingot.project.catalogue import Catalogue, Selection, asked, read
+from ingot.project.selection import refuse_compiled_only, select
 from ingot.runtime.decoder import DECODE, PREFILL
 
-WORDS = (
-    "model",
-    "target",
-    "prompt",
-    "tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "seed",
-)
-"""The variables that `doit generate` reads."""
 
-INTERRUPTED = 130
+def generate(call: Call) -> int:
+    """Build the bundle, then write; what is wrong is an error before the build."""
+    variables = dict(call.variables)
+    request = read_request(variables)
+    catalogue = read(call.root, asked(variables))
+    name = "@".join(choose(catalogue, select(catalogue, variables)))
+    return build_first(call, f"bundle:{name}") or _generate(call.root, name, request)
+
+
+def _generate(root: Path, name: str, request: Request) -> int:
+    """Run the bundle; return the exit code."""
+    digests = open_store().digests
+
+    def digest(path: Path) -> tuple[str, int]:
+        found = digests.of_file(path)
+        return found.hash, found.size_bytes
+
+    try:
+        with first_interrupt_noted() as stopped:
+            return run(root, name, request, digest, stopped)
+    except KeyboardInterrupt:
+        process.stop_all()
+        print("\nstopped", file=sys.stderr)
+        return INTERRUPTED
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@contextmanager
+def first_interrupt_noted() -> Iterator[Callable[[], bool]]:
+    """Yield a function that says whether Ctrl-C was pressed; the second one raises."""
+    noted = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        if noted:
+            raise KeyboardInterrupt
+        noted = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def read_request(variables: Mapping[str, str]) -> Request:
     """Return what the variables ask for.
 
-    Raises: IngotError for a variable that is not read here, a value that is wrong, or
-    no prompt.
+    Raises: IngotError for a value that is wrong, or no prompt.
     """
-    refuse_words(variables, WORDS, "generate")
     if "prompt" not in variables:
         raise IngotError('generate needs prompt="..."')
-    tokens = whole(variables, "tokens", 1) or Request("").tokens
+    tokens = integer(variables, "tokens", 1) or Request("").tokens
     return Request(variables["prompt"], tokens, _sampling(variables))
 
 
@@ -54,10 +96,10 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
 
     A seed that nobody names is a new one each time; the summary shows it.
     """
-    top_k = whole(variables, "top_k", 1)
-    top_p = _number(variables, "top_p", "above 0 and at most 1", lambda x: 0 < x <= 1)
-    temperature = _number(variables, "temperature", "0 or more", lambda x: x >= 0)
-    seed = whole(variables, "seed", 0)
+    top_k = integer(variables, "top_k", 1)
+    top_p = number(variables, "top_p", "above 0 and at most 1", lambda x: 0 < x <= 1)
+    temperature = number(variables, "temperature", "0 or more", lambda x: x >= 0)
+    seed = integer(variables, "seed", 0)
     if temperature is None:
         draws = (top_k, top_p, seed) != (None, None, None)
         temperature = 1.0 if draws else 0.0
@@ -69,30 +111,13 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
     )
 
 
-def _number(
-    variables: Mapping[str, str], name: str, range_: str, fits: Callable[[float], bool]
-) -> float | None:
-    if name not in variables:
-        return None
-    try:
-        value = float(variables[name])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or not fits(value):
-        raise IngotError(f"{name}={variables[name]}: expected a number, {range_}")
-    return value
-
-
 def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     """Return the one model and target to run.
 
     Raises: IngotError where there are several, or the bundle that would be built
     cannot write text here.
     """
-    for kind, names in (("model", selection.models), ("target", selection.targets)):
-        if len(names) != 1:
-            raise IngotError(f"generate needs one {kind}, found {', '.join(names)}")
-    model, target = selection.models[0], selection.targets[0]
+    model, target = one_of_each("generate", selection.models, selection.targets)
     name = f"{model}@{target}"
     if reason := catalogue.settings.unrunnable.get(target):
         raise IngotError(f"{name} does not run here: {reason}")
@@ -127,7 +152,7 @@ def run(
     runner = runner_for(bundle, root)
     if isinstance(runner, str):
         raise IngotError(f"{name} does not run here: {runner}")
-    made = generate(bundle, runner, request, Outside(_write, stopped))
+    made = generator.generate(bundle, runner, request, Outside(_write, stopped))
     _write("\n")
     if made.end is End.CONTEXT:
         held = bundle.limit("ctx")
@@ -139,7 +164,7 @@ def run(
 def summary(name: str, request: Request, made: Generated) -> str:
     """Return how long the text and its parts took, and why it ended."""
     lines = [
-        f"{name}: {made.tokens} token{'s' * (made.tokens != 1)} after "
+        f"{name}: {counted(made.tokens, 'token')} after "
         f"{made.prompt_tokens} of the prompt; "
         f"{made.end.value}",
         f"  first token after {made.first_token_s:.2f} s, {made.load_s:.2f} s of it "

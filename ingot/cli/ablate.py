@@ -1,0 +1,51 @@
+"""Run `doit ablate`: say where the error of a low-precision model comes from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ingot.ablation.ablate import Request, run
+from ingot.ablation.modes import matrices, matrix_schemes, read_modes, read_scheme
+from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
+from ingot.cli.build import build_first
+from ingot.cli.commands import INTERRUPTED, Call
+from ingot.cli.options import integer, one_of_each
+from ingot.model.manifest import read_manifest
+from ingot.project.catalogue import Selection, asked, read
+from ingot.project.selection import refuse_compiled_only, select
+
+
+def ablate(call: Call) -> int:
+    """Bake the weights, then compute; what is wrong is an error before that."""
+    variables = dict(call.variables)
+    catalogue = read(call.root, asked(variables))
+    selection = select(catalogue, variables)
+    refuse_compiled_only(catalogue, selection)
+    request = read_request(call.root, selection, variables)
+    try:
+        return build_first(call, request.task) or run(call.root, request)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def read_request(
+    root: Path, selection: Selection, variables: Mapping[str, str]
+) -> Request:
+    """Return what the variables ask for; everything is tried that needs no weights.
+
+    Raises: IngotError for a wrong value, or a model that reads no tokens.
+    """
+    model, target = one_of_each("ablate", selection.models, selection.targets)
+    chosen = read_modes(variables.get("modes"))
+    scheme = read_scheme(variables.get("weights"))
+    given = integer(variables, "tokens", 0)
+    tokens = TOKENS if given is None else given
+    seed = integer(variables, "seed", 0) or 0
+    manifest = read_manifest(root / f"models/{model}.yaml", root)
+    entry = reading_tokens(manifest.graph)
+    prompt(manifest.graph, entry, tokens, seed)
+    schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)
+    return Request(manifest, target, entry, chosen, schemes, tokens, seed)

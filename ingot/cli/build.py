@@ -1,0 +1,286 @@
+"""Build tasks: open store, caches and log, run what is stale, and report it."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from doit.task import Stream, Task
+
+from ingot.cli import options, startup
+from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
+from ingot.cli.connections import Connections
+from ingot.cli.doit_commands import REFUSALS, report_unexpected
+from ingot.cli.reporter import Reporter
+from ingot.cli.scheduler import Job, Scheduler, needed
+from ingot.cli.store import check_limit, open_store, record_build
+from ingot.cli.tasks import ACTION, Checkout, choose, load
+from ingot.engine import process
+from ingot.engine.actions import Action, stage_of
+from ingot.engine.event_log import EventLog
+from ingot.engine.executor import Executor
+from ingot.errors import IngotError
+
+# Stages whose output people read: it is printed when they end.
+PRINTED = ("check", "bench", "bundle")
+
+# Actions that are sent to other machines at once; each is a thread that waits.
+IN_FLIGHT = 200
+
+KEPT = "finished actions are kept"
+
+
+def run(call: Call) -> int:
+    """Run tasks; or, with input=..., the built bundle."""
+    if "input" in call.variables:
+        options.check_used(call.variables, (*TASKS, "input"), "doit run input=...")
+        from ingot.cli.bundle import run_input
+
+        return run_input(call)
+    options.check_used(call.variables, TASKS, "a build")
+    return Build(call, call.words).run()
+
+
+def build_first(call: Call, task: str) -> int:
+    """Build what a command needs; standard output is for the command alone."""
+    return Build(call, (task,), first=True).run()
+
+
+class Build:
+    """One build, from the words of a command line to its exit code."""
+
+    def __init__(self, call: Call, words: Sequence[str], first: bool = False) -> None:
+        """Prepare to build the tasks that the words name.
+
+        `first` is a build before something else: it reports to standard error, and
+        nothing if there was nothing to do.
+        """
+        self._call = call
+        self._words = words
+        self._first = first
+        self._connections = Connections()
+        self._log: EventLog | None = None
+        self._stale: set[str] = set()
+
+    def run(self) -> int:
+        """Build; return the exit code.
+
+        Raises: IngotError if the command line or the checkout is wrong.
+        """
+        start = time.monotonic()
+        code = INTERNAL_ERROR
+        try:
+            code = self._stoppable()
+        finally:
+            if self._log is not None:
+                self._log.finish(code)
+                if self._log.ends:
+                    record_build(self._log, code, start)
+        return code
+
+    def _stoppable(self) -> int:
+        """Build; if the user or an error stops it, end what runs."""
+        stop_on_signals()
+        try:
+            return self._build()
+        except KeyboardInterrupt:
+            self._leave()
+            print(f"\nstopped; {KEPT}", file=sys.stderr)
+            return INTERRUPTED
+        except SystemExit as stop:
+            self._leave()
+            print(f"stopped; {KEPT}", file=sys.stderr)
+            return int(stop.code or 0)
+        except (IngotError, *REFUSALS):
+            raise
+        except Exception as error:
+            self._leave()
+            code = report_unexpected(error)
+            if code == startup.READER_LEFT:
+                # Standard error may still have a reader.
+                text = f"stopped, because nobody reads the output; {KEPT}"
+                print(text, file=sys.stderr)
+            return code
+
+    def _leave(self) -> None:
+        """End the commands that run, and the uploads."""
+        process.stop_all()
+        self._connections.abandon()
+
+    def _build(self) -> int:
+        call, chosen_threads = self._call, self._call.options["num_process"]
+        if chosen_threads is not None and chosen_threads < 0:
+            raise IngotError(f"-n {chosen_threads}: expected an integer, 0 or more")
+        _defer_garbage_collection()
+        check_limit()
+        process.ask_sandbox()
+        checkout, tasks = load(call, self._words)
+        config = call.doit["task_loader"].load_doit_config()
+        words = self._words or config.get("default_tasks") or list(tasks)
+        chosen = choose(tasks, words, call)
+        threads = config.get("num_process", n_parallel(call.variables))
+        threads = threads if chosen_threads is None else max(chosen_threads, 1)
+        with _output(call.options["outfile"], self._first) as out:
+            return self._run_tasks(checkout, tasks, chosen, threads, out)
+
+    def _run_tasks(
+        self,
+        checkout: Checkout,
+        tasks: Mapping[str, Task],
+        chosen: Sequence[str],
+        threads: int,
+        out: IO[str],
+    ) -> int:
+        given = self._call.options
+        store = open_store()
+        store.sweep()
+        where = self._call.variables.get("executor", "local")
+        shared = self._connections.open_cache(checkout.settings, store, where)
+        workers = self._connections.open_workers(where, shared, store)
+        variables = (f"{k}={v}" for k, v in self._call.variables.items())
+        log = self._log = EventLog(checkout.root, [*self._words, *variables])
+        reporter = Reporter(out, log, given["quiet"], only_work=self._first)
+
+        def report(task: str, source: str, wall_ms: float) -> None:
+            printed = stage_of(task) in PRINTED
+            output = executor.log(task) if printed else ""
+            reporter.obtained(task, source, wall_ms, output)
+
+        executor = Executor(checkout.root, store, report, shared, workers)
+        # All at once: one by one takes a tenth of a build with nothing to do.
+        store.lease(*executor.records.digests())
+        log.trace = executor.trace
+        unrunnable = checkout.settings.unrunnable
+        jobs = {
+            name: self._job(task, executor, unrunnable, report)
+            for name, task in tasks.items()
+        }
+        order = needed(jobs, chosen)
+        if given["single"]:
+            order = [*(n for name in chosen for n in _alone(jobs[name]))]
+            jobs = {name: replace(jobs[name], needs=()) for name in order}
+        reporter.begin(frozenset(name for name in order if jobs[name].run))
+        always, keep_going = given["always"], given["continue"]
+        scheduler = Scheduler(jobs, reporter, threads, keep_going, always)
+        try:
+            failures = scheduler.run(order)
+        finally:
+            reporter.finish()
+        self._connections.finish()
+        if failures.internal:
+            return INTERNAL_ERROR
+        return FAILED if failures.names else 0
+
+    def _job(
+        self,
+        task: Task,
+        executor: Executor,
+        unrunnable: Mapping[str, str],
+        report: Callable[[str, str, float], None],
+    ) -> Job:
+        """Return the job of doit's task: an action, a group, or the user's own."""
+        needs = tuple(task.task_dep)
+        action = (task.meta or {}).get(ACTION)
+        if action is None:
+            own = partial(_run_own, task, report) if task._actions else None
+            return Job(task.name, needs, own)
+        return Job(
+            task.name,
+            needs,
+            partial(_execute, executor, action, unrunnable),
+            partial(self._is_up_to_date, executor, action),
+            partial(executor.restore, action),
+            # A remote one waits for a worker of its own, each with a thread here.
+            action.exclusive and executor.is_local(action),
+        )
+
+    def _is_up_to_date(self, executor: Executor, action: Action) -> bool:
+        """Return whether the action has nothing to do; if it has, log why."""
+        if executor.is_up_to_date(action):
+            return True
+        from ingot.cli.why import explain
+
+        assert self._log is not None
+        reasons = explain(action, executor, self._stale)
+        self._stale.add(action.task)
+        self._log.stale(action.task, reasons)
+        return False
+
+
+def _execute(executor: Executor, action: Action, unrunnable: Mapping[str, str]) -> None:
+    try:
+        executor.execute(action)
+    except IngotError as error:
+        reason = unrunnable.get(action.task.partition("@")[2])
+        note = f"\n{action.task}: cannot run here: {reason}" if reason else ""
+        raise IngotError(f"{error}{note}") from error
+
+
+def _run_own(task: Task, report: Callable[[str, str, float], None]) -> None:
+    """Run a task that the user has added to dodo.py, as doit does; it always runs."""
+    start = time.monotonic()
+    failure = task.execute(Stream(None))
+    if failure is not None:
+        raise IngotError(f"{task.name}: {failure.get_msg()}")
+    report(task.name, "ran", (time.monotonic() - start) * 1e3)
+
+
+def _alone(job: Job) -> tuple[str, ...]:
+    """Return what -s runs of a task: of a group, what it stands for."""
+    return job.needs if job.run is None else (job.name,)
+
+
+def _output(path: str | None, first: bool) -> Any:
+    """Return the context of the stream that the build reports to.
+
+    Raises: IngotError if the file of -o cannot be written.
+    """
+    from contextlib import nullcontext
+
+    if path is None:
+        return nullcontext(sys.stderr if first else sys.stdout)
+    try:
+        return Path(path).open("w", encoding="utf-8")
+    except OSError as error:
+        raise IngotError(f"-o {path}: cannot be written: {error.strerror}") from error
+
+
+def n_parallel(variables: Mapping[str, str]) -> int:
+    """Return how many actions run at once: more than cores if they run elsewhere."""
+    remote = variables.get("executor", "local") != "local"
+    return IN_FLIGHT if remote else len(os.sched_getaffinity(0))
+
+
+def stop_on_signals() -> None:
+    """Make SIGTERM end a build as Ctrl-C does: children die, results are kept."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: object) -> None:
+    process.stop_all()
+    raise SystemExit(128 + number)
+
+
+def _defer_garbage_collection() -> None:
+    """Collect no cycles: a build keeps nearly all that it makes.
+
+    Collecting takes a twentieth of a build with nothing to do, and once more when the
+    process ends a tenth.
+    """
+    gc.set_threshold(100_000)
+    atexit.register(_freeze)
+
+
+def _freeze() -> None:
+    """Collect no cycles at the end, unless IREE is loaded: it must free its objects."""
+    if "iree" not in sys.modules:
+        gc.freeze()

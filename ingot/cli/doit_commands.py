@@ -1,0 +1,157 @@
+"""Give doit the commands of the table.
+
+doit takes commands as classes: from pyproject.toml, which names attributes of this
+module, or, in ingot's own program, from `Doit`. Each class parses its words with doit's
+parser and calls the function of its line in the table.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from errno import ENOSPC
+from typing import Any
+
+from doit import doit_cmd
+from doit.cmd_base import Command
+from doit.cmdparse import CmdOption, CmdParseError
+from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
+from doit.plugin import PluginDict
+
+from ingot.cli import commands, options, startup
+from ingot.cli.commands import FAILED, INTERNAL_ERROR, UNSUPPORTED, Call
+from ingot.errors import IngotError
+
+# Errors that doit prints without a traceback; the exit code is 3.
+REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
+
+_OPTION = re.compile(r"option --(\w+) not recognized")
+_NO_NUMBER = re.compile(
+    r"Error parsing parameter '(\w+)' <class 'int'>\.\ninvalid literal .*: ('.*')"
+)
+
+
+class Doit(doit_cmd.DoitMain):  # type: ignore[misc]
+    """doit with ingot's commands; it looks for no others in installed packages."""
+
+    def get_cmds(self) -> PluginDict:
+        """Return doit's commands, most of them replaced."""
+        found = PluginDict({command.get_name(): command for command in self.DOIT_CMDS})
+        names = [*(command.name for command in commands.COMMANDS), *UNSUPPORTED]
+        found.update({name: command_class(name) for name in names})
+        return found
+
+
+def __getattr__(name: str) -> type[Command]:
+    """Return the class of a command: pyproject.toml names it as an attribute."""
+    try:
+        return command_class(name)
+    except KeyError:
+        raise AttributeError(name) from None
+
+
+def command_class(name: str) -> type[Command]:
+    """Return doit's kind of command for a line of the table.
+
+    Raises: KeyError if the table has no such line.
+    """
+    if name in UNSUPPORTED:
+        line = commands.Command(name, "has no effect here", "", None, "")
+    else:
+        line = {command.name: command for command in commands.COMMANDS}[name]
+    fields = {"name": name, "doc_purpose": line.purpose, "doc_usage": line.usage}
+    return type(name, (TableCommand,), {**fields, "line": line})
+
+
+class TableCommand(Command):  # type: ignore[misc]
+    """A command whose work is a function of the table."""
+
+    line: commands.Command
+    execute_tasks = True
+
+    def __init__(self, **doit: Any) -> None:
+        """Keep what doit gives every command: its loader, its commands."""
+        startup.prepare()
+        super().__init__(**doit)
+        self._doit = doit
+
+    def get_options(self) -> list[CmdOption]:
+        """Return the options of a build, and doit's for the place of dodo.py."""
+        loader = self._doit.get("task_loader")
+        own = commands.BUILD_OPTIONS if self.line.builds else ()
+        return [
+            CmdOption(item) for item in (*own, *(loader.cmd_options if loader else ()))
+        ]
+
+    def parse_execute(self, in_args: list[str]) -> int:
+        """Check the words, then call the function; return the exit code."""
+        try:
+            if self.name in UNSUPPORTED:
+                raise commands.unsupported(self.name)
+            doit = {**self._doit, "command": self}
+            call = Call(variables=variables(), doit=doit, **self._parsed(in_args))
+            if call.words and not self.line.takes_tasks:
+                usage = f"doit {self.name} {self.line.usage}".rstrip()
+                raise IngotError(
+                    f"{self.name} takes no task, found '{call.words[0]}'",
+                    f"usage: {usage}",
+                )
+            options.check_set_once(sys.argv[1:])
+            options.check_known(call.variables)
+            if self.line.variables is not None:
+                options.check_used(call.variables, self.line.variables, self.name)
+            code = int(self.line.load()(call))
+            # An output that cannot be written is reported here, not when Python ends.
+            sys.stdout.flush()
+            return code
+        except IngotError as error:
+            raise InvalidCommand(str(error)) from None
+        except REFUSALS:
+            raise
+        except Exception as error:
+            return report_unexpected(error)
+
+    def _parsed(self, words: list[str]) -> dict[str, Any]:
+        """Return words and options; doit's error would show its whole parser."""
+        try:
+            parsed, left = self.cmdparser.parse(words)
+        except CmdParseError as error:
+            text = str(error).partition(" (parsing options")[0].strip()
+            text = text.removeprefix("Error parsing Command: ")
+            text = _NO_NUMBER.sub(r"\1: expected an integer, found \2", text)
+            raise IngotError(text, option_hint(text)) from None
+        parsed.update(self.opt_vals)
+        return {"words": tuple(left), "options": parsed}
+
+
+def option_hint(text: str) -> str:
+    """Return the hint for an option that does not exist, or is at the wrong place."""
+    option = _OPTION.search(text)
+    if option and option[1] in options.VARIABLES:
+        return f"did you mean {option[1]}=...?"
+    return "`doit help run` lists a build's options; they go first: doit -n 2 build"
+
+
+def variables() -> Mapping[str, str]:
+    """Return the `name=value` words of the command line, as doit has parsed them.
+
+    doit's own function for it returns one at a time, of known name.
+    """
+    return dict(doit_cmd._CMDLINE_VARS or {})
+
+
+def report_unexpected(error: Exception) -> int:
+    """Print an exception that no user should see; return the exit code.
+
+    A reader that left, or a full disk behind the output, is not an internal error.
+    """
+    if isinstance(error, BrokenPipeError) and startup.reader_left():
+        return startup.READER_LEFT
+    if isinstance(error, OSError) and error.filename is None and error.errno == ENOSPC:
+        text = f"cannot write output: {error.strerror}; free some disk space"
+        print(text, file=sys.stderr)
+        return FAILED
+    traceback.print_exception(error)
+    return INTERNAL_ERROR

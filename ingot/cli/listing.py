@@ -1,0 +1,82 @@
+"""Run `doit list`, `doit info` and `doit help`: what there is, and how to use it."""
+
+from __future__ import annotations
+
+from doit.cmd_help import Help
+
+from ingot.cli.commands import Call
+from ingot.cli.options import VARIABLES
+from ingot.cli.tasks import load, no_task
+from ingot.errors import IngotError
+from ingot.project.catalogue import STAGES, read
+
+
+def list_catalogue(call: Call) -> int:
+    """Print models, targets, stages and variables."""
+    found = read(call.root)
+    settings = found.settings
+    print("models")
+    for name, model in found.models.items():
+        mark = "*" if name == settings.default_model else " "
+        text = model.summary
+        if model.broken:
+            mark, text = "!", f"cannot be read; `doit build model={name}` says why"
+        print(_row(mark, name, text))
+    print("targets")
+    for name, text in settings.targets.items():
+        if name in settings.unrunnable:
+            text = f"compiles here, cannot run here: {settings.unrunnable[name]}"
+        print(_row("*" if name == settings.default_target else " ", name, text))
+    for name, meant in settings.aliases.items():
+        mark = "*" if name == settings.default_target else " "
+        print(_row(mark, name, f"this machine: {meant}"))
+    for name in settings.broken:
+        text = f"cannot be read; `doit build target={name}` says why"
+        print(_row("!", name, text))
+    print("stages")
+    for name, text in STAGES.items():
+        print(_row(" ", name, text))
+    print("variables")
+    for name, text in VARIABLES.items():
+        print(_row(" ", name, text))
+    print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
+    return 0
+
+
+def info(call: Call) -> int:
+    """Print a task and the tasks before it; `doit why` says whether it would run."""
+    if len(call.words) != 1:
+        raise IngotError("info needs one task", "usage: doit info TASK")
+    (name,) = call.words
+    _, tasks = load(call, call.words)
+    if name not in tasks:
+        raise no_task(name, call.doit["task_loader"].cmd_names, call.root)
+    print(f"\n{name}")
+    if tasks[name].doc:
+        print(f"\n{tasks[name].doc}")
+    if tasks[name].task_dep:
+        print("\ntask_dep   : ")
+        for other in tasks[name].task_dep:
+            print(f" - {other}")
+    return 0
+
+
+def help_(call: Call) -> int:
+    """Print the commands; or doit's help on a command, a task or task dictionaries."""
+    given = {name: part for name, part in call.doit.items() if name != "command"}
+    helper = Help(**given)
+    if len(call.words) != 1 or call.words[0] in (*helper.cmds, "task"):
+        return int(helper.execute(call.options, list(call.words)))
+    try:
+        _, tasks = load(call, call.words)
+    except IngotError:
+        tasks = {}
+    if call.words[0] in tasks:
+        print(f"{call.words[0]}  {tasks[call.words[0]].doc}")
+    else:
+        helper.print_usage(helper.cmds)
+    return 0
+
+
+def _row(mark: str, name: str, text: str) -> str:
+    return f"  {mark} {name:<20} {text}"

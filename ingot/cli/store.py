@@ -1,0 +1,195 @@
+"""Open the user's store, keep it to its limit, and run `doit gc` and `doit store`.
+
+INGOT_CACHE names the folder and INGOT_CACHE_LIMIT the size; pyproject.toml has a size
+for everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingot.cli.commands import Call
+from ingot.cli.reporter import counted
+from ingot.engine.event_log import EventLog
+from ingot.engine.store import Store
+from ingot.errors import IngotError
+from ingot.project.plan_cache import SOURCES
+
+if TYPE_CHECKING:
+    from ingot.project.store_usage import Builds
+
+BUILDS = "builds.jsonl"
+LIMIT = "INGOT_CACHE_LIMIT"
+
+
+def collect_garbage(call: Call) -> int:
+    """Remove what does not fit; print what was removed."""
+    limit = limit_bytes(call.root, call.variables.get("limit"))
+    if limit is None:
+        raise IngotError(
+            "gc: no limit is set; limit=SIZE, INGOT_CACHE_LIMIT, or store-limit in"
+            " pyproject.toml"
+        )
+    print(collect_text(limit) or "nothing to remove: the store is within its limit")
+    return 0
+
+
+def show_or_verify(call: Call) -> int:
+    """Print who uses how much of the store; or, with `verify`, read every byte."""
+    if call.words not in ((), ("verify",)):
+        found = call.words[0]
+        raise IngotError(f"store takes nothing or 'verify', found '{found}'")
+    return verify() if call.words else _show(call.root)
+
+
+def open_store() -> Store:
+    """Return the store that INGOT_CACHE names, or the user's own."""
+    return Store(store_root(), warn=_warn)
+
+
+def store_root() -> Path:
+    """Return the folder of the store.
+
+    Raises: IngotError if its home folder does not exist, or it is among the sources.
+    """
+    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
+    try:
+        root = Path(name).expanduser().absolute()
+    except RuntimeError:
+        text = f"store {name}: there is no such home folder"
+        raise IngotError(text, "set INGOT_CACHE to a folder") from None
+    if any(root.is_relative_to(Path.cwd() / folder) for folder in SOURCES):
+        text = f"store {root}: the checkout's sources are in this folder"
+        raise IngotError(text, "set INGOT_CACHE to another folder")
+    return root
+
+
+def limit_bytes(root: Path, given: str | None = None) -> int | None:
+    """Return the size to which the store is kept; None if it may grow.
+
+    Raises: IngotError if the setting is not a size.
+    """
+    from ingot.engine.byte_sizes import parse_size
+    from ingot.project.pyproject import read_project
+
+    if given is not None:
+        return parse_size(given, "limit=")
+    if os.environ.get(LIMIT):
+        return parse_size(os.environ[LIMIT], LIMIT)
+    text = read_project(root).store_limit
+    return parse_size(text, "pyproject.toml: tool.ingot.store-limit")
+
+
+def check_limit() -> None:
+    """Reject a limit that is not a size: otherwise the build would end with the error.
+
+    Raises: IngotError.
+    """
+    if os.environ.get(LIMIT):
+        from ingot.engine.byte_sizes import parse_size
+
+        parse_size(os.environ[LIMIT], LIMIT)
+
+
+def record_build(log: EventLog, code: int, start: float) -> None:
+    """Record a build that has ended, and keep the store to its limit if it has grown.
+
+    `start` is of the monotonic clock: the wall clock may jump during a build.
+    """
+    from ingot.engine import json_lines
+
+    line = {"at": round(log.started_s, 3), **log.counts}
+    json_lines.append(store_root() / BUILDS, line)
+    if set(log.ends.values()) == {"up to date"}:
+        return
+    from ingot.project import history
+
+    history.add(log, code, time.monotonic() - start)
+    try:
+        limit = limit_bytes(log.root)
+        if limit is not None and (text := collect_text(limit)):
+            print(f"store: {text}", file=sys.stderr)
+    except IngotError as error:
+        print(error, file=sys.stderr)
+
+
+def collect_text(limit: int, grace_s: float | None = None) -> str:
+    """Remove what does not fit; return what was removed, or "" if everything fits.
+
+    Raises: IngotError if the store cannot be written.
+    """
+    from ingot.engine import gc, json_lines
+    from ingot.engine.byte_sizes import format_size
+
+    opened = open_store()
+    opened.sweep()
+    json_lines.trim(opened.root / BUILDS)
+    opened.digests.trim()
+    grace_s = gc.GRACE_S if grace_s is None else grace_s
+    try:
+        done = gc.collect_garbage(opened.root, limit, grace_s)
+    except OSError as error:
+        raise IngotError(f"store {opened.root}: {error.strerror}") from error
+    if done.left_bytes <= limit and not done.results + done.blobs:
+        return ""
+    text = (
+        f"removed {counted(done.results, 'result')} and {counted(done.blobs, 'blob')},"
+        f" {format_size(done.freed_bytes)}; {format_size(done.left_bytes)} are left"
+    )
+    if done.excess_bytes:
+        text += (
+            f", {format_size(done.excess_bytes)} above the limit: in use, or used"
+            f" within the last {gc.GRACE_S / 3600:.0f} h"
+        )
+    return text
+
+
+def verify() -> int:
+    """Read every byte of the store; return 1 if something was damaged."""
+    from ingot.engine.byte_sizes import format_size
+    from ingot.engine.verify_store import verify_store
+
+    found = verify_store(open_store().root)
+    for path in found.corrupt:
+        print(f"damaged, removed: {path}")
+    for text in found.unreadable:
+        print(f"cannot be read: {text}")
+    print(
+        f"read {counted(found.blobs, 'blob')} and {counted(found.results, 'result')},"
+        f" {format_size(found.size_bytes)}: {len(found.corrupt)} damaged"
+    )
+    if found.incomplete:
+        lack, them = ("lack", "them") if found.incomplete > 1 else ("lacks", "it")
+        results = counted(found.incomplete, "result")
+        print(f"{results} {lack} a blob; the next build that needs {them} runs again")
+    return int(bool(found.corrupt or found.unreadable))
+
+
+def _show(root: Path) -> int:
+    from ingot.engine.store_survey import survey
+    from ingot.project.store_usage import usage_text
+
+    place = open_store().root
+    print(f"{place}")
+    print(usage_text(survey(place), _builds(place), limit_bytes(root)))
+    return 0
+
+
+def _builds(root: Path) -> Builds:
+    from ingot.engine import json_lines
+    from ingot.project.store_usage import Builds
+
+    lines = list(json_lines.read(root / BUILDS))
+    ran, restored, fetched, current = (
+        sum(int(line.get(word, 0)) for line in lines)
+        for word in ("ran", "restored", "fetched", "up to date")
+    )
+    return Builds(len(lines), ran, restored + fetched, current)
+
+
+def _warn(message: str) -> None:
+    print(f"store: {message}", file=sys.stderr)

@@ -1,0 +1,18 @@
+"""Calls of commands without a command line: what doit would have parsed."""
+
+from __future__ import annotations
+
+from ingot.cli.commands import BUILD_OPTIONS, COMMANDS, Call, Command
+
+BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}
+OPTIONS = {str(option["name"]): option["default"] for option in BUILD_OPTIONS}
+
+
+def call(*words: str, **variables: str) -> Call:
+    """A call with these words and variables, and no options."""
+    return Call(words, variables, OPTIONS, {})
+
+
+def run(name: str, *words: str, **variables: str) -> int:
+    """Run the function of a command; return the exit code."""
+    return int(BY_NAME[name].load()(call(*words, **variables)))
