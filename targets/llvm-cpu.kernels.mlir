@@ -1,4 +1,5 @@
-// llvm-cpu.kernels: how attention over a cache is tiled on CPUs.
+// llvm-cpu.kernels: how attention over a cache is tiled on CPUs, and on aarch64 the products
+// of chosen experts.
 //
 // One new token: its products read all keys and values of a layer once, so the order of
 // reading is what counts. Left to itself, IREE 3.13 takes one head of 64 positions, and of
@@ -21,6 +22,14 @@
 //   4, 1, 256                                   34.1   17.9
 //   9, 3, 64                                    32.7   11.7
 //   16, 8, 128                                  72.5   64.8
+//
+// The products of chosen experts, on aarch64 (mul_mat_id_*packed*): IREE takes 5, 6, 7 or 8
+// tiles of columns at a time. Where n_tile is a multiple of none of them it takes 8 and
+// then the rest, and of the rest it makes a vector whose length it does not know: NEON has
+// no masks, IREE 3.13 turns iree_linalg_ext.gather into a vector all the same, and the
+// columns of the rest are never written. So no tile count has a rest here: multiples of 8
+// stay as IREE has them, all others are taken 4 at a time or one by one. x86-64 has masks
+// and needs none of this; targets/aarch64.yaml alone names @aarch64_kernel_config.
 //
 // Source: samples/transform_dialect of IREE, for the form.
 module attributes { transform.with_named_sequence } {
@@ -274,10 +283,67 @@ module attributes { transform.with_named_sequence } {
     transform.yield %op, %configuration : !transform.any_op, !transform.any_param
   }
 
-  transform.named_sequence @__kernel_config(
+  // The product whose matrices are looked up: [row, tile, lane, column].
+  transform.named_sequence @gathered_product(
+      %op: !transform.any_op {transform.readonly}
+  ) -> !transform.any_value {
+    %gather = transform.get_producer_of_operand %op[1]
+        : (!transform.any_op) -> !transform.any_op
+    transform.match.operation_name %gather ["iree_linalg_ext.gather"]
+        : !transform.any_op
+    %tiles = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.yield %tiles : !transform.any_value
+  }
+
+  transform.named_sequence @product_of_8_tiles(
+      %op: !transform.any_op {transform.readonly}
+  ) -> !transform.any_op {
+    %tiles = transform.include @gathered_product failures(propagate) (%op)
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %tiles[1], 8 : !transform.any_value
+    transform.yield %op : !transform.any_op
+  }
+
+  transform.named_sequence @leave(%op: !transform.any_op {transform.readonly}) {
+    transform.yield
+  }
+
+  transform.named_sequence @product_of_4_tiles(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %tiles = transform.include @gathered_product failures(propagate) (%op)
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_is_multiple_of %tiles[1], 4 : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [64, 4, 0, 0], vector_common_parallel = [1, 4, 0, 0],
+        vector_reduction = [0, 0, 0, 1]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  transform.named_sequence @product_of_any_tiles(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    %tiles = transform.include @gathered_product failures(propagate) (%op)
+        : (!transform.any_op) -> !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [64, 8, 0, 0], vector_common_parallel = [1, 1, 0, 0],
+        vector_reduction = [0, 0, 0, 1]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
+  transform.named_sequence @attention(
       %function: !transform.any_op {transform.consumed}
-  ) {
-    transform.foreach_match in %function
+  ) -> !transform.any_op {
+    %rest = transform.foreach_match in %function
         @scores -> @configure,
         @scores_of_one_head -> @configure,
         @mix -> @configure,
@@ -288,6 +354,27 @@ module attributes { transform.with_named_sequence } {
         @prompt_mix_of_one_head -> @configure,
         @paged_scores -> @configure,
         @paged_mix -> @configure
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield %rest : !transform.any_op
+  }
+
+  transform.named_sequence @__kernel_config(
+      %function: !transform.any_op {transform.consumed}
+  ) {
+    %rest = transform.include @attention failures(propagate) (%function)
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+
+  transform.named_sequence @aarch64_kernel_config(
+      %function: !transform.any_op {transform.consumed}
+  ) {
+    %rest = transform.include @attention failures(propagate) (%function)
+        : (!transform.any_op) -> !transform.any_op
+    transform.foreach_match in %rest
+        @product_of_8_tiles -> @leave,
+        @product_of_4_tiles -> @configure,
+        @product_of_any_tiles -> @configure
         : (!transform.any_op) -> !transform.any_op
     transform.yield
   }
