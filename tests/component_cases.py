@@ -29,9 +29,11 @@ from ingot.model.component import (
     ScalarFormal,
     TensorFormal,
     dims_of,
+    read_component,
 )
 from ingot.model.graph import Argument, Instance, TensorType
 from ingot.model.shapes import SymbolicType
+from tests.source_tree import closure
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = sorted(
@@ -121,6 +123,16 @@ def tolerance(component: str) -> float:
     """Return the largest error of a component that passes, as a share of 1 + |y|."""
     digits: Mapping[str, float] = getattr(domains(component), "DIGITS", {})
     return digits.get(component.rpartition("/")[2], TOLERANCE)
+
+
+def component_files(component: str, **_: object) -> set[str]:
+    """Return what a test of a component reads, beyond the code that it imports."""
+    oracle, _function = read_component(component, ROOT).oracle
+    domain = f"tests/domains/{component.partition('/')[0]}.py"
+    found = {f"components/{component}.mlir"} | closure(oracle, nested=True)
+    if (ROOT / domain).exists():
+        found |= closure(domain, nested=True)
+    return found
 
 
 def known(component: str, table: str, name: str, default: Any) -> Any:

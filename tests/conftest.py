@@ -14,6 +14,7 @@ import pytest
 from ingot.cli import target_smoke_test
 from ingot.cli.findings import Finding, Level
 from ingot.engine.cache import shared_cache
+from tests import outcomes
 
 # A child that is forked while a server runs here may otherwise be ended, by the poller
 # of grpc 1.85, before it is another program.
@@ -70,6 +71,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     models = Counter(item.path for item in items if item.get_closest_marker("slow"))
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (-models[item.path], -tests[item.path], item.path))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Do not repeat a test that passed before on the same files."""
+    return True if outcomes.is_known(pyfuncitem) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Remember the tests that pass, where they say what they read."""
+    with outcomes.remembered(item):
+        yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were not repeated."""
+    passed = terminalreporter.stats.get("passed", [])
+    cached = [item for item in passed if outcomes.CACHED in item.user_properties]
+    if cached:
+        terminalreporter.write_line(
+            f"{len(cached)} of them passed before, and nothing that they read changed"
+        )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -54,17 +54,22 @@ def run(action: Action, folder: Path, made: dict[str, Path] | None = None) -> Pa
         (name, SourceFile(given[source.path]) if isinstance(source, Output) else source)
         for name, source in action.inputs
     )
-    executor = _executor(os.environ["INGOT_CACHE"])
+    run_by = executor()
     try:
-        executor.execute(replace(action, inputs=inputs, exported_to=()))
+        run_by.execute(replace(action, inputs=inputs, exported_to=()))
     except ActionFailed as error:
         raise AssertionError(str(error)) from None
-    record = executor.records.get(action.task)
+    record = run_by.records.get(action.task)
     assert record is not None
     for name, digest in record.outputs:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(executor.store.blob(digest), folder / name)
+        shutil.copyfile(run_by.store.blob(digest), folder / name)
     return folder / action.outputs[0]
+
+
+def executor() -> Executor:
+    """Return what runs actions with the store of the test run."""
+    return _executor(os.environ["INGOT_CACHE"])
 
 
 @cache

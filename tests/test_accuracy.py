@@ -13,7 +13,7 @@ import pytest
 from ingot.model.component import read_component
 from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.compile import SERIAL
-from tests.component_cases import ROOT
+from tests.component_cases import ROOT, component_files
 from tests.component_runs import merged, oracle_of, run_tool
 from tests.test_odd_sizes import of_tree
 
@@ -43,7 +43,13 @@ TARGETS = (
     pytest.param("aarch64", marks=pytest.mark.aarch64),
     pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan),
 )
-pytestmark = pytest.mark.parametrize("target", TARGETS)
+pytestmark = [
+    pytest.mark.parametrize("target", TARGETS),
+    pytest.mark.reads(
+        "targets/**/*.*",
+        files=lambda **_: set().union(*map(component_files, COMPONENTS)),
+    ),
+]
 
 Run = Callable[..., Any]
 

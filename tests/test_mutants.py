@@ -23,7 +23,15 @@ import numpy as np
 import pytest
 
 from ingot.model.component import ComponentSignature, read_component
-from tests.component_cases import COMPONENTS, ROOT, ROWS, Case, cases, row_sizes
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    ROWS,
+    Case,
+    cases,
+    component_files,
+    row_sizes,
+)
 from tests.component_runs import (
     FLAGS,
     Forward,
@@ -167,6 +175,7 @@ def judged(component: str) -> tuple[ComponentSignature, Known]:
     return signature, known
 
 
+@pytest.mark.reads(files=component_files)
 @pytest.mark.parametrize("component", CHOSEN)
 def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None:
     signature, known = judged(component)

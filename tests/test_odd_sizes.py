@@ -26,8 +26,16 @@ from ingot.stages.compile import SERIAL, command
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
-from tests.component_cases import COMPONENTS, ROOT, cases, instance_of, row_sizes
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    cases,
+    component_files,
+    instance_of,
+    row_sizes,
+)
 from tests.component_runs import ODD, difference, expected_of, passed
+from tests.outcomes import for_others
 
 FULL = bool(os.environ.get("INGOT_FULL"))
 ROW = "primes"
@@ -135,13 +143,17 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return made
 
 
+@pytest.mark.reads(
+    "targets/**/*.*", files=lambda component, **_: component_files(component)
+)
 @pytest.mark.parametrize(("name", "component"), CASES)
 def test_a_target_is_right_at_odd_sizes(
     name: str, component: str, probe: Callable[..., Path]
 ) -> None:
     family = component.partition("/")[0]
     relatives = tuple(i for i in served(name) if i.startswith(f"{family}/"))
-    vmfb = probe(relatives, name, component) if FULL else probe(SAMPLE, name)
+    with for_others():
+        vmfb = probe(relatives, name, component) if FULL else probe(SAMPLE, name)
     signature = read_component(component, ROOT)
     for case in cases(signature, row_sizes(signature, ROW)):
         arguments = passed(signature, case, bound=True)

@@ -11,7 +11,7 @@ import pytest
 
 from ingot.model.component import read_component
 from oracles import packed
-from tests.component_cases import ROOT, instance_of
+from tests.component_cases import ROOT, component_files, instance_of
 from tests.component_runs import (
     FAST_FLAGS,
     FLAGS,
@@ -42,6 +42,9 @@ def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
     return found | {name: sizes["n_in"]}
 
 
+@pytest.mark.reads(
+    files=lambda suffix, **_: component_files(f"linear/linear_packed{suffix}")
+)
 @pytest.mark.parametrize("seq", [None, 1])
 @pytest.mark.parametrize("sizes", MAPS, ids=str)
 @pytest.mark.parametrize("suffix", ELEMENTS)
@@ -58,6 +61,9 @@ def test_packed_map_computes_its_oracle_at_real_dims(
         judge(forward, signature, found, bound=True)
 
 
+@pytest.mark.reads(
+    files=lambda suffix: component_files(f"embedding/embedding_lookup_packed{suffix}")
+)
 @pytest.mark.parametrize("suffix", ELEMENTS)
 def test_packed_table_computes_its_oracle_at_real_dims(
     suffix: str, tmp_path: Path

@@ -18,7 +18,14 @@ import pytest
 
 from ingot.model.component import read_component
 from ingot.model.graph import Instance
-from tests.component_cases import COMPONENTS, ROOT, ROWS, instance_of, row_sizes
+from tests.component_cases import (
+    COMPONENTS,
+    ROOT,
+    ROWS,
+    component_files,
+    instance_of,
+    row_sizes,
+)
 from tests.component_runs import (
     FAST_FLAGS,
     FLAGS,
@@ -29,6 +36,7 @@ from tests.component_runs import (
     shapes,
     together,
 )
+from tests.outcomes import for_others
 from tests.real_sizes import real_instances
 
 FULL = bool(os.environ.get("INGOT_FULL"))
@@ -50,11 +58,12 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
     @cache
     def family(name: str) -> Callable[[str], Forward]:
-        texts = {
-            item: (ROOT / f"components/{item}.mlir").read_text("utf-8")
-            for item in members(name)
-        }
-        return batch(texts, tmp_path_factory.mktemp("dynamic"), FLAGS)
+        with for_others():
+            texts = {
+                item: (ROOT / f"components/{item}.mlir").read_text("utf-8")
+                for item in members(name)
+            }
+            return batch(texts, tmp_path_factory.mktemp("dynamic"), FLAGS)
 
     return family
 
@@ -66,12 +75,13 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     @cache
     def group(name: str) -> Callable[[str], Forward]:
         folder = tmp_path_factory.mktemp("static")
-        texts = {
-            f"{item}.{row}": in_range(bound(item, row), folder)
-            for item in members(name)
-            for row in STATIC
-        }
-        return batch(texts, folder, FLAGS + FAST_FLAGS)
+        with for_others():
+            texts = {
+                f"{item}.{row}": in_range(bound(item, row), folder)
+                for item in members(name)
+                for row in STATIC
+            }
+            return batch(texts, folder, FLAGS + FAST_FLAGS)
 
     return group
 
@@ -147,6 +157,7 @@ def test_oracle_takes_the_arguments_of_the_component(component: str) -> None:
     assert list(inspect.signature(oracle_of(signature)).parameters) == expected
 
 
+@pytest.mark.reads(files=component_files)
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_dynamic_component_computes_its_oracle(
@@ -157,6 +168,7 @@ def test_dynamic_component_computes_its_oracle(
     judge(forward, signature, row_sizes(signature, row))
 
 
+@pytest.mark.reads(files=component_files)
 @pytest.mark.parametrize("row", STATIC)
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_static_component_computes_its_oracle(
@@ -168,6 +180,7 @@ def test_static_component_computes_its_oracle(
     judge(forward, signature, row_sizes(signature, row), bound=True)
 
 
+@pytest.mark.reads(files=lambda name: component_files(REAL[name].component))
 @pytest.mark.parametrize("name", REAL)
 def test_component_computes_its_oracle_at_the_dims_of_models(
     name: str, real: Compiled

@@ -26,7 +26,15 @@ from ingot.stages.specialize import plan_specialize
 from ingot.weights.packing import grouped, quantised
 from oracles import packed, words
 from tests import scratch
-from tests.component_cases import NUMPY, ROOT, cases, fitted, instance_of, sized
+from tests.component_cases import (
+    NUMPY,
+    ROOT,
+    cases,
+    component_files,
+    fitted,
+    instance_of,
+    sized,
+)
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.project import Project, edit
 from tests.test_odd_sizes import of_tree
@@ -83,7 +91,13 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return made
 
 
+def kernel_files(stored: str, **_: object) -> set[str]:
+    """Return the files of a stored type's kernels."""
+    return set().union(*(component_files(named(name, stored)) for name, *_ in REAL))
+
+
 @pytest.mark.vulkan
+@pytest.mark.reads("targets/**/*.*", files=kernel_files)
 @pytest.mark.parametrize(
     ("target", "stored"),
     [
@@ -117,6 +131,7 @@ def test_words_are_read_right_at_the_dims_of_models(
                 assert not wrong, f"{item.component} at {case}: {wrong}"
 
 
+@pytest.mark.reads("targets/**/*.*", files=kernel_files)
 @pytest.mark.parametrize("stored", TYPES if FULL else ("i8_block32", "i4_block32"))
 def test_code_for_words_needs_no_narrow_type_and_no_subgroup(
     stored: str, probe: Callable[..., Path]
