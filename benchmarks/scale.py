@@ -2,8 +2,8 @@
 
     python benchmarks/scale.py [--actions 10000]
 
-Scheduler, workers and orders are those of a build; what a worker runs is a stub, which
-waits as a short action would, and answers. The more of them the two run at once, the
+Scheduler, workers and requests are those of a build; what a worker runs is a stub that
+waits as a short action would, and responds. The more of them the two run at once, the
 more is asked of the scheduler, until it, or who builds, has no time left. Each row is
 one number of slots, for as many actions as take five seconds; the last is for all of
 them. A build has 200 threads that wait for workers, so it fills no more slots.
@@ -26,9 +26,10 @@ from pathlib import Path
 from sharing import ROOT, workers
 
 from ingot.cli.build import IN_FLIGHT
-from ingot.engine.actions import Action, ActionResult, Digest, resolve_action
+from ingot.codec import to_json
+from ingot.engine.actions import Action, Digest, resolve_action
 from ingot.engine.remote import dask_client
-from ingot.engine.remote.request import WorkResponse, encode, order
+from ingot.engine.remote.request import WorkResponse, work_request
 
 # What the stub takes; a real action of a model takes seconds.
 WAIT_S = 0.25
@@ -65,12 +66,10 @@ class Row:
 
 
 def stub(text: str) -> str:
-    """WorkResponse an order as a worker does; this is what the scheduler calls."""
+    """Respond to a request as a worker does; this is what the scheduler calls."""
     time.sleep(WAIT_S)
     digest = Digest("0" * 64, 1)
-    return encode(
-        WorkResponse("stub", result=ActionResult((("out", digest),), log=digest))
-    )
+    return to_json(WorkResponse("stub", outputs=(("out", digest),), log=digest))
 
 
 def main() -> int:
@@ -90,19 +89,19 @@ def main() -> int:
 
 def measure(slots: int, n: int, root: Path) -> Row:
     """Return what two workers with so many slots together do."""
-    dask_client.perform = stub
+    dask_client.execute = stub
     with serving(slots // 2, root) as (pid, address):
-        farm = dask_client.DaskWorkers(address, print)
+        dask = dask_client.DaskWorkers(address, print)
 
         def run(place: int) -> None:
-            # As long as an order of a build.
+            # As long as a request of a build.
             action = Action(f"step:{place}", ("sh", "-c", ":"), (), ("out",))
-            bound = resolve_action(
+            resolved = resolve_action(
                 action, (("in", Digest("1" * 64, 7)),), (("sandbox", "none"),)
             )
-            told = order(action, bound, "another store")
-            answer = farm.run(told, f"{slots}-{place}", (), 0)
-            assert answer.result is not None, answer.refusal
+            request = work_request(action, resolved, "another store")
+            response = dask.run(request, f"{slots}-{place}", (), 0)
+            assert response.outputs is not None, response.rejection
 
         with ThreadPoolExecutor(min(IN_FLIGHT, n)) as pool:
             list(pool.map(run, range(-slots, 0)))  # not measured: connections, imports
@@ -112,7 +111,7 @@ def measure(slots: int, n: int, root: Path) -> Row:
             list(pool.map(run, range(n)))
             wall_s = time.perf_counter() - start
         after = [cpu_s(pid), time.process_time(), sum(map(cpu_s, children))]
-        farm.close()
+        dask.close()
     spent = [(b - a) * 1e3 / n for a, b in zip(before, after, strict=True)]
     return Row(slots, n, n / wall_s, *spent)
 

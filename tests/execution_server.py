@@ -260,8 +260,8 @@ def machine(
     made = Machine(root, server.address, timeouts=timeouts)
     assert made.shared is not None
     place, told = f"{server.address}{query}", made.said.append
-    farm = open_server(place, made.shared, made.store, {}, told, timeouts)[1]
-    made.executor._remote = farm
+    remote = open_server(place, made.shared, made.store, {}, told, timeouts)[1]
+    made.executor._remote = remote
     return made
 
 

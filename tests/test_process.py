@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import process
-from tests.farm import processes, until
+from tests.dask_cluster import processes, until
 from tests.source_tree import ROOT
 
 needs_sandbox = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from ingot.cli.store import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.selection import select
-from tests.farm import processes, until
+from tests.dask_cluster import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 

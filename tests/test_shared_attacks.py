@@ -24,7 +24,7 @@ from ingot.errors import IngotError
 from tests.cache_server import CacheServer, Machine, serving
 from tests.execution_server import running_actions
 from tests.small_actions import UPPER
-from tests.test_farm_reapi import machine
+from tests.test_remote_reapi import machine
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def test_a_server_that_runs_actions_names_no_other_file(
 
 def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
     bound = ResolvedAction(("true",), (), (), ("out",), ())
-    orders = [WorkRequest("t:x", bound, (), False, store=name) for name in "ab"]
-    again = replace(orders[0], again=True)
-    assert len({worker_action(order, (), ()) for order in (*orders, again)}) == 1
+    requests = [WorkRequest("t:x", bound, (), False, store=name) for name in "ab"]
+    again = replace(requests[0], again=True)
+    assert len({worker_action(r, (), ()) for r in (*requests, again)}) == 1
 
 
 def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:
@@ -119,11 +119,11 @@ def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> Non
     assert first.store.action(key) is None
 
 
-def test_a_worker_refuses_an_order_of_what_is_no_digest() -> None:
+def test_a_worker_rejects_a_request_of_what_is_no_digest() -> None:
     bound = ResolvedAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
-    order = WorkRequest("evil:x", bound, (), exclusive=False)
-    answer = decode_response(worker.execute(to_json(order)))
-    assert answer.rejection == "not a digest: '/etc/passwd', 1 bytes"
+    request = WorkRequest("evil:x", bound, (), exclusive=False)
+    response = decode_response(worker.execute(to_json(request)))
+    assert response.rejection == "not a digest: '/etc/passwd', 1 bytes"
 
 
 @pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])

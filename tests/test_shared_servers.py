@@ -18,7 +18,7 @@ from ingot.engine.cache.backend import Timeouts
 from ingot.engine.remote.reapi_client import open_server
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
-from tests.farm import shell
+from tests.dask_cluster import shell
 from tests.small_actions import COUNT, UPPER
 
 ADDRESS = os.environ.get("INGOT_TEST_CACHE", "")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cache_server import CacheServer, serving
+from tests.dask_cluster import dask_cluster, until
 from tests.execution_server import running_actions
-from tests.farm import farm, until
 from tests.project import ROOT, Project, edit
 
 
@@ -213,14 +213,14 @@ def test_ctrl_c_leaves_nothing_waiting_at_a_server(tmp_path: Path) -> None:
 def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
     made = {
         name: Project.create(tmp_path / name, tmp_path / f"{name}-cache")
-        for name in ("alone", "farmed", "served")
+        for name in ("alone", "dask", "served")
     }
-    with farm(tmp_path / "farm") as running, running_actions() as remote:
+    with dask_cluster(tmp_path / "cluster") as running, running_actions() as remote:
         runs = {
             "alone": made["alone"].doit("link"),
-            "farmed": Project(
-                made["farmed"].root,
-                made["farmed"].cache,
+            "dask": Project(
+                made["dask"].root,
+                made["dask"].cache,
                 {"INGOT_SHARED_CACHE": running.shared_cache},
             ).doit("link", f"executor={running.address}"),
             "served": made["served"].doit("link", f"executor={remote.address}"),
@@ -229,7 +229,7 @@ def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
         assert run.code == 0, run.out + run.err
         assert set(run.done.values()) == {"ran"}
     modules = {name: linked(project) for name, project in made.items()}
-    assert modules["alone"] == modules["farmed"] == modules["served"] != []
+    assert modules["alone"] == modules["dask"] == modules["served"] != []
     # Whoever runs them, actions have the same keys.
     assert len({keys(project) for project in made.values()}) == 1
 

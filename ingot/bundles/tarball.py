@@ -52,7 +52,7 @@ def read_tar(path: Path, folder: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as archive:
             members = list(_members(archive, path.stat().st_size))
-            names = _refuse_strange(path, [member for member, _ in members])
+            names = _check_members(path, [member for member, _ in members])
             for name, (member, offset) in zip(names, members, strict=True):
                 archive.seek(offset)
                 with (folder / name).open("xb") as file:
@@ -93,7 +93,7 @@ def file_digest(path: Path) -> tuple[str, int]:
         return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
 
 
-def _refuse_strange(path: Path, members: list[tarfile.TarInfo]) -> tuple[str, ...]:
+def _check_members(path: Path, members: list[tarfile.TarInfo]) -> tuple[str, ...]:
     """Return the plain names of a tar's members.
 
     Raises: IngotError for a member that `write_tar` would not have written.

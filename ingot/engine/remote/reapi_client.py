@@ -18,7 +18,7 @@ from ingot.engine.cache.address import authorization
 from ingot.engine.cache.backend import CacheFailure, Timeouts, Unreachable
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.keys import encode_action
-from ingot.engine.remote.reapi_execution import AGAIN, Ended, Execution
+from ingot.engine.remote.reapi_execution import AGAIN, Execution, OperationEnd
 from ingot.engine.remote.reapi_worker import (
     LOG,
     OUTPUTS,
@@ -123,7 +123,7 @@ class ReapiWorkers:
         Raises: IngotError where no worker can run it, CacheFailure where the cache
         fails.
         """
-        ended, lookup = Ended(), True
+        ended, lookup = OperationEnd(), True
         for _ in range(N_SENT):
             action = self._send(request, labels)
             ended = self._ended(request, action, not lookup, labels)
@@ -167,7 +167,7 @@ class ReapiWorkers:
         action: Digest,
         skip_lookup: bool,
         labels: tuple[str, ...],
-    ) -> Ended:
+    ) -> OperationEnd:
         """Return how the operation ended: with a result, or because a blob is missing.
 
         Raises: IngotError where it ended in another way.
@@ -266,7 +266,7 @@ class ReapiWorkers:
             self._warn(f"executor {self.address}: {text}")
 
 
-def _inputs(request: WorkRequest, ended: Ended) -> tuple[Digest, ...]:
+def _inputs(request: WorkRequest, ended: OperationEnd) -> tuple[Digest, ...]:
     """Return the inputs that the server may lack; all other blobs are messages."""
     inputs = tuple(digest for _, digest in request.resolved.inputs)
     if ended.code == "NOT_FOUND" and not ended.missing:

@@ -48,7 +48,7 @@ BLOB = re.compile(r"blobs/([0-9a-f]{64})/[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class OperationEnd:
     """How an operation ended; `code` is a name of google.rpc.Code."""
 
     code: str = "OK"
@@ -93,7 +93,7 @@ class Execution:
         skip_lookup: bool,
         lost: Callable[[], None],
         queued: Callable[[], None],
-    ) -> Ended:
+    ) -> OperationEnd:
         """Return how the action ended; with `skip_lookup`, always run it.
 
         `lost` is called when the server goes away, `queued` when the action waits for a
@@ -150,7 +150,7 @@ class Execution:
         skip_lookup: bool,
         watch: _Watch,
         queued: Callable[[], None],
-    ) -> Ended | None:
+    ) -> OperationEnd | None:
         """Return how the operation ended; None where the connection to it is lost."""
         import grpc
 
@@ -223,30 +223,32 @@ def _stage(operation: Any) -> int:
     return int(metadata.stage)
 
 
-def _ended(operation: Any) -> Ended:
+def _ended(operation: Any) -> OperationEnd:
     """Return how a finished operation ended."""
     if operation.HasField("error"):
-        return _with_status(operation.error, Ended())
+        return _with_status(operation.error, OperationEnd())
     answer = api.ExecuteResponse.FromString(operation.response.value)
-    ended = Ended(
+    ended = OperationEnd(
         text=answer.message, result=answer.result, cached=answer.cached_result
     )
     return _with_status(answer.status, ended)
 
 
-def _broken(error: Any, waited: bool) -> Ended | None:
+def _broken(error: Any, waited: bool) -> OperationEnd | None:
     """Return the end that the server reported; None where the connection is lost."""
     code = error.code().name
     if code in LOST:
         return None
     if waited and code in FORGOTTEN:
-        return Ended("ABORTED", "the server does not know the operation any more")
+        return OperationEnd(
+            "ABORTED", "the server does not know the operation any more"
+        )
     trailing = dict(error.trailing_metadata() or ())
     status = api.Status.FromString(trailing.get("grpc-status-details-bin", b""))
-    return Ended(code, error.details() or "", missing=_missing(status))
+    return OperationEnd(code, error.details() or "", missing=_missing(status))
 
 
-def _with_status(status: Any, ended: Ended) -> Ended:
+def _with_status(status: Any, ended: OperationEnd) -> OperationEnd:
     import grpc
 
     names = {code.value[0]: code.name for code in grpc.StatusCode}

@@ -27,7 +27,7 @@ serve(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
 
 
 @dataclass(frozen=True)
-class Farm:
+class DaskCluster:
     """A running cluster."""
 
     process: subprocess.Popen[str]
@@ -44,7 +44,9 @@ class Farm:
 
 
 @contextmanager
-def farm(root: Path, n_workers: int = 2, port: int = 0) -> Iterator[Farm]:
+def dask_cluster(
+    root: Path, n_workers: int = 2, port: int = 0
+) -> Iterator[DaskCluster]:
     """Yield a cluster; it and its workers are gone after the block."""
     shared = f"file://{root}/shared"
     words = [str(n_workers), str(port), str(root), shared]
@@ -64,7 +66,7 @@ def farm(root: Path, n_workers: int = 2, port: int = 0) -> Iterator[Farm]:
                 break
         assert place, "the cluster did not start"
         try:
-            yield Farm(process, place, shared)
+            yield DaskCluster(process, place, shared)
         finally:
             process.send_signal(signal.SIGINT)
             try:

@@ -41,9 +41,13 @@ class Here:
     """A scheduler whose only worker is this process."""
 
     def run(
-        self, order: WorkRequest, name: str, labels: tuple[str, ...], memory_bytes: int
+        self,
+        request: WorkRequest,
+        name: str,
+        labels: tuple[str, ...],
+        memory_bytes: int,
     ) -> WorkResponse:
-        return decode_response(worker.execute(to_json(order)))
+        return decode_response(worker.execute(to_json(request)))
 
 
 @dataclass
@@ -168,7 +172,7 @@ def test_what_was_said_is_no_damage(
     assert shared._health.reads
 
 
-def test_a_worker_keeps_its_store_to_the_limit_between_orders(
+def test_a_worker_keeps_its_store_to_the_limit_between_requests(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "COLLECT_S", 0.0)
@@ -185,7 +189,7 @@ def test_a_worker_keeps_its_store_to_the_limit_between_orders(
         site.machine("b").build(UPPER)
 
 
-def test_what_an_order_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
+def test_what_a_request_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
     store, lasting = Store(tmp_path, print), []
     lasting.append(store.put_bytes(b"lasting"))
 
@@ -269,9 +273,9 @@ def test_whatever_a_worker_ends_with_is_no_traceback(
     monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
     monkeypatch.setattr(dask_client.DaskWorkers, "_connect", lambda *_: Client(ends))
-    order = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False)
+    request = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False)
     with pytest.raises(IngotError) as caught:
-        dask_client.DaskWorkers("dask://h:1", print).run(order, "key", (), 0)
+        dask_client.DaskWorkers("dask://h:1", print).run(request, "key", (), 0)
     assert caught.value.message == told
 
 

@@ -30,7 +30,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from tests.checkout import Checkout
-from tests.test_shown import PAIR
+from tests.test_exports import PAIR
 
 replace = os.replace
 def die(source, target):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.remote import reapi_execution
+from tests.dask_cluster import until
 from tests.execution_server import machine, refused, running_actions
-from tests.farm import until
 from tests.small_actions import UPPER
 
 

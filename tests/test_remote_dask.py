@@ -19,21 +19,30 @@ from distributed import Client, Future
 from ingot.engine.actions import Action, ResolvedAction, SourceFile
 from ingot.engine.keys import encode_action
 from ingot.engine.remote import dask_client
+from ingot.engine.remote.request import WorkRequest
 from ingot.engine.run_action import ActionFailed
 from ingot.errors import IngotError
 from tests.cache_server import Machine
-from tests.farm import Farm, farm, parent, poison, processes, shell, until
+from tests.dask_cluster import (
+    DaskCluster,
+    dask_cluster,
+    parent,
+    poison,
+    processes,
+    shell,
+    until,
+)
 from tests.small_actions import COUNT, UPPER
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
     """Two workers, for the tests that do them no harm that lasts."""
-    with farm(tmp_path_factory.mktemp("farm")) as cluster:
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
-UPPER_BOUND = ResolvedAction(UPPER.argv, (), (), UPPER.outputs, ())
+UPPER_RESOLVED = ResolvedAction(UPPER.argv, (), (), UPPER.outputs, ())
 
 
 def started(machine: Machine, *actions: Action) -> threading.Thread:
@@ -50,7 +59,9 @@ def worker_of(pid: int) -> int:
     return parent(pid)
 
 
-def test_workers_make_what_this_machine_would(running: Farm, tmp_path: Path) -> None:
+def test_workers_make_what_this_machine_would(
+    running: DaskCluster, tmp_path: Path
+) -> None:
     machine = running.machine(tmp_path / "a")
     assert machine.build(UPPER, COUNT) == ["ran", "ran"]
     assert (machine.root / "build/out.txt").read_text() == "ABC"
@@ -66,13 +77,15 @@ def test_workers_make_what_this_machine_would(running: Farm, tmp_path: Path) -> 
 
 
 def test_nothing_is_said_but_in_words_for_who_builds(
-    running: Farm, tmp_path: Path
+    running: DaskCluster, tmp_path: Path
 ) -> None:
     running.machine(tmp_path / "a")
     assert not logging.getLogger("distributed.client").isEnabledFor(logging.CRITICAL)
 
 
-def test_a_failed_command_says_the_same_as_here(running: Farm, tmp_path: Path) -> None:
+def test_a_failed_command_says_the_same_as_here(
+    running: DaskCluster, tmp_path: Path
+) -> None:
     machine = running.machine(tmp_path / "a")
     with pytest.raises(ActionFailed) as caught:
         machine.build(shell("fail:x", "echo the reason; exit 7"))
@@ -85,7 +98,7 @@ def test_a_failed_command_says_the_same_as_here(running: Farm, tmp_path: Path) -
 
 
 def test_a_damaged_input_in_the_shared_cache_is_sent_again(
-    running: Farm, tmp_path: Path
+    running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
     content = b"only this test has it" * 10_000
@@ -104,7 +117,7 @@ def test_a_damaged_input_in_the_shared_cache_is_sent_again(
 
 
 def test_who_asks_again_gets_no_answer_of_before(
-    running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Future[str]] = []
     send = Client.map
@@ -127,7 +140,7 @@ def test_who_asks_again_gets_no_answer_of_before(
 
 
 def test_a_worker_killed_mid_action_takes_its_children_and_nothing_else(
-    running: Farm, tmp_path: Path
+    running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
     mark = f"mark-{os.getpid()}-killed"
@@ -142,7 +155,7 @@ def test_a_worker_killed_mid_action_takes_its_children_and_nothing_else(
 
 
 def test_a_benchmark_runs_alone_and_only_where_that_is_labelled(
-    running: Farm, tmp_path: Path
+    running: DaskCluster, tmp_path: Path
 ) -> None:
     clock = "date +%s%N > out; sleep 0.7; date +%s%N >> out"
     benches = [
@@ -171,16 +184,17 @@ def test_a_benchmark_runs_alone_and_only_where_that_is_labelled(
 
 
 def test_what_no_worker_is_labelled_for_waits_and_says_so(
-    running: Farm, tmp_path: Path
+    running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
-    farmed = machine.executor._remote
-    assert farmed is not None
-    offered = dask_client.DaskWorkers._resources
-    farmed._workers._known = (-dask_client.KNOWN_S, [])  # type: ignore[attr-defined]
-    order = dask_client.Order("check:x@gpu", UPPER_BOUND, (), False, False)
-    wanted = offered(farmed._workers, order, ("gpu",), 1 << 60)  # type: ignore[attr-defined]
-    assert wanted["gpu"] == dask_client.SHARE
+    remote = machine.executor._remote
+    assert remote is not None
+    workers = remote._workers
+    assert isinstance(workers, dask_client.DaskWorkers)
+    workers._last_known = (-dask_client.REFRESH_S, [])
+    request = WorkRequest("check:x@gpu", UPPER_RESOLVED, (), False)
+    wanted = workers._resources(request, ("gpu",), 1 << 60)
+    assert wanted["gpu"] == dask_client.LABEL_SHARE
     # Capped at what the largest worker has: else it would wait for ever.
     assert wanted["memory"] < 1 << 60
     assert machine.said == [
@@ -189,7 +203,7 @@ def test_what_no_worker_is_labelled_for_waits_and_says_so(
     ]
 
 
-def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None:
+def test_a_stopped_build_waits_for_nobody(running: DaskCluster, tmp_path: Path) -> None:
     machine = running.machine(tmp_path / "a")
     mark = f"mark-{os.getpid()}-stopped"
     action = shell("long:x", f": {mark}; sleep 4; echo done > out")
@@ -214,7 +228,7 @@ def test_a_stopped_build_waits_for_nobody(running: Farm, tmp_path: Path) -> None
     assert running.machine(tmp_path / "b").build(action) == ["fetched"]
 
 
-def test_a_worker_of_another_kind_refuses(running: Farm, tmp_path: Path) -> None:
+def test_a_worker_of_another_kind_refuses(running: DaskCluster, tmp_path: Path) -> None:
     machine = running.machine(tmp_path / "a")
     action = replace(UPPER, platform=(("cpu", "another processor"),))
     with pytest.raises(IngotError) as caught:
@@ -225,7 +239,7 @@ def test_a_worker_of_another_kind_refuses(running: Farm, tmp_path: Path) -> None
 
 
 def test_a_poison_action_stops_after_a_few_tries_and_names_itself(
-    running: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_client, "execute", poison)
     machine = running.machine(tmp_path / "a")
@@ -239,7 +253,7 @@ def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
 ) -> None:
     mark = f"mark-{os.getpid()}-lost"
     action = shell("long:x", f": {mark}; sleep 3; echo done > out")
-    with farm(tmp_path / "farm", n_workers=1) as first:
+    with dask_cluster(tmp_path / "cluster", n_workers=1) as first:
         machine = first.machine(tmp_path / "a")
         thread = started(machine, UPPER, action, COUNT)
         until(lambda: processes(mark))
@@ -247,7 +261,7 @@ def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
         os.killpg(first.process.pid, signal.SIGKILL)
         until(lambda: not processes(mark))
     port = int(first.address.rpartition(":")[2])
-    with farm(tmp_path / "farm", n_workers=1, port=port):
+    with dask_cluster(tmp_path / "cluster", n_workers=1, port=port):
         thread.join(90)
     done = [("upper:x", "ran"), ("long:x", "ran"), ("count:x", "ran")]
     assert machine.events == done
@@ -262,7 +276,7 @@ def test_a_scheduler_that_stays_away_is_waited_for_once(
     marks = [f"mark-{os.getpid()}-away{place}" for place in range(4)]
     ends: list[str] = []
     tried: list[float] = []
-    with farm(tmp_path / "farm", n_workers=1) as first:
+    with dask_cluster(tmp_path / "cluster", n_workers=1) as first:
         machine = first.machine(tmp_path / "a")
 
         def build(mark: str) -> None:

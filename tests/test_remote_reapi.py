@@ -16,13 +16,13 @@ from ingot.engine.actions import InlineText
 from ingot.engine.remote import reapi_execution, reapi_worker
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
+from tests.dask_cluster import processes, shell, until
 from tests.execution_server import (
     ExecutionServer,
     machine,
     refused,
     running_actions,
 )
-from tests.farm import processes, shell, until
 from tests.reapi_server import listening
 from tests.small_actions import COUNT, OUT, UPPER
 
@@ -264,8 +264,7 @@ def test_a_server_that_keeps_no_results_of_clients_still_runs_actions(
     assert made.build(UPPER, COUNT) == ["ran", "ran"]
     # Results and word of them are sent by different threads.
     assert sorted(made.said) == [
-        f"executor {server.address}: results are not kept there for others:"
-        " access denied",
+        f"executor {server.address}: cannot share results with others: access denied",
         f"shared cache {server.address}: access denied; `doit why` elsewhere will"
         " not know of this build",
     ]
@@ -277,7 +276,7 @@ def test_the_bytes_of_an_operation_are_those_of_the_published_protocol() -> None
     answer = b"\x0a\x02\x20\x07\x10\x01\x1a\x02\x08\x09"
     told = b"\x0a\x01o\x18\x01\x2a\x0c\x12\x0a" + answer
     ended = reapi_execution._ended(reapi_execution.api.Operation.FromString(told))
-    assert ended == reapi_execution.Ended(
+    assert ended == reapi_execution.OperationEnd(
         code="FAILED_PRECONDITION",
         result=reapi.ActionResult(exit_code=7),
         cached=True,
