@@ -43,6 +43,9 @@ SHAPES = ((1, 1), (1, 7), (1, 64), (1, 200), (3, 1), (3, 7), (3, 64), (3, 200))
 # Where seq is bound, as in decode: batch below, at and above a vector.
 STEPS = ((1, 1), (3, 1), (8, 1), (17, 1))
 
+# Rows of which a slow oracle computes the results.
+SAMPLED_ROWS = 64
+
 # What instances are given by the models that call them: ranges of what stays dynamic.
 ODD = Graph(
     model="odd",
@@ -261,6 +264,31 @@ def difference(signature: ComponentSignature, found: Any, expected: Any) -> str:
             worst = tuple(map(int, np.unravel_index(error.argmax(), error.shape)))
             return f"{formal.name}{list(worst)}: {got[worst]}, expected {exact[worst]}"
     return ""
+
+
+def judge_rows(
+    forward: Forward, signature: ComponentSignature, sizes: Mapping[str, int]
+) -> None:
+    """Fail where a row-wise component differs from its oracle on a sample of rows.
+
+    Of its first argument, x [batch, seq, n_in], each row [n_in] has a result of its
+    own: the component computes all of them, the slow oracle at most SAMPLED_ROWS.
+    """
+    for case in cases(signature, sizes):
+        found = forward(*passed(signature, case, bound=True))
+        x, *rest = case.arguments
+        rows = found.reshape(1, -1, found.shape[-1])
+        count = rows.shape[1]
+        rng = np.random.default_rng(count)
+        chosen = np.sort(rng.permutation(count)[:SAMPLED_ROWS])
+        if count:
+            # The ends of the last block of rows are where a kernel goes wrong first.
+            chosen = np.union1d(chosen, [0, count - 1])
+        sample = replace(
+            case, arguments=(x.reshape(1, count, x.shape[-1])[:, chosen], *rest)
+        )
+        wrong = difference(signature, rows[:, chosen], expected_of(signature, sample))
+        assert not wrong, f"{signature.component} at {case}: {wrong} of {chosen}"
 
 
 def judge(

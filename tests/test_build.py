@@ -128,12 +128,13 @@ def test_two_folders_and_two_stores_give_the_same_bytes(
     assert hash_of(irpa(other)) == hash_of(irpa(built))
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.nightly)])
 def test_a_build_killed_at_any_moment_is_finished_by_the_next(
-    built: Project, tmp_path: Path
+    built: Project, tmp_path: Path, kills: int
 ) -> None:
     project = Project.create(tmp_path / "checkout", tmp_path / "cache")
     moments = random.Random(1)
-    for _ in range(20):
+    for _ in range(kills):
         process = project.start("build", TARGET)
         time.sleep(moments.uniform(0.1, 4.0))
         project.kill(process)
@@ -144,7 +145,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next(
     assert not list((project.cache / "tmp").iterdir())
 
 
-@pytest.mark.parametrize("checkouts", [1, 2])
+@pytest.mark.parametrize("checkouts", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_two_builds_at_once_share_the_store(
     built: Project, tmp_path: Path, checkouts: int
 ) -> None:

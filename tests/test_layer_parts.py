@@ -167,7 +167,7 @@ def test_no_two_variants_are_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="minutes for each: with INGOT_FULL=1")
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["attention-block", "moe-ffn-block"])
 def test_the_parts_are_checked_alone_on_every_target(
     model: str, tmp_path_factory: pytest.TempPathFactory

@@ -1,7 +1,7 @@
 """Mixtures of experts with small dims, on all kinds of targets; and full ones compiled.
 
 Each takes half a minute and more, so here a model has one target. With INGOT_FULL=1 it
-has all of them, and the models of full size are compiled.
+has all of them; the nightly run compiles the models of full size.
 """
 
 from __future__ import annotations
@@ -152,17 +152,16 @@ def test_experts_may_have_any_number_of_columns(project: Project) -> None:
     assert tiles == {9, 11}
 
 
-if FULL:
-
-    @pytest.mark.parametrize("target", ["x86_64", "aarch64"])
-    @pytest.mark.parametrize("model", HUGE)
-    def test_a_model_of_full_size_is_compiled(
-        project: Project, model: str, target: str
-    ) -> None:
-        run = project.doit("build", f"model={model}", f"target={target}")
-        assert run.code == 0, run.err
-        assert "compiled only, their weights are splats" in run.err
-        folder = project.root / "build" / model
-        # A layer is one function, however many there are.
-        assert (folder / target / "model.vmfb").stat().st_size > 100_000
-        assert next(folder.rglob("model.irpa")).stat().st_size < 1_000_000
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("model", HUGE)
+def test_a_model_of_full_size_is_compiled(
+    project: Project, model: str, target: str
+) -> None:
+    run = project.doit("build", f"model={model}", f"target={target}")
+    assert run.code == 0, run.err
+    assert "compiled only, their weights are splats" in run.err
+    folder = project.root / "build" / model
+    # A layer is one function, however many there are.
+    assert (folder / target / "model.vmfb").stat().st_size > 100_000
+    assert next(folder.rglob("model.irpa")).stat().st_size < 1_000_000

@@ -8,12 +8,15 @@ component as it is lies in the same module, and passes: none fails for another r
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import re
 import resource
 import select
 import signal
+import subprocess
+import sys
 import threading
 import zlib
 from pathlib import Path
@@ -61,6 +64,7 @@ LOOK_S = 0.5
 # What ends a call by its own doing. Not SIGKILL: a machine without memory sends it.
 CRASHES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGXCPU")
 SEEN = ("differs", *CRASHES)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # What is judged is the check, not the code: that which compiles in half the time.
 QUICK_FLAGS = (
     *FLAGS,
@@ -109,11 +113,19 @@ def outcome(forward: Forward, signature: ComponentSignature, known: Known) -> st
     Returns: "passes", "differs", the signal that killed it, or "waits": a call that
     fails may wait for a thread of the runtime, which no child has. That proves nothing.
     """
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child:
-        return "waits" if waits(child) else ended(child)
+        try:
+            return "waits" if waits(child) else ended(child)
+        except BaseException:
+            # Ctrl-C, or the test's own end: a call that waits would do so for ever.
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            raise
     code = 1
     try:
+        end_with(parent)
         faulthandler.disable()
         # At the second number it is SIGKILL, which others send too.
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
@@ -124,6 +136,13 @@ def outcome(forward: Forward, signature: ComponentSignature, known: Known) -> st
         )
     finally:
         os._exit(int(code))
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def waits(child: int) -> bool:
@@ -221,6 +240,35 @@ def test_how_a_check_ends_is_told(
         monkeypatch.setitem(globals(), name, seconds)
     assert outcome(forward, *judged("activation/relu")) == how
     assert (how in SEEN) == (how in ("differs", "SIGXCPU"))
+
+
+WAITING = """
+import os, sys, threading
+from tests import test_mutants
+
+def forward(*_):
+    os.write(1, str(os.getpid()).encode())
+    threading.Event().wait()
+
+test_mutants.outcome(forward, *test_mutants.judged("activation/relu"))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_check_leaves_no_process(number: signal.Signals) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", WAITING],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert parent.stdout is not None
+    # The child writes its number once it waits; nothing else is written.
+    child = os.pidfd_open(int(os.read(parent.stdout.fileno(), 20)))
+    parent.send_signal(number)
+    parent.communicate(timeout=60)
+    assert select.select([child], [], [], 60)[0], "the child is still there"
+    os.close(child)
 
 
 def test_a_check_that_gets_no_processor_does_not_wait(
