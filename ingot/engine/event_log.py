@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.engine.actions import stage_of
 from ingot.engine.trace import Trace, chrome_trace
@@ -28,9 +28,6 @@ N_KEPT = 50
 
 class EventLog:
     """The log of one build."""
-
-    # The one of the command that runs: doit hands nothing on to tasks and reporters.
-    current: ClassVar[EventLog | None] = None
 
     def __init__(self, root: Path, words: list[str]) -> None:
         """Open the log; where it cannot be written, the build continues without one."""

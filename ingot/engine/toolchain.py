@@ -81,8 +81,8 @@ def _system_identity(tool: str, name: str, digests: Digests) -> str:
     names = [name]
     if tool == "mesa-llvmpipe":
         libraries = digests.fact(name, "libraries", _driver_libraries).split()
-        beside = (f"{Path(name).parent}/{item}" for item in libraries)
-        names += [item for item in beside if os.path.exists(item)]
+        found = (f"{Path(name).parent}/{item}" for item in libraries)
+        names += [item for item in found if os.path.exists(item)]
     # Resolved first: a new version may come as a new link target.
     return " ".join(
         digests.fact(os.path.realpath(item), "sha256", lambda p: hash_file(p).hash)

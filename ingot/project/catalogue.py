@@ -195,8 +195,8 @@ class _Reader:
             # What mends a broken one may lie anywhere: it is read until it is right.
             # While a target is broken, every plan lacks its actions.
             if not model.broken and not self._loaded().broken:
-                beside = plan_cache.beside(self._root, model.actions)
-                plan_cache.save(place, model, self._sources, self._asked_ns, beside)
+                watched = plan_cache.watched_paths(self._root, model.actions)
+                plan_cache.save(place, model, self._sources, self._asked_ns, watched)
         return model
 
     def _loaded(self) -> Workspace:

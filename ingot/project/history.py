@@ -27,9 +27,9 @@ MOST_LINES = 12
 MEASURED = ("check", "bench", "bundle", "compile")
 
 
-def add(journal: EventLog, exit_code: int, wall_s: float) -> None:
+def add(log: EventLog, exit_code: int, wall_s: float) -> None:
     """Append the build's line to the checkout's history."""
-    changed = {task: how for task, how in journal.ends.items() if how != "up to date"}
+    changed = {task: how for task, how in log.ends.items() if how != "up to date"}
     if not changed:
         return
     pairs = sorted(
@@ -42,35 +42,35 @@ def add(journal: EventLog, exit_code: int, wall_s: float) -> None:
     )
     line = {
         "schema": SCHEMA,
-        "at": round(journal.started_s, 3),
-        "words": journal.words,
+        "at": round(log.started_s, 3),
+        "words": log.words,
         "exit_code": exit_code,
         "wall_s": round(wall_s, 3),
-        "counts": dict(sorted(journal.counts.items())),
+        "counts": dict(sorted(log.counts.items())),
         "actions": {
-            task: {"how": how, "why": journal.reasons.get(task, [])}
-            | _failure(journal.messages.get(task, ""), journal.root)
+            task: {"how": how, "why": log.reasons.get(task, [])}
+            | _failure(log.messages.get(task, ""), log.root)
             for task, how in changed.items()
         },
-        "results": {pair: _figures(journal, pair) for pair in pairs},
+        "results": {pair: _figures(log, pair) for pair in pairs},
         "checked": sorted(
             task.partition(":")[2]
-            for task, how in journal.ends.items()
+            for task, how in log.ends.items()
             if task.startswith("check:") and how == "up to date"
         ),
     }
-    path = journal.root / FILE
+    path = log.root / FILE
     json_lines.append(path, line)
     json_lines.trim(path)
 
 
-def _figures(journal: EventLog, pair: str) -> dict[str, Any]:
+def _figures(log: EventLog, pair: str) -> dict[str, Any]:
     """Return the figures of a pair, without a check that is of an earlier artifact."""
-    found = figures(journal.root, *pair.split("@"))
-    ended = journal.ends.get(f"check:{pair}")
+    found = figures(log.root, *pair.split("@"))
+    ended = log.ends.get(f"check:{pair}")
     if ended in (None, "failed"):
         found = {key: x for key, x in found.items() if key not in ("passed", "check")}
-    rows = _comparisons(journal.root / FAILED / f"check-{pair}")
+    rows = _comparisons(log.root / FAILED / f"check-{pair}")
     if ended == "failed" and rows:
         found["compared"] = rows
     return found

@@ -57,16 +57,16 @@ def save(
     value: object,
     read_from: Identities,
     asked_ns: int,
-    beside: Iterable[Path] = (),
+    watched: Iterable[Path] = (),
 ) -> None:
-    """Cache the value until its sources change, or a file or folder in `beside` does.
+    """Cache the value until its sources change, or a file or folder in `watched` does.
 
     Nothing is cached if one of those changed after `asked_ns`, when reading began: the
     value may be from before or after the change.
 
     Raises: IngotError where the file cannot be written.
     """
-    named = sorted(str(path) for path in set(beside))
+    named = sorted(str(path) for path in set(watched))
     identities = _identities(named)
     if not all(is_settled(item, asked_ns) for item in identities if item):
         return
@@ -83,7 +83,7 @@ def save(
         ) from error
 
 
-def beside(root: Path, actions: Iterable[Action]) -> set[Path]:
+def watched_paths(root: Path, actions: Iterable[Action]) -> set[Path]:
     """Return the other folders with inputs of the actions: a file may come or go there.
 
     An index of shards in such a folder is included: planning reads it, and it may be
