@@ -1,7 +1,7 @@
-"""The checkout in, copies of its sources whose manifest stores weights otherwise out.
+"""Copy the checkout's sources, with a manifest that stores weights in another type.
 
-Each copy is built by its own `doit`, with the user's store: what is in there is not
-compiled again, and nothing that the checkout has built is touched.
+Each copy is built by its own `doit` with the user's store, so that nothing in the store
+is compiled again and no build output of the checkout is touched.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("ingot", "models", "components", "oracles", "targets")
 FILES = ("dodo.py", "pyproject.toml")
 
-# How often the memory of processes is looked at, s: Linux keeps each one's peak.
+# How often the memory of processes is read, s: Linux records each one's peak.
 INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process took, with all that it started."""
+    """The cost of a process and everything that it started."""
 
     wall_s: float
     peak_bytes: int  # resident, of the largest of its processes
@@ -47,17 +47,17 @@ class Checkout:
 
     @property
     def vmfb(self) -> Path:
-        """Where the compiled module is once it is built."""
+        """Return the path of the compiled module."""
         return self.root / "build" / self.model / self.target.resolved / "model.vmfb"
 
     @property
     def irpa(self) -> Path:
-        """Where the weights are once they are baked."""
+        """Return the path of the baked weights."""
         weights = self.root / "build" / self.model / "weights"
         return weights / self.target.layout.name / "model.irpa"
 
     def build(self, cache: Path | None = None) -> Cost:
-        """Build what runs: the module and its weights; `cache` is another store."""
+        """Build the module and its weights; `cache` is another store."""
         doit = [sys.executable, "-m", "doit"]
         tasks = [
             f"compile:{self.model}@{self.target.resolved}",
@@ -70,13 +70,13 @@ class Checkout:
 
 
 def copied(folder: Path, model: str, target: str) -> Checkout:
-    """Return a copy of the sources, its manifest as it is; what it has built stays."""
+    """Return a copy of the sources with its manifest, but without build outputs."""
     from ingot.model.target import read_target
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in SOURCES:
         shutil.rmtree(folder / name, ignore_errors=True)
-        # With their times: a build's memory of what files hold goes by them.
+        # With their times, because a build remembers digests by them.
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in FILES:
@@ -86,12 +86,12 @@ def copied(folder: Path, model: str, target: str) -> Checkout:
 
 
 def store_as(checkout: Checkout, stored: str) -> None:
-    """Change the type that the manifest stores weights in."""
+    """Change the type in which the manifest stores weights."""
     _edit(checkout, (r"(stored: )f32\b", rf"\g<1>{stored}"))
 
 
 def read_from(checkout: Checkout, gguf: Path) -> None:
-    """Make the manifest take its weights from a GGUF file, of whatever types."""
+    """Make the manifest take its weights from a GGUF file of any types."""
     place = os.path.relpath(gguf, checkout.root / "models")
     _edit(checkout, (r"source: \{kind: .*\}", f"source: {{kind: gguf, path: {place}}}"))
     _edit(checkout, (r"names: hf\b", "names: gguf"))
@@ -107,7 +107,7 @@ def _edit(checkout: Checkout, change: tuple[str, str]) -> None:
 
 
 def cost(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> Cost:
-    """Run a command, its output to standard error; return what it took.
+    """Run a command with its output on standard error; return its cost.
 
     Raises: SystemExit where it fails.
     """
@@ -116,7 +116,7 @@ def cost(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> Cost:
     peaks = [0]
     ended = threading.Event()
 
-    # Looked at, since the sandbox's init does not pass on what its children used.
+    # Polled, because the sandbox's init does not report what its children used.
     def watch() -> None:
         while not ended.wait(INTERVAL_S):
             peaks[0] = max(peaks[0], *map(_peak_bytes, _family(process.pid)))
@@ -133,11 +133,11 @@ def cost(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> Cost:
 
 
 def _family(process: int) -> list[int]:
-    """Return the process and all that it and its children have started."""
+    """Return the process and all processes that it and its children have started."""
     found = [process]
     for parent in found:
         for place in Path(f"/proc/{parent}/task").glob("*/children"):
-            # What has ended meanwhile has no files.
+            # A process that has ended meanwhile has no files.
             with contextlib.suppress(OSError):
                 found += map(int, place.read_text(encoding="ascii").split())
     return found

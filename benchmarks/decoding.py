@@ -1,14 +1,13 @@
-"""A built decoder in, its speed out: the calls of `doit generate`, in this process.
+"""Measure the speed of a built decoder in this process, as `doit generate` calls it.
 
     python benchmarks/decoding.py MODULE ARCHIVE GRAPH THREADS
 
-As a program it loads them, computes one token, and ends: what that takes is measured
-from outside. GRAPH is the model's graph as JSON.
+As a program, it loads module and archive, computes one token, and ends, so that another
+process can measure the cost. GRAPH is the model's graph as JSON.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ingot.model.graph import EntryPoint
     from ingot.runtime.decoder import Decoder
 
-# As `doit generate` allocates caches.
+# The size of the caches that `doit generate` allocates.
 CTX_STEP = 32
 
 Speeds = dict[tuple[str, int], float]
@@ -31,7 +30,7 @@ class Engine:
     def __init__(
         self, vmfb: Path, irpa: Path, entries: tuple[EntryPoint, ...], threads: int
     ) -> None:
-        """Load both."""
+        """Load the module and its weights."""
         import iree.runtime
 
         from ingot.model.runner import Runner
@@ -46,13 +45,13 @@ class Engine:
     def speeds(self, contexts: tuple[int, ...], tokens: int) -> Speeds:
         """Return one repetition of each phase.
 
-        Token after token, as a text is written: the prompt, then `tokens` decodes
-        behind it, each with its logits copied out.
+        It works token after token, as `doit generate` does: the prompt, then `tokens`
+        decode calls after it, each with its logits copied out.
         """
         found: Speeds = {}
         for context in contexts:
             decoder = self._decoder(context + tokens)
-            # Which tokens they are changes nothing; every vocabulary has these.
+            # The choice of tokens does not matter; every vocabulary has these.
             prompt = tuple(range(1, context + 1))
             start = time.perf_counter()
             decoder.prefill(prompt)
@@ -76,11 +75,12 @@ class Engine:
 
 
 def main() -> int:
-    """Load and compute one token."""
-    from ingot.model.graph import from_json
+    """Load the model and compute one token."""
+    from ingot.codec import from_json
+    from ingot.model.graph import Graph
 
     vmfb, irpa, graph, threads = sys.argv[1:]
-    entries = from_json(json.loads(Path(graph).read_text("utf-8"))).entry_points
+    entries = from_json(Graph, Path(graph).read_bytes()).entry_points
     Engine(Path(vmfb), Path(irpa), entries, int(threads)).first_token()
     return 0
 

@@ -1,13 +1,13 @@
-"""Latency of a sentence encoder's bundle beside ONNX Runtime and torch, same weights.
+"""Compare the latency of an encoder's bundle with ONNX Runtime and torch.
 
     ./bootstrap doit build
     .venv/bin/pip install -e '.[bench]' --constraint constraints.txt
     .venv/bin/python benchmarks/encode.py [--runs 15] [--threads 2]
 
-All engines run in this process, with the same threads, and take turns call by call, so
-that the ratios hold on a noisy machine. Every engine's embeddings are compared with
-torch's before anything is timed. What is built: the bundle of all-minilm-l6-v2 for the
-machine, the ONNX export of the transformers model, and that model itself.
+All engines run in this process with the same weights and threads, and take turns call
+by call, so that the ratios hold on a noisy machine. Every engine's embeddings are
+compared with torch's before anything is timed. It builds the bundle of all-minilm-l6-v2
+for this machine, the ONNX export of the transformers model, and that model itself.
 """
 
 from __future__ import annotations

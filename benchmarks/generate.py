@@ -1,25 +1,27 @@
-"""Speed of a decoder beside llama.cpp: same dims, types and threads, one run.
+"""Compare the speed of a decoder with llama.cpp: same dims, types and threads, one run.
 
     .venv/bin/pip install -e '.[bench]' --constraint constraints.txt
     .venv/bin/python benchmarks/generate.py [--model gemma3-270m] [--types f32 i8]
 
-Prefill of each `--contexts` tokens, and decode behind them, tokens/s. Ours is measured
-in this process by the calls that `doit generate` makes, token after token with the
-logits copied out, the module loaded and every size run once before: the steady state.
-llama.cpp is measured by its llama-bench, which leaves out start and loading too and
-warms up by itself; its cache is f16, its default. Both run with random weights.
+It measures prefill of each of the `--contexts`, and decode after them, in tokens/s.
+ingot is measured in this process by the calls that `doit generate` makes, token after
+token with the logits copied out, after the module is loaded and every size has run
+once: the steady state. llama.cpp is measured by its llama-bench, which also leaves out
+start and loading and warms up by itself; its cache is f16, its default. Both run with
+random weights.
 
-The engines take turns, and so do the machine's limits, so that ratios hold on a noisy
-machine: each figure is the median of `--runs` turns, a ratio the median of the ratios
-of each turn. "of limit" is, for decode, the archive's bytes read per token as a share
-of what the memory gives, and for prefill the layers' products as a share of what f32
-multiply-adds in registers give.
+The engines and the measurements of the machine's limits take turns, so that ratios hold
+on a noisy machine: each figure is the median of `--runs` turns, and each ratio the
+median of the ratios of the turns. For decode, "of limit" is the archive's bytes read
+per token as a share of the memory's bandwidth; for prefill, the layers' products as a
+share of the f32 multiply-adds in registers.
 
-Built once below build/.bench, minutes each: a copy of the sources for every type,
-llama-bench (or name one with `--llama-bench`), and GGUF files.
+The first run builds what it needs below build/.bench, which takes minutes each: a copy
+of the sources for every type, llama-bench (or name one with `--llama-bench`), and GGUF
+files.
 
-`--load` measures instead what it takes from a process's start to its first token, and
-from a checkpoint (a GGUF file of bf16) to what runs, with an empty store.
+`--load` instead measures the time from a process's start to its first token, and from a
+checkpoint (a GGUF file of bf16) to a runnable artifact with an empty store.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ def measure_speeds(prepared: Prepared, arguments: argparse.Namespace) -> dict[st
 
 
 def element_key(element: str) -> str:
-    """Return the name under which llama.cpp's turns of a type are kept."""
+    """Return the name under which llama.cpp's turns of a type are recorded."""
     return f"llama.cpp {element}"
 
 
@@ -152,9 +154,9 @@ def print_limits(ceilings: Mapping[int, list[limits.Limits]]) -> limits.Limits |
 def ceiling(
     prepared: Prepared, stored: str, phase: str, best: limits.Limits | None
 ) -> float | None:
-    """Return how many tokens/s the machine's limit allows; None if it is not known.
+    """Return the tokens/s that the machine's limit allows; None if it is not known.
 
-    Lookups are left out of prefill, and the logits of its last token too.
+    Lookups are left out of prefill, and so are the logits of its last token.
     """
     if best is None:
         return None
@@ -176,7 +178,7 @@ def row(
     turns: Mapping[str, list[Speeds]],
     limit: float | None,
 ) -> dict[str, Any]:
-    """Return a line of the table, with the samples that it rests on."""
+    """Return a line of the table, with the samples that it is based on."""
     key, peer = (phase, context), PEERS[stored]
     ours = [turn[key] for turn in turns[stored]]
     theirs = [turn[key] for turn in turns[element_key(peer)]]

@@ -1,6 +1,6 @@
-"""A number of threads in, what the machine can do with them at most out, measured.
+"""Measure the limits of the machine for a number of threads.
 
-`limits.c` says how. It is compiled for this machine's processor at its first use.
+`limits.c` measures them. It is compiled for this machine's processor at its first use.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all threads together do."""
+    """What all threads together achieve."""
 
     read_gb_per_s: float  # from memory
     fma_gflop_per_s: float  # f32, multiply-adds in registers
 
 
 def compiled(folder: Path) -> Path | None:
-    """Return the program, made below the folder; None where there is no C compiler."""
+    """Return the program, built below the folder; None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -35,7 +35,7 @@ def compiled(folder: Path) -> Path | None:
 
 
 def measure(program: Path, threads: int) -> Limits:
-    """Return the limits of so many threads; it takes a second."""
+    """Return the limits for so many threads, which takes a second."""
     done = subprocess.run(
         [str(program), str(threads)], check=True, capture_output=True, text=True
     )

@@ -1,8 +1,8 @@
-"""llama.cpp beside a decoder: its program, a model of the same dims, its speed.
+"""Build llama.cpp, write models for it, and measure its speed.
 
-The source is what the sdist of llama-cpp-python brings. Weights are random: speed does
-not depend on them. Norms and biases stay f32 in every file, as llama.cpp's own
-converter has them.
+The source is in the sdist of llama-cpp-python. Weights are random, because speed does
+not depend on them. Norms and biases are f32 in every file, as llama.cpp's own converter
+writes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPTIONS = (
     "-DLLAMA_BUILD_UI=OFF",
     "-DLLAMA_OPENSSL=OFF",
 )
-# GGUF's names of the types that matrices are stored in.
+# GGUF's names of the stored types of matrices.
 TYPES = {
     "f32": "ALL_F32",
     "bf16": "MOSTLY_BF16",
@@ -65,7 +65,7 @@ def built(folder: Path) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     source = folder / sdist.name.removesuffix(".tar.gz") / "vendor/llama.cpp"
-    # Beside the interpreter first: where the `bench` extra puts it.
+    # First look next to the interpreter, where the `bench` extra puts it.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     cmake = shutil.which("cmake", path=path)
     if cmake is None:
@@ -79,9 +79,9 @@ def built(folder: Path) -> Path:
 
 
 def model(manifest: Manifest, source: Path, element: str, path: Path) -> Path:
-    """Return the path, of a GGUF file with the manifest's dims and random weights.
+    """Return the path of a GGUF file with the manifest's dims and random weights.
 
-    A file that is there already is kept, unless the manifest's `source` is newer.
+    An existing file is reused, unless the manifest's `source` is newer.
     """
     newest = max(source.stat().st_mtime, Path(__file__).stat().st_mtime)
     if path.exists() and path.stat().st_mtime > newest:
@@ -93,7 +93,7 @@ def model(manifest: Manifest, source: Path, element: str, path: Path) -> Path:
 
 
 def write(manifest: Manifest, element: str, path: Path) -> None:
-    """Write the file; parameters have GGUF's names already, computed tables aside."""
+    """Write the file; the parameters have GGUF's names already; tables are left out."""
     import gguf
     import numpy as np
 
@@ -143,9 +143,9 @@ def _declare(writer: Any, manifest: Manifest) -> None:
 def speeds(
     program: Path, model: Path, threads: int, contexts: tuple[int, ...], tokens: int
 ) -> Speeds:
-    """Return one repetition of each phase, after llama-bench's own warming up.
+    """Return one repetition of each phase, after llama-bench's own warm-up.
 
-    Its times are of calls alone: neither the process's start nor the loading is in.
+    The times are those of the calls alone, without the process's start and the loading.
     """
     sizes = ",".join(map(str, contexts))
     found: Speeds = {}

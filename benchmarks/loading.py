@@ -1,4 +1,4 @@
-"""What is prepared in, what loading it and building it cost out."""
+"""Measure the cost of loading a model and of building it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import llama
 from checkouts import ROOT, Cost, copied, cost, read_from, store_as
 from prepared import PLACE, Prepared
 
-from ingot.model.graph import to_json
+from ingot.codec import to_json
 
-# Processes of each kind that are timed: quick beside a build.
+# The number of processes of each kind to time; they are quick compared with a build.
 LOADS = 5
 
 
@@ -28,7 +28,7 @@ def measure_loads(prepared: Prepared, arguments: argparse.Namespace) -> dict[str
     for turn in range((1 if arguments.quick else LOADS) + 1):
         for name, argv in commands.items():
             measured = cost(argv, ROOT)
-            # The first of each brings the files into memory.
+            # The first of each kind loads the files into memory.
             costs[name] += [measured] if turn else []
     for stored in arguments.types:
         name = f"cold build, bf16 checkpoint to {stored}"
@@ -43,7 +43,7 @@ def measure_loads(prepared: Prepared, arguments: argparse.Namespace) -> dict[str
 
 
 def first_token_commands(prepared: Prepared, threads: int) -> dict[str, list[str]]:
-    """Return the commands that load a model and compute one token, by what they are."""
+    """Return, by name, the commands that load a model and compute one token."""
     graph = PLACE / f"{prepared.manifest.model}.graph.json"
     graph.write_text(to_json(prepared.manifest.graph), encoding="utf-8")
     script = str(ROOT / "benchmarks/decoding.py")
@@ -60,7 +60,7 @@ def first_token_commands(prepared: Prepared, threads: int) -> dict[str, list[str
 
 
 def cold_build(prepared: Prepared, stored: str, arguments: argparse.Namespace) -> Cost:
-    """Return what a build takes of which no step is in a store."""
+    """Return the cost of a build of which no result is in a store."""
     model = arguments.model
     source = ROOT / "models" / f"{model}.yaml"
     path = PLACE / f"{model}-bf16.gguf"

@@ -1,4 +1,4 @@
-"""An nginx as HTTP cache on 127.0.0.1, as docs/sharing.md sets it up."""
+"""Run nginx as an HTTP cache on 127.0.0.1, configured as in docs/sharing.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# It lies where not everybody has programs on PATH.
+# Its folder is not on everybody's PATH.
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 CONFIGURATION = """\
@@ -43,7 +43,7 @@ http {{
 
 @contextmanager
 def nginx(root: Path) -> Iterator[str]:
-    """Yield its URL; it ends with the block."""
+    """Yield its URL; the server ends with the block."""
     assert NGINX is not None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

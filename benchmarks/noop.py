@@ -1,9 +1,9 @@
-"""How long `doit` takes when there is nothing to do, beside a bare doit graph.
+"""Measure how long `doit` takes with nothing to do, compared with a bare doit graph.
 
     python benchmarks/noop.py [--runs 9] [--target all]
 
-Builds the catalogue first if it is not built (minutes when cold). Every figure is
-the median wall time of a whole process; the commands take turns in one run, so that the
+It first builds the catalogue if necessary (minutes when cold). Every figure is the
+median wall time of a whole process; the commands take turns in one run, so that the
 ratios hold on a noisy machine.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# As many tasks, each with a file it reads, a file it makes and one task before it.
+# The same number of tasks, each with an input file, an output file and a predecessor.
 BARE = """
 from pathlib import Path
 

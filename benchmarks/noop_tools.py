@@ -1,12 +1,12 @@
-"""How long build tools take when there is nothing to do: the same 1,000 actions each.
+"""Measure how long build tools take for 1,000 actions with nothing to do.
 
     python benchmarks/noop_tools.py [--runs 7] [--tools FOLDER] [--only ingot,ninja]
 
-Ten layers of a hundred actions; each reads two files of the layer above and makes one.
-ninja and make come from the system, Snakemake and DVC from a scratch environment
-(`python -m venv FOLDER; FOLDER/bin/pip install snakemake dvc`); what is missing is left
-out and said. Every tool builds once, which is not timed; then the tools take turns, so
-that the ratios hold on a noisy machine.
+Ten layers have a hundred actions each; every action reads two files of the layer above
+and writes one. ninja and make come from the system, Snakemake and DVC from a scratch
+environment (`python -m venv FOLDER; FOLDER/bin/pip install snakemake dvc`); a missing
+tool is skipped with a message. Every tool builds once untimed; then the tools take
+turns, so that the ratios hold on a noisy machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS, WIDTH = 10, 100
 PATIENCE_S = 30.0
 
-# The front end as it is, with another plan than that of the checkout's manifests.
+# The real front end, with a plan that does not come from the checkout's manifests.
 DODO = """
 import sys
 import types
@@ -86,7 +86,7 @@ def task_all():
 
 
 def edges() -> list[tuple[str, tuple[str, str]]]:
-    """Return every file that is made, with the two that it is made of."""
+    """Return every output file, with the two files that it is built from."""
     return [
         (
             f"{layer}_{place}",
@@ -139,7 +139,7 @@ def make(folder: Path, tools: Path) -> list[str] | None:
 
 
 def snakemake(folder: Path, tools: Path) -> list[str] | None:
-    """Write Snakefile, a rule an action."""
+    """Write Snakefile, with a rule per action."""
     last = [f"{LAYERS - 1}_{place}" for place in range(WIDTH)]
     lines = ["rule all:", f"    input: {last!r}"]
     for name, needed in edges():
@@ -151,9 +151,10 @@ def snakemake(folder: Path, tools: Path) -> list[str] | None:
 
 
 def dvc(folder: Path, tools: Path) -> list[str] | None:
-    """Write dvc.yaml, a stage an action; and what its first build would leave.
+    """Write dvc.yaml, with a stage per action, and the files of its first build.
 
-    That build takes many minutes: DVC writes its lock file anew for every stage.
+    That build would take many minutes, because DVC rewrites its lock file for every
+    stage.
     """
     program = tools / "bin/dvc"
     if not program.exists():
@@ -168,7 +169,7 @@ def dvc(folder: Path, tools: Path) -> list[str] | None:
         stages[f"cat{name}"] = {"cmd": words, "deps": list(needed), "outs": outs}
         locked[f"cat{name}"] = {
             "cmd": words,
-            # In DVC's order: it compares them as they are.
+            # In DVC's order, because it compares them literally.
             "deps": [seen(folder, part) for part in sorted(set(needed))],
             "outs": [seen(folder, name)],
         }
@@ -181,7 +182,7 @@ def dvc(folder: Path, tools: Path) -> list[str] | None:
 
 
 def seen(folder: Path, name: str) -> dict[str, object]:
-    """Return a file as DVC's lock file has it."""
+    """Return a file's entry in DVC's lock file."""
     content = (folder / name).read_bytes()
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return {"path": name, "hash": "md5", "md5": md5, "size": len(content)}
@@ -233,7 +234,7 @@ def main() -> int:
 
 
 def once(words: list[str], folder: Path, env: dict[str, str]) -> None:
-    """Run a tool; show what it says where it fails."""
+    """Run a tool; show its output if it fails."""
     done = subprocess.run(
         words, cwd=folder, env=env, capture_output=True, text=True, check=False
     )
@@ -242,20 +243,20 @@ def once(words: list[str], folder: Path, env: dict[str, str]) -> None:
 
 
 def outputs(base: Path, tool: str) -> list[Path]:
-    """Return every file that the tool made."""
+    """Return every file that the tool wrote."""
     folder = base / tool / ("build" if tool == "ingot" else ".")
     return [folder / name for name, _ in edges()]
 
 
 def refuse_other_results(base: Path, tools: list[str]) -> None:
-    """Stop where the tools did not all make the same files."""
+    """Stop if the tools did not all produce the same files."""
     for paths in zip(*(outputs(base, tool) for tool in tools), strict=True):
         if len({path.read_bytes() for path in paths}) != 1:
             raise SystemExit(f"{paths[0].name}: not the same from all tools")
 
 
 def changed(base: Path, tools: list[str]) -> list[int]:
-    """Return when each file was changed."""
+    """Return the modification time of each file."""
     return [path.stat().st_mtime_ns for tool in tools for path in outputs(base, tool)]
 
 
@@ -264,7 +265,8 @@ def measure(
 ) -> dict[str, list[float]]:
     """Return the wall seconds of each tool, in turn after one warm-up.
 
-    A tool that takes PATIENCE_S at once is run no more: its noise is small beside it.
+    A tool that takes PATIENCE_S in one turn does not run again, because its noise is
+    small in comparison.
     """
     times: dict[str, list[float]] = {tool: [] for tool in commands}
     for turn in range(runs + 1):
@@ -280,7 +282,7 @@ def measure(
 
 
 def table(times: dict[str, list[float]]) -> str:
-    """Return a line a tool: median, minimum, maximum, and the median beside ours."""
+    """Return a line per tool: median, minimum, maximum, and the ratio to ingot."""
     ours = statistics.median(times.get("ingot", [1.0]))
     lines = [
         f"{'nothing to do':12} {'median s':>9} {'min':>7} {'max':>7} {'of ours':>8}"

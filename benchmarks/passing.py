@@ -1,8 +1,8 @@
-"""The memory that a process takes while one large blob passes through a shared cache.
+"""Measure the memory of a process while a large blob passes through a shared cache.
 
     python benchmarks/passing.py 2000000000
 
-sends and fetches a blob of so many bytes over HTTP. Needs nginx.
+sends and fetches a blob of that many bytes over HTTP. It needs nginx.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nginx import nginx
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Moves one blob; prints the peak of the process's memory in kB.
+# Transfers one blob; prints the peak of the process's memory in kB.
 PASSING = """
 import os, resource, sys
 from pathlib import Path
@@ -42,14 +42,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def main() -> int:
-    """Print a line for each way."""
+    """Print a line for each direction."""
     with tempfile.TemporaryDirectory() as name:
         pass_blob(Path(name), int(sys.argv[1]))
     return 0
 
 
 def pass_blob(root: Path, size_bytes: int) -> None:
-    """Print the peak of the memory while a blob of noise is sent, and fetched."""
+    """Print the peak memory while a blob of noise is sent, and while it is fetched."""
     blob = root / "blob"
     with open(blob, "wb") as file:
         for start in range(0, size_bytes, 1 << 20):

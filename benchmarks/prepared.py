@@ -1,4 +1,4 @@
-"""A model and types in, what a benchmark runs of ingot and of llama.cpp out, built."""
+"""Build everything of ingot and of llama.cpp that a benchmark runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PEERS = {
     "i8_block32": "q8_0",
     "i4_block32": "q4_0",
 }
-"""Stored types, and llama.cpp's nearest: q8_0 has a scale for each 32 values too."""
+"""By stored type: llama.cpp's nearest type; q8_0 has one scale per 32 values too."""
 
 PLACE = ROOT / "build/.bench"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is measured: programs and files."""
+    """The programs and files to measure."""
 
     manifest: Manifest
     checkouts: dict[str, Checkout]  # by stored type

@@ -1,12 +1,13 @@
-"""How many actions a second a Dask scheduler passes on: a stub through two workers.
+"""Measure how many actions per second a Dask scheduler distributes.
 
     python benchmarks/scale.py [--actions 10000]
 
-Scheduler, workers and requests are those of a build; what a worker runs is a stub that
-waits as a short action would, and responds. The more of them the two run at once, the
-more is asked of the scheduler, until it, or who builds, has no time left. Each row is
-one number of slots, for as many actions as take five seconds; the last is for all of
-them. A build has 200 threads that wait for workers, so it fills no more slots.
+Scheduler, workers and requests are those of a build; instead of an action, two workers
+run a stub that waits as a short action would, and responds. The more stubs they run at
+the same time, the more the scheduler has to do, until it or the build is fully busy.
+Each row is one number of slots, with as many actions as take five seconds; the last row
+runs all of them. A build has 200 threads that wait for workers, so it fills no more
+slots.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from ingot.engine.actions import Action, Digest, resolve_action
 from ingot.engine.remote import dask_client
 from ingot.engine.remote.request import WorkResponse, work_request
 
-# What the stub takes; a real action of a model takes seconds.
+# The duration of the stub; a real action of a model takes seconds.
 WAIT_S = 0.25
 ROW_S = 5.0
 SLOTS = (2, 8, 32, 64, 128, 200)
-# A row that reaches less of what its slots could do has met the limit.
+# A row that reaches a smaller share of its slots' capacity has met the limit.
 REACHED = 0.8
 
 SERVE = """
@@ -50,7 +51,7 @@ cluster.serve(2, 0, Path(sys.argv[2]), f"file://{sys.argv[2]}/shared")
 
 @dataclass(frozen=True)
 class Row:
-    """What so many slots did; processor time in ms an action."""
+    """The result for a number of slots; processor time in ms per action."""
 
     slots: int
     actions: int
@@ -61,12 +62,12 @@ class Row:
 
     @property
     def possible_per_s(self) -> float:
-        """Actions a second of that many slots that wait for nobody."""
+        """Return the actions per second of slots that never wait."""
         return self.slots / WAIT_S
 
 
 def stub(text: str) -> str:
-    """Respond to a request as a worker does; this is what the scheduler calls."""
+    """Respond to a request as a worker does; the scheduler calls this."""
     time.sleep(WAIT_S)
     digest = Digest("0" * 64, 1)
     return to_json(WorkResponse("stub", outputs=(("out", digest),), log=digest))
@@ -118,7 +119,7 @@ def measure(slots: int, n: int, root: Path) -> Row:
 
 @contextmanager
 def serving(n_threads: int, root: Path) -> Iterator[tuple[int, str]]:
-    """Yield a cluster's process, in which the scheduler is, and its address."""
+    """Yield the process of a cluster, which contains the scheduler, and its address."""
     words = [sys.executable, "-c", SERVE, str(n_threads), str(root)]
     with subprocess.Popen(
         words,
@@ -143,7 +144,7 @@ def cpu_s(pid: int) -> float:
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows as text, and where they stop to grow."""
+    """Return the rows as text, and where they stop growing."""
     lines = [
         f"{'slots':>5} {'actions':>8} {'actions/s':>10} {'possible':>9} "
         f"{'overhead ms':>12} {'of it scheduler':>16} {'client':>7} {'workers':>8}"
@@ -170,7 +171,7 @@ def table(rows: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    # By this name the workers find the stub.
+    # The workers find the stub by this name.
     import scale
 
     sys.exit(scale.main())

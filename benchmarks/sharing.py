@@ -1,14 +1,15 @@
-"""What an action costs beside its command: alone, from caches, by other machines.
+"""Measure what an action costs besides its command: alone, from caches, on workers.
 
     python benchmarks/sharing.py                    1,000 small actions, every way
     python benchmarks/sharing.py --actions 10000 --only dask
 
-Each row is one `doit` process on a checkout whose actions run `sh`, in the sandbox but
-where it says so: what lies between is the sandbox's. The commands alone, without a
-graph or a store, are what no build can do without on this machine. "HTTP" is a second
-machine with an empty store; "Dask" is two workers, one of which is killed on the way.
-HTTP needs nginx. The folders are made where TMPDIR says: on a disk that is slow to make
-files, such as ext4 without a journal after many were removed, all rows tell of that.
+Each row is one `doit` process on a checkout whose actions run `sh`, in the sandbox
+unless the row says otherwise; the difference is the cost of the sandbox. The commands
+alone, without a graph or a store, are the minimum for any build on this machine. "HTTP"
+is a second machine with an empty store; "Dask" is two workers, one of which is killed
+during the build. HTTP needs nginx. All folders are below TMPDIR: on a disk that is slow
+to create files, such as ext4 without a journal after many were removed, all rows are
+slower.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ingot.engine import process
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Of rows that take about a second, the best of so many is told.
+# For rows that take about a second, the best of this many is reported.
 N_TRIES = 3
 
 # Seconds for 1,000 actions of a prototype of 123 lines, on another, quiet machine.
@@ -110,7 +111,10 @@ def main() -> int:
 
 @dataclass(frozen=True, order=True)
 class Cost:
-    """What a build took, less the CPU of sandboxed commands: bwrap does not wait."""
+    """The cost of a build, without the CPU time of sandboxed commands.
+
+    bwrap does not report that time.
+    """
 
     wall_s: float
     cpu_s: float
@@ -118,7 +122,7 @@ class Cost:
 
 @contextmanager
 def timed(costs: list[Cost]) -> Iterator[None]:
-    """Add what the processes that end within the block take."""
+    """Add the cost of the processes that end within the block."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     yield
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -127,7 +131,7 @@ def timed(costs: list[Cost]) -> Iterator[None]:
 
 
 def table(rows: dict[str, Cost], n: int) -> str:
-    """Return the rows as text; a prototype's seconds beside each."""
+    """Return the rows as text, with a prototype's seconds next to each."""
     lines = [
         f"{'way':34} {'s':>8} {'ms/action':>10} {'CPU ms/action':>14}"
         f" {'prototype s':>12} {'ratio':>6}"
@@ -157,15 +161,15 @@ def local(root: Path, n: int) -> dict[str, Cost]:
 
 
 def restored(checkout: Path) -> Cost:
-    """Return the cost of a build that has all results, and shows none."""
-    # Not removed: on an ext4 without a journal every new file then takes a millisecond,
-    # since its inode is looked for among those that were just removed.
+    """Return the cost of a build that has all results and exports none."""
+    # Not removed, because on ext4 without a journal every new file then takes a
+    # millisecond: the kernel searches for its inode among the removed ones.
     (checkout / "build").rename(checkout / f"before-{time.monotonic_ns()}")
     return build(checkout)
 
 
 def alone(root: Path, n: int, confined: bool) -> Cost:
-    """Return what the commands take, by a thread for each core."""
+    """Return the cost of the commands, with one thread per core."""
 
     def run(place: int) -> None:
         folder = root / str(place)
@@ -205,7 +209,7 @@ def dask(root: Path, n: int) -> dict[str, Cost]:
 
 
 def killing(checkout: Path, confined: bool) -> Cost:
-    """Return the cost of one of them."""
+    """Return the cost of one such build."""
     with cluster(checkout, confined) as (serving, address, shared):
         words = [f"executor={address}"]
         costs: list[Cost] = []
@@ -225,7 +229,7 @@ def killing(checkout: Path, confined: bool) -> Cost:
 
 
 def make(root: Path, n: int) -> Path:
-    """Return a checkout with so many actions, which nobody has run yet."""
+    """Return a checkout with so many actions that have never run."""
     root.mkdir(parents=True)
     shutil.copy(ROOT / "pyproject.toml", root)
     text = DODO.format(n=n, salt=time.time_ns())
@@ -234,12 +238,12 @@ def make(root: Path, n: int) -> Path:
 
 
 def environment(checkout: Path, shared: str, confined: bool = True) -> dict[str, str]:
-    """Return the environment of a build with a store beside the checkout."""
+    """Return the environment of a build with a store next to the checkout."""
     store = str(checkout.with_name(f"{checkout.name}-store"))
     found = {**os.environ, "INGOT_CACHE": store, "INGOT_SHARED_CACHE": shared}
     if confined:
         return found
-    # One that confines nothing, before the system's own.
+    # A bwrap that does not sandbox, before the system's own.
     program = checkout / "bin/bwrap"
     program.parent.mkdir(exist_ok=True)
     program.unlink(missing_ok=True)
@@ -248,7 +252,7 @@ def environment(checkout: Path, shared: str, confined: bool = True) -> dict[str,
 
 
 def build(checkout: Path, shared: str = "", confined: bool = True) -> Cost:
-    """Return what `doit` takes there."""
+    """Return the cost of `doit` there."""
     costs: list[Cost] = []
     with timed(costs):
         subprocess.run(
@@ -284,7 +288,7 @@ def cluster(
 
 
 def workers(pid: int) -> list[int]:
-    """Return the processes of the workers of a cluster."""
+    """Return the worker processes of a cluster."""
     children = Path(f"/proc/{pid}/task").glob("*/children")
     found = [int(word) for path in children for word in path.read_text().split()]
     return [
