@@ -42,7 +42,7 @@ REACHED = 0.8
 SERVE = """
 import sys
 from pathlib import Path
-from ingot.engine.remote import cluster
+from ingot.engine.remote import local_cluster as cluster
 made = cluster.worker
 cluster.worker = lambda *words: made(*words) | {"nthreads": int(sys.argv[1])}
 cluster.serve(2, 0, Path(sys.argv[2]), f"file://{sys.argv[2]}/shared")
