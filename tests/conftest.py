@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli import target_smoke_test
-from ingot.cli.findings import Finding, Level
+from ingot.cli import doctor
+from ingot.cli.doctor import Finding, Level
 from ingot.engine.cache import shared_cache
 from tests import outcomes
 
@@ -22,9 +22,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # What a marker asks for, and what tells whether it is here.
 NEEDS = {
-    "aarch64": target_smoke_test.emulator_findings,
+    "aarch64": doctor.emulator_findings,
     "nginx": lambda: [nginx_finding()],
-    "vulkan": target_smoke_test.vulkan_findings,
+    "vulkan": doctor.vulkan_findings,
 }
 
 

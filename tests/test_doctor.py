@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from ingot.cli import doctor, target_smoke_test
-from ingot.cli.findings import Finding, Level, last_line, render, start
+from ingot.cli import doctor
+from ingot.cli.doctor import Finding, Level, last_line, render, start
 from ingot.engine import process, toolchain
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
 from ingot.project.workspace import load
+from tests.command_calls import run
 from tests.source_tree import ROOT
 
 TARGETS = sorted((ROOT / "targets").glob("*.yaml"))
@@ -36,11 +37,11 @@ class Stub:
 
 
 def try_target(stub: Any) -> Finding:
-    return target_smoke_test.target_finding(stub)
+    return doctor.target_finding(stub)
 
 
 def markers(target: Target) -> list[pytest.MarkDecorator]:
-    if target.runner.runtime == target_smoke_test.AARCH64_RUNTIME:
+    if target.runner.runtime == doctor.AARCH64_RUNTIME:
         return [pytest.mark.aarch64]
     return [pytest.mark.vulkan] if target.runner.device == "vulkan" else []
 
@@ -52,7 +53,7 @@ def declared() -> list[Any]:
 
 @pytest.mark.parametrize("target", declared())
 def test_every_target_compiles_and_runs_here_or_says_why_not(target: Target) -> None:
-    finding = target_smoke_test.target_finding(target)
+    finding = doctor.target_finding(target)
     reason = target.unrunnable_reason()
     if reason:
         assert finding.level is Level.WARNING
@@ -80,7 +81,7 @@ def test_the_report_has_a_line_for_each_finding_and_a_count() -> None:
         "error    vulkan         no Vulkan device\n"
         "4 checks: 2 errors, 1 warning"
     )
-    assert render(findings[:1]) == "ok       numpy  2.4.6\n1 checks: all is well"
+    assert render(findings[:1]) == "ok       numpy  2.4.6\n1 check: all is well"
 
 
 def test_a_package_at_another_version_names_the_command() -> None:
@@ -162,7 +163,7 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
         raise IngotError(f"tool '{name}' is not installed")
 
     monkeypatch.setattr(toolchain, "executable", refuse)
-    stub = Stub("arm", Runner("local-sync", runtime=target_smoke_test.AARCH64_RUNTIME))
+    stub = Stub("arm", Runner("local-sync", runtime=doctor.AARCH64_RUNTIME))
     assert try_target(stub) == Finding(
         "target arm",
         Level.ERROR,
@@ -172,18 +173,16 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.aarch64
-@pytest.mark.parametrize(
-    ("name", "package"), target_smoke_test.AARCH64_LIBRARIES.items()
-)
+@pytest.mark.parametrize(("name", "package"), doctor.AARCH64_LIBRARIES.items())
 def test_a_missing_aarch64_library_names_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
     (tmp_path / "lib").mkdir()
-    for other in target_smoke_test.AARCH64_LIBRARIES:
+    for other in doctor.AARCH64_LIBRARIES:
         if other != name:
             (tmp_path / "lib" / other).touch()
-    monkeypatch.setattr(target_smoke_test, "AARCH64_ROOT", tmp_path)
-    assert list(target_smoke_test.emulator_findings()) == [
+    monkeypatch.setattr(doctor, "AARCH64_ROOT", tmp_path)
+    assert list(doctor.emulator_findings()) == [
         Finding(
             name,
             Level.ERROR,
@@ -198,7 +197,7 @@ def test_a_missing_aarch64_runtime_is_brought_by_bootstrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGOT_AARCH64_RUNTIME", str(tmp_path))
-    (finding,) = target_smoke_test.emulator_findings()
+    (finding,) = doctor.emulator_findings()
     assert (finding.level, finding.remedy) == (Level.ERROR, "run: ./bootstrap")
 
 
@@ -218,7 +217,7 @@ def test_flags_that_do_not_compile_are_the_compilers_words() -> None:
 
 
 def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_smoke_test, "OUTPUT", "4xf32=3 4 6 8")
+    monkeypatch.setattr(doctor, "OUTPUT", "4xf32=3 4 6 8")
     flags = (
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -230,7 +229,7 @@ def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.cli.findings.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ingot.cli.doctor.TIMEOUT_S", 0.2)
     assert start("sleep", "30") == (124, "no answer in 0.2 s")
 
 
@@ -245,20 +244,20 @@ def test_a_target_that_cannot_be_read_is_an_error(
     broken = replace(load(ROOT), targets={}, broken={"zen3": "sumary: unknown key"})
     monkeypatch.setattr("ingot.project.workspace.load", lambda _: broken)
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
-    assert doctor.examine(ROOT) == 1
+    assert run("doctor") == 1
     assert capsys.readouterr().out == (
         "error    target zen3  cannot be read\n"
         "                      `doit build target=zen3` says why\n"
-        "1 checks: 1 error\n"
+        "1 check: 1 error\n"
     )
 
 
 @pytest.mark.aarch64
 @pytest.mark.vulkan
-def test_examine_prints_the_report_and_returns_its_verdict(
+def test_doctor_prints_the_report_and_returns_its_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = doctor.examine(ROOT)
+    code = run("doctor")
     printed = capsys.readouterr().out
     assert os.environ["INGOT_CACHE"] in printed
     for name in load(ROOT).targets:

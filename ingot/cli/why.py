@@ -1,27 +1,29 @@
-"""Recorded and current actions in, the fields that differ out.
+"""Run `doit why`: say why each stale action would run.
 
-The recorded action says everything that its result depends on, so the difference of the
-two is the whole reason; an input that another stale action makes is named as such.
+The record of an action holds everything that its result depends on, so its difference
+from the current action is the whole reason. An input that another stale action makes is
+reported as such. Nobody wrote a text that the plan made, such as `spec.json`, so the
+report shows the values in it that differ, and where those were written.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ingot.cli.action_changes import differences
 from ingot.cli.commands import Call
 from ingot.cli.connections import Connections
 from ingot.cli.reporter import counted
 from ingot.cli.store import open_store
-from ingot.engine.actions import Action, Output, ResolvedAction, Source
+from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
 from ingot.engine.records import TaskRecord
@@ -33,18 +35,29 @@ from ingot.project.selection import refuse_unreadable, select
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
 
-# Who has a result, by how it would come from there.
+# Who has a result, by how a build would get it.
 HOLDERS = {"would be restored": "the store", "would be fetched": "the shared cache"}
 
-# After these an action's outputs may be others.
+# After these, an action's outputs may differ.
 RUNS = ("would run", "may run")
 
 NEVER = "it has not run in this checkout, or its last run did not end"
 
-# Tasks above that are named in one line; more are counted.
+# Tasks above that one line names; more are counted.
 MOST_TASKS = 3
 
 FOLLOWS = "it follows "
+
+T = TypeVar("T")
+
+# Values of one text that are printed; more are counted.
+MOST_VALUES = 4
+
+# Stands for a missing value, because JSON has a null of its own.
+NONE = object()
+
+# Longer values are cut, so that a reason stays one line.
+MOST_CHARACTERS = 60
 
 
 def why(call: Call) -> int:
@@ -71,10 +84,10 @@ def why(call: Call) -> int:
 def print_reasons(
     everything: Plan, names: set[str], executor: Executor, elsewhere: Elsewhere
 ) -> None:
-    """Print what a build would do with the actions of these names, and why."""
+    """Print what a build would do with the named actions, and why."""
     stale: set[str] = set()
     found: Counter[str] = Counter()
-    # What is above a named one is the reason why it would run, though not asked for.
+    # A task above a named one may be the reason why that would run.
     needed = everything.needed(names)
     for action in everything.actions:
         task = action.task
@@ -106,9 +119,9 @@ def print_reasons(
 def foresee(
     action: Action, executor: Executor, stale: set[str], elsewhere: Elsewhere
 ) -> tuple[str, list[str]]:
-    """Return what a build would do with the action, and why; "" where nothing.
+    """Return what a build would do with the action, and why; "" for nothing.
 
-    `stale` are those before it that would run, or may: their outputs are not known.
+    `stale` holds the tasks above that would or may run: their outputs are unknown.
     """
     task = action.task
     recorded = executor.records.get(task) is not None
@@ -120,7 +133,7 @@ def foresee(
         return how, reasons
     if not recorded:
         reasons = explain(action, executor, stale, elsewhere)
-    # Outputs above may come out as before, or as they were for another checkout.
+    # The outputs above may be the same as before, or as in another checkout.
     may = follows and (
         all(map(is_follower, reasons))
         or elsewhere.has(action)
@@ -130,7 +143,7 @@ def foresee(
 
 
 class Elsewhere:
-    """What other checkouts and machines that share store or cache have made."""
+    """The results of other checkouts and machines that share the store or the cache."""
 
     def __init__(
         self, executor: Executor, connect: Callable[[], SharedCache | None]
@@ -141,7 +154,7 @@ class Elsewhere:
         self._last: dict[str, tuple[float, str]] | None = None
 
     def has(self, action: Action) -> str:
-        """Return how the result would come, or ""; its outputs are known then."""
+        """Return how a build would get the result, or ""; remember its outputs."""
         from ingot.engine.keys import encode_action
 
         try:
@@ -157,14 +170,14 @@ class Elsewhere:
         return how
 
     def knows(self, task: str) -> bool:
-        """Return whether a result of the task may be there, of whatever inputs."""
+        """Return whether there may be a result of the task, whatever its inputs."""
         return task in self._newest() or self._shared() is not None
 
     def differences(self, action: Action, bound: ResolvedAction) -> list[str]:
-        """Return how the action differs from the last one of that task, if any is kept.
+        """Return how the action differs from the last one of its task; [] without one.
 
-        A stored action says everything that its result depends on, so it answers as
-        well as a record of this checkout.
+        A stored action holds everything that its result depends on, as a record of this
+        checkout does.
         """
         from ingot.engine import results
         from ingot.engine.protobuf_wire import CorruptMessage
@@ -201,10 +214,10 @@ def explain(
     stale: set[str],
     elsewhere: Elsewhere | None = None,
 ) -> list[str]:
-    """Return why the action is not current; empty where it is.
+    """Return why the action is not up to date; nothing if it is.
 
-    What it gets from `stale` ones is left out: it follows them. Where this checkout
-    has no record of it, it is compared with what is `elsewhere`.
+    The action follows `stale` tasks, so inputs from them are not compared. An action
+    without a record in this checkout is compared with what is `elsewhere`.
     """
     record = executor.records.get(action.task)
     follows = [f"{FOLLOWS}{task}" for task in _above(action, stale)]
@@ -232,7 +245,7 @@ def explain(
 
 
 def is_follower(reason: str) -> bool:
-    """Return whether the reason is an action above alone."""
+    """Return whether the reason is only a task above."""
     return reason.startswith(FOLLOWS)
 
 
@@ -246,7 +259,7 @@ def _comes_from(source: Source, tasks: set[str]) -> bool:
 
 
 def _in_short(reasons: list[str]) -> str:
-    """Return in one line what the action follows."""
+    """Return the tasks that the action follows, in one line."""
     tasks = [reason.removeprefix(FOLLOWS) for reason in reasons]
     more = len(tasks) - MOST_TASKS
     told = ", ".join(tasks[:MOST_TASKS] if more > 0 else tasks)
@@ -254,7 +267,7 @@ def _in_short(reasons: list[str]) -> str:
 
 
 def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
-    """Return the texts that the recorded action had as inputs; those that are kept."""
+    """Return the input texts of the recorded action, as far as the store has them."""
     from ingot.engine import results
     from ingot.engine.protobuf_wire import CorruptMessage
 
@@ -292,3 +305,140 @@ def matching(catalogue: Catalogue, patterns: Iterable[str]) -> set[str]:
             raise unknown_task(pattern, names)
         matches.update(found)
     return matches
+
+
+class Value(NamedTuple):
+    """A value of a text that differs."""
+
+    key: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        """Return `path.of.key: old -> new`."""
+        return f"{self.key or 'all of it'}: {_short(self.old)} -> {_short(self.new)}"
+
+
+def differences(
+    root: Path,
+    old: ResolvedAction,
+    new: ResolvedAction,
+    action: Action,
+    kept: Callable[[], Mapping[str, str]],
+) -> list[str]:
+    """Return one line for each field that differs, old value first.
+
+    `action` is the new action, of the checkout at `root`; `kept` returns the texts of
+    the old one by hash, as far as they are known.
+    """
+    lines = []
+    if old.argv != new.argv:
+        gone = [word for word in old.argv if word not in new.argv]
+        come = [word for word in new.argv if word not in old.argv]
+        if not gone and not come:
+            lines.append(f"flags: order {old.argv} -> {new.argv}")
+        lines += [f"flag removed: {word}" for word in gone]
+        lines += [f"flag added: {word}" for word in come]
+    texts = {path: s.text for path, s in action.inputs if isinstance(s, InlineText)}
+    for path, was, now in _changed(old.inputs, new.inputs):
+        before = kept().get(was.hash) if was and now and path in texts else None
+        values = [] if before is None else _values(before, texts[path])
+        told, unplaced = [f"{_say(was)} -> {_say(now)}"], ""
+        if path in texts:
+            told, unplaced = _told(root, action.task, values, told)
+        lines += [f"input {path}: {line}" for line in told]
+        lines += [f"input {path} comes from {unplaced}"] if unplaced else []
+    for noun, befores, afters in (
+        ("variable", old.env, new.env),
+        ("platform", old.platform, new.platform),
+    ):
+        for name, a, b in _changed(befores, afters):
+            lines.append(f"{noun} {name}: {_say(a)} -> {_say(b)}")
+    if old.outputs != new.outputs:
+        lines.append(f"outputs: {old.outputs} -> {new.outputs}")
+    return lines
+
+
+def _changed(
+    old: tuple[tuple[str, T], ...], new: tuple[tuple[str, T], ...]
+) -> Iterator[tuple[str, T | None, T | None]]:
+    """Yield each name whose value differs, with both values."""
+    before, after = dict(old), dict(new)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield name, before.get(name), after.get(name)
+
+
+def _say(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _told(
+    root: Path, task: str, values: list[Value], digests: list[str]
+) -> tuple[list[str], str]:
+    """Return the lines on a text, and its files if the line of a value is unknown.
+
+    `digests` are the lines on a text whose values are unknown.
+    """
+    from ingot.cli import source_lookup
+
+    more = len(values) - MOST_VALUES
+    told = values if more <= 1 else values[:MOST_VALUES]
+    places = [source_lookup.place(root, task, value.key, value.new) for value in told]
+    lines = [
+        f"{value} ({place})" if place else str(value)
+        for value, place in zip(told, places, strict=True)
+    ]
+    lines += [f"{more} more values differ"] if more > 1 else []
+    if places and all(places):
+        return lines, ""
+    files = (
+        path.relative_to(root).as_posix() for path in source_lookup.sources(root, task)
+    )
+    return lines or digests, ", ".join(files)
+
+
+def _values(old: str, new: str) -> list[Value]:
+    """Return the values of two JSON texts that differ; none if one is not JSON."""
+    try:
+        return list(_inside("", json.loads(old), json.loads(new)))
+    except ValueError:
+        return []
+
+
+def _inside(path: str, old: object, new: object) -> Iterator[Value]:
+    """Yield each value that differs, at the key that leads to it."""
+    before, after = _parts(path, old), _parts(path, new)
+    if before is None or after is None:
+        if old != new:
+            yield Value(path, old, new)
+        return
+    for name in {**before, **after}:
+        if name in before and name in after:
+            yield from _inside(name, before[name], after[name])
+        else:
+            yield Value(name, before.get(name, NONE), after.get(name, NONE))
+
+
+def _parts(path: str, value: object) -> dict[str, object] | None:
+    """Return the parts of an object or a list by their paths; None if it has none.
+
+    A part with a name goes by it, so that one more part in a list changes no other.
+    """
+    if isinstance(value, dict):
+        return {f"{path}.{key}" if path else key: part for key, part in value.items()}
+    if not isinstance(value, list):
+        return None
+    names = [part.get("name") if isinstance(part, dict) else None for part in value]
+    if None in names or len(set(map(str, names))) < len(names):
+        names = list(range(len(value)))
+    return {f"{path}[{name}]": part for name, part in zip(names, value, strict=True)}
+
+
+def _short(value: object) -> str:
+    if value is NONE:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}..."
