@@ -102,27 +102,11 @@ def looked_up(
     return rows
 
 
-def linear_packed(x: Floats, weight: Floats) -> Exact:
+def linear_packed(x: Floats, weight: NDArray[Any]) -> Exact:
     """Map each row of x by the weight.
 
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane]
         -> [batch, seq, n_tile*lane].
-    """
-    return mapped(x, unpacked, weight)
-
-
-def linear_packed_bf16(x: Floats, weight: NDArray[Any]) -> Exact:
-    """Map each row of x by the weight, whose values are bfloat16.
-
-    Shapes: as `linear_packed`.
-    """
-    return mapped(x, unpacked, weight)
-
-
-def linear_packed_f16(x: Floats, weight: Halves) -> Exact:
-    """Map each row of x by the weight, whose values are float16.
-
-    Shapes: as `linear_packed`.
     """
     return mapped(x, unpacked, weight)
 
@@ -154,26 +138,10 @@ def linear_packed_i4_block32(x: Floats, weight: Words, weight_scale: Halves) -> 
     return mapped(x, unpacked_i4_block32, weight, weight_scale)
 
 
-def embedding_lookup_packed(weight: Floats, ids: Ids, scale: float) -> Exact:
+def embedding_lookup_packed(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale.
 
     Shapes: weight [n_tile, n_embd, lane], ids [batch, seq] -> [batch, seq, n_embd].
-    """
-    return looked_up(ids, scale, unpacked, weight)
-
-
-def embedding_lookup_packed_bf16(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
-    """Return the table's row for every id, times the scale; bfloat16 values.
-
-    Shapes: as `embedding_lookup_packed`.
-    """
-    return looked_up(ids, scale, unpacked, weight)
-
-
-def embedding_lookup_packed_f16(weight: Halves, ids: Ids, scale: float) -> Exact:
-    """Return the table's row for every id, times the scale; float16 values.
-
-    Shapes: as `embedding_lookup_packed`.
     """
     return looked_up(ids, scale, unpacked, weight)
 

@@ -33,6 +33,7 @@ from ingot.model.component import (
 )
 from ingot.model.graph import Argument, Instance, TensorType
 from ingot.model.shapes import SymbolicType
+from ingot.programs.specialize.main import with_weight
 from tests.source_tree import closure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +41,30 @@ COMPONENTS = sorted(
     path.relative_to(ROOT / "components").with_suffix("").as_posix()
     for path in ROOT.glob("components/*/*.mlir")
 )
+
+
+def signature_of(variant: str) -> ComponentSignature:
+    """Return the signature of a component, or of "family/component:weight"."""
+    component, _, weight = variant.partition(":")
+    signature = read_component(component, ROOT)
+    return signature.with_weight(weight) if weight else signature
+
+
+def text_of(variant: str) -> str:
+    """Return the text of a component, or of "family/component:weight"."""
+    component, _, weight = variant.partition(":")
+    text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
+    return with_weight(text, weight) if weight else text
+
+
+# Every component with each type that its weight may have.
+VARIANTS = [
+    variant
+    for item in COMPONENTS
+    for variant in (
+        [f"{item}:{weight}" for weight in read_component(item, ROOT).weights] or [item]
+    )
+]
 NUMPY = {
     "f32": np.float32,
     "f16": np.float16,
@@ -126,7 +151,8 @@ def tolerance(component: str) -> float:
 
 
 def component_files(component: str, **_: object) -> set[str]:
-    """Return what a test of a component reads, beyond the code that it imports."""
+    """Return what a test of a variant reads, beyond the code that it imports."""
+    component = component.partition(":")[0]
     oracle, _function = read_component(component, ROOT).oracle
     domain = f"tests/domains/{component.partition('/')[0]}.py"
     found = {f"components/{component}.mlir"} | closure(oracle, nested=True)
@@ -267,11 +293,10 @@ def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Inst
         )
         return Argument(formal.name, TensorType(shape, formal.type.element))
 
-    stem = signature.component.rpartition("/")[2]
     words = (f"{name}_{size}" for name, size in sizes.items())
     formals = signature.arguments
     return Instance(
-        name="__".join((stem, *words)),
+        name="__".join((signature.stem, *words)),
         component=signature.component,
         oracle=signature.oracle,
         dims=tuple(sizes.items()),
@@ -285,4 +310,5 @@ def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Inst
         ),
         arguments=tuple(argument(i) for i in formals if isinstance(i, TensorFormal)),
         results=tuple(map(argument, signature.results)),
+        weight=signature.weight,
     )

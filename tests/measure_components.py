@@ -20,18 +20,19 @@ from typing import Any
 import numpy as np
 
 from ingot.errors import IngotError
-from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.component import ScalarFormal, TensorFormal
 from ingot.model.target import Target
 from ingot.report.components_page import DATA, digest
 from ingot.runtime.invoke import Call, Module, call
 from tests import scratch
 from tests.component_cases import (
-    COMPONENTS,
     ROOT,
     TOLERANCE,
+    VARIANTS,
     Case,
     cases,
     row_sizes,
+    signature_of,
 )
 from tests.component_runs import difference, expected_of, passed
 from tests.test_odd_sizes import ROW, instance, linked, of_tree, served
@@ -42,7 +43,7 @@ def errors(target: Target, components: tuple[str, ...], folder: Path) -> Iterato
     source = linked(components, folder)
     vmfb = scratch.compiled(target, source, folder / "compiled")
     for component in components:
-        signature = read_component(component, ROOT)
+        signature = signature_of(component)
         worst = 0.0
         for case in cases(signature, row_sizes(signature, ROW)):
             found = error(target, vmfb, component, case)
@@ -52,7 +53,7 @@ def errors(target: Target, components: tuple[str, ...], folder: Path) -> Iterato
 
 def error(target: Target, vmfb: Path, component: str, case: Case) -> float | None:
     """Return the largest error of a call, of 1 + |expected|; None where it is wrong."""
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     arguments = passed(signature, case, bound=True)
     count = sum(isinstance(item, TensorFormal) for item in signature.arguments)
     numbers = sum(isinstance(item, ScalarFormal) for item in signature.arguments)
@@ -81,7 +82,7 @@ def error(target: Target, vmfb: Path, component: str, case: Case) -> float | Non
 def measure(target: Target, only: str) -> Iterator[dict[str, float | None]]:
     """Yield the errors of the components that a target has, family by family."""
     families: dict[str, list[str]] = {}
-    for component in COMPONENTS:
+    for component in VARIANTS:
         asked = any(fnmatch(component, pattern) for pattern in only.split(","))
         if asked and component in served(target.name):
             families.setdefault(component.partition("/")[0], []).append(component)
@@ -102,7 +103,7 @@ def write(target: str, found: dict[str, float | None]) -> None:
     measured = {
         component: dict(sorted(measured[component].items()))
         for component in sorted(measured)
-        if component in COMPONENTS
+        if component in VARIANTS
     }
     content = {"sizes": ROW, "tolerance": TOLERANCE, "measured": measured}
     path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")

@@ -103,7 +103,8 @@ def formal_of(component: str, name: str) -> TensorFormal:
 @pytest.mark.parametrize(("component", "name"), TENSORS, ids=IDS)
 def test_another_element_type_is_refused(component: str, name: str) -> None:
     kind = formal_of(component, name).type
-    other = replace(kind, element="i32" if kind.element == "f32" else "f32")
+    floating = kind.element in ("f32", "bf16")
+    other = replace(kind, element="i32" if floating else "f32")
     assert f"found {other}" in refused(component, name, other)
 
 

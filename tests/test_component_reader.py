@@ -238,6 +238,52 @@ def test_a_malformed_component_is_refused_at_its_line(
     assert message(edited(old, new)) == expected
 
 
+LOOKUP = (ROOT / "components/embedding/embedding_lookup_packed.mlir").read_text("utf-8")
+CHOICES = "\n  Types: f32 in, weight in {f32, bf16}, f32 out; and !weight = bf16 below"
+
+
+def test_a_weight_stands_for_each_of_its_types() -> None:
+    found = parse_component(LOOKUP, "embedding/embedding_lookup_packed")
+    assert (found.weights, found.weight) == (("f32", "bf16", "f16"), "bf16")
+    assert found.stem == "embedding_lookup_packed_bf16"
+    plain = found.with_weight("f32")
+    assert plain.stem == "embedding_lookup_packed"
+    weight, ids, _ = plain.arguments
+    assert isinstance(weight, TensorFormal)
+    assert weight.type == parse_type("f32[n_tile, n_embd, lane]")
+    assert ids == found.arguments[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "!weight = bf16",
+            "!weight = i8",
+            "15:1: !weight: 'i8' is not among the header's types" + CHOICES,
+        ),
+        (
+            "weight in {f32, bf16, f16}",
+            "bf16 weight",
+            "15:1: !weight: 'bf16' is not among the header's types" + CHOICES,
+        ),
+        (
+            "!weight = bf16",
+            "",
+            "1:1: Types: 'weight in' without a line '!weight = ...' below the header",
+        ),
+    ],
+)
+def test_a_weight_without_its_types_is_refused(
+    old: str, new: str, expected: str
+) -> None:
+    assert old in LOOKUP
+    with pytest.raises(ExceptionGroup) as caught:
+        parse_component(LOOKUP.replace(old, new), "embedding/embedding_lookup_packed")
+    place = "components/embedding/embedding_lookup_packed.mlir"
+    assert f"{place}:{expected}" in format_errors(caught.value)
+
+
 def test_text_that_ends_early_is_refused() -> None:
     end = HEADS.index("  ) ->")
     assert message(HEADS[:end]).endswith(

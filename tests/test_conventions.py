@@ -205,7 +205,8 @@ def test_a_component_header_has_its_parts_in_order(name: str) -> None:
     assert any(line.startswith("//   ") for line in header), "no formula"
     found = [m[1] for line in header if (m := re.match(r"// ([A-Z][a-z]+): +\S", line))]
     assert found == list(HEADER)
-    assert lines[end] == f"module @{stem} {{"
+    first = end + lines[end].startswith("!weight = ")
+    assert lines[first] == f"module @{stem} {{"
     assert f"// Exports: @{stem}.forward" in header
     assert f"// Try:     iree-opt {name}" in header
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.toolchain import executable
-from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.component import ScalarFormal, TensorFormal
 from ingot.model.graph import Instance
 from ingot.model.target import Target, read_target
 from ingot.runtime.invoke import Call, Module, call
@@ -27,12 +27,13 @@ from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import (
-    COMPONENTS,
     ROOT,
+    VARIANTS,
     cases,
     component_files,
     instance_of,
     row_sizes,
+    signature_of,
 )
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.outcomes import for_others
@@ -74,11 +75,11 @@ def served(target: str) -> list[str]:
     one new token is right on Vulkan too, but llvmpipe takes a minute to load it.
     """
     if not target.startswith("vulkan"):
-        return COMPONENTS
+        return VARIANTS
     return [
         item
-        for item in COMPONENTS
-        if "_packed" not in item or item == "embedding/embedding_lookup_packed"
+        for item in VARIANTS
+        if "_packed" not in item or item == "embedding/embedding_lookup_packed:f32"
         if item != "attention/attention_paged_decode"
     ]
 
@@ -96,10 +97,10 @@ def of_tree(name: str) -> Target:
 
 def instance(component: str) -> Instance:
     """Return the component at the row's sizes; dims that may stay dynamic do."""
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     sizes = row_sizes(signature, ROW)
     fixed = {name: n for name, n in sizes.items() if name not in signature.dynamic}
-    return replace(instance_of(signature, fixed), name=f"{component.split('/')[1]}_odd")
+    return replace(instance_of(signature, fixed), name=f"{signature.stem}_odd")
 
 
 def linked(components: tuple[str, ...], folder: Path) -> Path:
@@ -154,7 +155,7 @@ def test_a_target_is_right_at_odd_sizes(
     relatives = tuple(i for i in served(name) if i.startswith(f"{family}/"))
     with for_others():
         vmfb = probe(relatives, name, component) if FULL else probe(SAMPLE, name)
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     for case in cases(signature, row_sizes(signature, ROW)):
         arguments = passed(signature, case, bound=True)
         formals = signature.arguments

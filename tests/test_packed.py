@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingot.model.component import read_component
 from oracles import packed
-from tests.component_cases import ROOT, component_files, instance_of
+from tests.component_cases import component_files, instance_of, signature_of
 from tests.component_runs import (
     FAST_FLAGS,
     FLAGS,
@@ -30,7 +29,7 @@ MAPS = (
     {"n_in": 4864, "n_tile": 112, "lane": 8},
     {"n_in": 640, "n_tile": 64, "lane": 16},
 )
-ELEMENTS = ("", "_bf16", "_f16", "_i8", "_i8_block32", "_i4_block32")
+ELEMENTS = (":f32", ":bf16", ":f16", "_i8", "_i8_block32", "_i4_block32")
 
 
 def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -52,7 +51,7 @@ def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
 def test_packed_map_computes_its_oracle_at_real_dims(
     suffix: str, sizes: dict[str, int], seq: int | None, tmp_path: Path
 ) -> None:
-    signature = read_component(f"linear/linear_packed{suffix}", ROOT)
+    signature = signature_of(f"linear/linear_packed{suffix}")
     fixed = dims(suffix, "n_in", sizes) | ({} if seq is None else {"seq": seq})
     source = specialized(instance_of(signature, fixed), tmp_path)
     # Bound to one position, the step for whole groups of them has to be gone.
@@ -69,7 +68,7 @@ def test_packed_map_computes_its_oracle_at_real_dims(
 def test_packed_table_computes_its_oracle_at_real_dims(
     suffix: str, tmp_path: Path
 ) -> None:
-    signature = read_component(f"embedding/embedding_lookup_packed{suffix}", ROOT)
+    signature = signature_of(f"embedding/embedding_lookup_packed{suffix}")
     fixed = dims(suffix, "n_embd", MAPS[0])
     source = specialized(instance_of(signature, fixed), tmp_path)
     forward = compiled(source, tmp_path, FLAGS + FAST_FLAGS)

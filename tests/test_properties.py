@@ -22,9 +22,12 @@ from tests.component_cases import (
     COMPONENTS,
     ROOT,
     ROWS,
+    VARIANTS,
     component_files,
     instance_of,
     row_sizes,
+    signature_of,
+    text_of,
 )
 from tests.component_runs import (
     FAST_FLAGS,
@@ -49,7 +52,7 @@ Compiled = Callable[[str], Callable[[str], Forward]]
 
 def members(group: str) -> list[str]:
     """Return the components of a family, or the one of the name."""
-    return [item for item in COMPONENTS if f"{item}/".startswith(f"{group}/")]
+    return [item for item in VARIANTS if f"{item}/".startswith(f"{group}/")]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +62,7 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     @cache
     def family(name: str) -> Callable[[str], Forward]:
         with for_others():
-            texts = {
-                item: (ROOT / f"components/{item}.mlir").read_text("utf-8")
-                for item in members(name)
-            }
+            texts = {item: text_of(item) for item in members(name)}
             return batch(texts, tmp_path_factory.mktemp("dynamic"), FLAGS)
 
     return family
@@ -120,7 +120,7 @@ def batch(
 
 def bound(component: str, row: str) -> Instance:
     """Return an instance at a row's sizes; the dims that may stay dynamic do."""
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     sizes = row_sizes(signature, row)
     fixed = {name: n for name, n in sizes.items() if name not in signature.dynamic}
     return instance_of(signature, fixed)
@@ -159,22 +159,22 @@ def test_oracle_takes_the_arguments_of_the_component(component: str) -> None:
 
 @pytest.mark.reads(files=component_files)
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("component", VARIANTS)
 def test_dynamic_component_computes_its_oracle(
     component: str, row: str, dynamic: Compiled
 ) -> None:
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     forward = dynamic(component.partition("/")[0])(component)
     judge(forward, signature, row_sizes(signature, row))
 
 
 @pytest.mark.reads(files=component_files)
 @pytest.mark.parametrize("row", STATIC)
-@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("component", VARIANTS)
 def test_static_component_computes_its_oracle(
     component: str, row: str, static: Compiled
 ) -> None:
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     group = component if FULL else component.partition("/")[0]
     forward = static(group)(f"{component}.{row}")
     judge(forward, signature, row_sizes(signature, row), bound=True)
@@ -187,6 +187,8 @@ def test_component_computes_its_oracle_at_the_dims_of_models(
 ) -> None:
     item = REAL[name]
     signature = read_component(item.component, ROOT)
+    if item.weight:
+        signature = signature.with_weight(item.weight)
     fixed = {dim: size for dim, size in item.dims if size is not None}
     forward = real(item.component)(name)
     for sizes in shapes(signature, fixed | dict(item.indices)):

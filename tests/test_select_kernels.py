@@ -135,6 +135,19 @@ def test_a_kernel_takes_what_the_component_takes() -> None:
     )
 
 
+def test_a_kernel_is_for_the_stored_types_that_its_weight_may_have(
+    graph: Graph,
+) -> None:
+    kernel = LANES.kernels["linear/linear", "f32"]
+    kernels = {**LANES.kernels, ("linear/linear", "i8"): kernel}
+    with pytest.raises(IngotError) as caught:
+        lowered(graph, "i8", replace(LANES, kernels=kernels))
+    assert str(caught.value) == (
+        "components/linear/linear_packed.mlir: its weight cannot be i8, which"
+        " targets/layouts/lanes8.yaml asks for\n  expected one of f32, bf16, f16"
+    )
+
+
 def test_results_have_the_types_that_they_had(graph: Graph) -> None:
     for stored in ("f32", "bf16", "i8"):
         made = lowered(graph, stored)

@@ -10,7 +10,7 @@ import pytest
 from ingot.engine.actions import InlineText, SourceFile
 from ingot.model.graph import Argument, Instance, TensorType
 from ingot.model.manifest import read_manifest
-from ingot.programs.specialize.main import wrapper
+from ingot.programs.specialize.main import with_weight, wrapper
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import sources
 from ingot.stages.specialize import plan_specialize
@@ -157,6 +157,39 @@ def test_the_plan_is_a_value() -> None:
     component = inputs["components/normalization/layer_norm.mlir"]
     assert component == SourceFile(Path("there/layer_norm.mlir"))
     assert isinstance(inputs["spec.json"], InlineText)
+
+
+WEIGHED = """!weight = bf16
+module @toy {
+    %wide = arith.extf %w : !weight to f32
+    %product = arith.mulf %value, %wide : f32
+}
+"""
+
+
+def test_a_weight_of_another_type_is_widened_and_one_of_f32_is_not() -> None:
+    assert with_weight(WEIGHED, "f16") == WEIGHED.replace("= bf16", "= f16")
+    plain = with_weight(WEIGHED, "f32").splitlines()
+    assert plain[0] == "!weight = f32"
+    assert plain[2:4] == ["", "    %product = arith.mulf %value, %w : f32"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("!weight = bf16\n", "", "expected one line '!weight = ...', found 0"),
+        (
+            "    %product",
+            "    %wide = arith.extf %v : !weight to f32\n    %product",
+            "'%wide' is '%w' and '%v'",
+        ),
+    ],
+)
+def test_a_weight_that_cannot_be_set_is_refused(
+    old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        with_weight(WEIGHED.replace(old, new, 1), "f32")
 
 
 def test_the_wrapper_binds_arguments_by_their_types() -> None:

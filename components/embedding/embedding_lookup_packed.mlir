@@ -2,29 +2,30 @@
 //
 //   y[b, s, j] = weight[id / lane, j, id % lane] * scale     with id = ids[b, s]
 //
-// The table is the weight of linear_packed, in models that tie
-// both. An id must be in [0, n_tile*lane): it is an address, not checked here.
+// The table is the weight of linear_packed, in models that tie both. An id must be
+// in [0, n_tile*lane): it is an index, and is not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
 // Exports: @embedding_lookup_packed.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_embd, lane (fixed by specialize)
-// Types:   f32 table, i32 ids, f32 out
+// Types:   weight in {f32, bf16, f16}, i32 ids, f32 out
 // Oracle:  oracles/packed.py embedding_lookup_packed
 // Try:     iree-opt components/embedding/embedding_lookup_packed.mlir
+!weight = bf16
 module @embedding_lookup_packed {
   util.func public @forward(
-      %weight: tensor<?x?x?xf32>,  // [n_tile, n_embd, lane]
-      %ids: tensor<?x?xi32>,       // [batch, seq] rows, in [0, n_tile*lane)
-      %scale: f32                  // dimensionless
-  ) -> tensor<?x?x?xf32> {         // [batch, seq, n_embd]
+      %weight: tensor<?x?x?x!weight>,  // [n_tile, n_embd, lane]
+      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, n_tile*lane)
+      %scale: f32                      // dimensionless
+  ) -> tensor<?x?x?xf32> {             // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
     %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
     %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
-    %n_embd = tensor.dim %weight, %c1 : tensor<?x?x?xf32>
-    %lane = tensor.dim %weight, %c2 : tensor<?x?x?xf32>
+    %n_embd = tensor.dim %weight, %c1 : tensor<?x?x?x!weight>
+    %lane = tensor.dim %weight, %c2 : tensor<?x?x?x!weight>
     %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
     %rows = linalg.generic {
       indexing_maps = [
@@ -38,7 +39,8 @@ module @embedding_lookup_packed {
       %tile = arith.divui %row, %lane : index
       %in_tile = arith.remui %row, %lane : index
       %column = linalg.index 2 : index
-      %value = tensor.extract %weight[%tile, %column, %in_tile] : tensor<?x?x?xf32>
+      %w = tensor.extract %weight[%tile, %column, %in_tile] : tensor<?x?x?x!weight>
+      %value = arith.extf %w : !weight to f32
       %scaled = arith.mulf %value, %scale : f32
       linalg.yield %scaled : f32
     } -> tensor<?x?x?xf32>

@@ -5,18 +5,20 @@
 // Output n is in tile n / lane, lane n % lane: of a tile, a vector register holds one
 // input's weights, and decode reads them from first to last. For llvm-cpu only.
 //
-// Source:  Goto & van de Geijn 2008, doi:10.1145/1356052.1356053 (packed panels).
+// Source:  Goto & van de Geijn 2008, doi:10.1145/1356052.1356053 (packed panels);
+//          Kalamkar et al. 2019, arXiv:1905.12322 (bfloat16, f32 sums).
 // Exports: @linear_packed.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_in, lane (fixed by specialize)
-// Types:   f32 in, f32 out, f32 accumulation
+// Types:   f32 in, weight in {f32, bf16, f16}, f32 out, f32 accumulation
 // Oracle:  oracles/packed.py linear_packed
 // Try:     iree-opt components/linear/linear_packed.mlir
+!weight = bf16
 module @linear_packed {
   util.func public @forward(
-      %x: tensor<?x?x?xf32>,      // [batch, seq, n_in]
-      %weight: tensor<?x?x?xf32>  // [n_tile, n_in, lane]
-  ) -> tensor<?x?x?xf32> {        // [batch, seq, n_tile*lane]
+      %x: tensor<?x?x?xf32>,          // [batch, seq, n_in]
+      %weight: tensor<?x?x?x!weight>  // [n_tile, n_in, lane]
+  ) -> tensor<?x?x?xf32> {            // [batch, seq, n_tile*lane]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -24,9 +26,9 @@ module @linear_packed {
     %zero = arith.constant 0.0 : f32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
-    %n_tile = tensor.dim %weight, %c0 : tensor<?x?x?xf32>
-    %n_in = tensor.dim %weight, %c1 : tensor<?x?x?xf32>
-    %lane = tensor.dim %weight, %c2 : tensor<?x?x?xf32>
+    %n_tile = tensor.dim %weight, %c0 : tensor<?x?x?x!weight>
+    %n_in = tensor.dim %weight, %c1 : tensor<?x?x?x!weight>
+    %lane = tensor.dim %weight, %c2 : tensor<?x?x?x!weight>
     %n_out = arith.muli %n_tile, %lane : index
     // What makes x stays out of these kernels: each tile would compute it again.
     %x_ready = iree_tensor_ext.compute_barrier.start %x
@@ -55,7 +57,7 @@ module @linear_packed {
         affine_map<(g, m, t, v, i) -> (g, m, t, v)>
       ],
       iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
-    } ins(%x_groups, %weight : tensor<?x?x6xf32>, tensor<?x?x?xf32>)
+    } ins(%x_groups, %weight : tensor<?x?x6xf32>, tensor<?x?x?x!weight>)
       outs(%groups_zero : tensor<?x6x?x?xf32>) attrs = {
       compilation_info = #iree_codegen.compilation_info<
         lowering_config = #iree_cpu.lowering_config<
@@ -65,8 +67,9 @@ module @linear_packed {
         translation_info = #iree_codegen.translation_info<
           pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>>
     } {
-    ^bb0(%value: f32, %w: f32, %partial: f32):
-      %product = arith.mulf %value, %w : f32
+    ^bb0(%value: f32, %w: !weight, %partial: f32):
+      %wide = arith.extf %w : !weight to f32
+      %product = arith.mulf %value, %wide : f32
       %next = arith.addf %partial, %product : f32
       linalg.yield %next : f32
     } -> tensor<?x6x?x?xf32>
@@ -94,10 +97,11 @@ module @linear_packed {
         affine_map<(r, t, v, i) -> (r, t, v)>
       ],
       iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%x_rows, %weight : tensor<?x?xf32>, tensor<?x?x?xf32>)
+    } ins(%x_rows, %weight : tensor<?x?xf32>, tensor<?x?x?x!weight>)
       outs(%rest_zero : tensor<?x?x?xf32>) {
-    ^bb0(%value: f32, %w: f32, %partial: f32):
-      %product = arith.mulf %value, %w : f32
+    ^bb0(%value: f32, %w: !weight, %partial: f32):
+      %wide = arith.extf %w : !weight to f32
+      %product = arith.mulf %value, %wide : f32
       %next = arith.addf %partial, %product : f32
       linalg.yield %next : f32
     } -> tensor<?x?x?xf32>

@@ -72,6 +72,7 @@ def bind(
     `tensors` has what the node gives, by the component's argument.
     """
     before = len(errors)
+    signature = _with_weight_of(signature, tensors)
     attributes = entries(node, "attributes")
     _check_names(node, signature, tensors, attributes, errors)
     binding = Binding(signature, scope, errors)
@@ -104,6 +105,19 @@ def bind(
     instance = binding.instance()
     results = tuple(item.type.substitute(binding.dims) for item in signature.results)
     return Bound(instance, tuple(scalars), tuple(layered), results)
+
+
+def _with_weight_of(
+    signature: ComponentSignature, tensors: Mapping[str, Given]
+) -> ComponentSignature:
+    """Return the signature with the weight's type that a node gives, if it may."""
+    for formal in signature.arguments:
+        given = tensors.get(formal.name)
+        if isinstance(formal, TensorFormal) and formal.is_weight and given:
+            element = given.type.element if given.type else ""
+            if element in signature.weights:
+                return signature.with_weight(element)
+    return signature
 
 
 def entries(node: Node, key: str) -> dict[str, Node]:
@@ -154,6 +168,8 @@ class Binding:
                 f"expected {expected}, found {found}"
             )
             hint = f"{formal.position}: %{formal.name} is {wanted}"
+            if formal.is_weight:
+                hint += f", of {', '.join(self.signature.weights)}"
             self.errors.append(given.node.error(message, hint + self.sizes(wanted)))
 
     def unify(self, formal: Product, actual: Product, node: Node) -> bool:
@@ -214,9 +230,8 @@ class Binding:
         suffixes = [
             f"{name}_{bound[name]}" for name in named if bound[name] is not None
         ]
-        stem = self.signature.component.rpartition("/")[2]
         return Instance(
-            name="__".join((stem, *suffixes)),
+            name="__".join((self.signature.stem, *suffixes)),
             component=self.signature.component,
             oracle=self.signature.oracle,
             dims=tuple((name, bound[name]) for name in shown),
@@ -231,6 +246,7 @@ class Binding:
                 Argument(item.name, item.type.resolve(bound))
                 for item in self.signature.results
             ),
+            weight=self.signature.weight,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -34,7 +34,8 @@ _FORWARD = re.compile(r"  util\.func public @forward\(")
 _ARGUMENT = re.compile(r" *%(\w+): ([^ ,]+),? *(?:// *(.*))?")
 _END = re.compile(r" *\) -> (?:\(|([^ ,{]+) \{ *(?:// *(.*))?)")
 _RESULT = re.compile(r" *([^ ,{%)]+),? *(?:// *(.*))?")
-_TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+)>")
+_WEIGHT = re.compile(r"!weight = ([a-z]+[0-9]+)")
+_TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+|!weight)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
 _LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
@@ -63,6 +64,7 @@ class TensorFormal:
     type: SymbolicType  # over the component's own dims
     position: Position
     limit: Limit | None = None
+    is_weight: bool = False  # its element type is the alias `!weight`
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,30 @@ class ComponentSignature:
     arguments: tuple[Formal, ...]  # in order
     results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
     rules: tuple[SizeRule, ...] = ()  # what is asked of sizes
+    # The types that `!weight` may stand for, and the one that it does stand for; a
+    # component without the alias has none.
+    weights: tuple[str, ...] = ()
+    weight: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Return the start of the names of instances: `linear_packed_bf16`.
+
+        A weight of f32 is not named, as in components that know no other.
+        """
+        stem = self.component.rpartition("/")[2]
+        return stem if self.weight in ("", "f32") else f"{stem}_{self.weight}"
+
+    def with_weight(self, element: str) -> ComponentSignature:
+        """Return the signature where `!weight` stands for one of its choices."""
+        assert element in self.weights, element
+        arguments = tuple(
+            replace(item, type=replace(item.type, element=element))
+            if isinstance(item, TensorFormal) and item.is_weight
+            else item
+            for item in self.arguments
+        )
+        return replace(self, arguments=arguments, weight=element)
 
 
 def read_component(component: str, root: Path) -> ComponentSignature:
@@ -128,6 +154,7 @@ def parse_component(text: str, component: str) -> ComponentSignature:
     header = read_header(source, stem)
     arguments: tuple[Formal, ...] = ()
     results: tuple[TensorFormal, ...] = ()
+    weight = _weight(source, header)
     first = _forward(source, stem)
     if first is not None:
         end = next(
@@ -138,7 +165,7 @@ def parse_component(text: str, component: str) -> ComponentSignature:
             ),
             len(source.lines),
         )
-        arguments = tuple(_arguments(source, first, end))
+        arguments = tuple(_arguments(source, first, end, weight))
         results = tuple(_results(source, end))
     if not source.errors:
         _check_dims(source, header, arguments, results)
@@ -151,6 +178,8 @@ def parse_component(text: str, component: str) -> ComponentSignature:
         arguments=arguments,
         results=results,
         rules=tuple(header.rules.values()),
+        weights=header.weights,
+        weight=weight,
     )
 
 
@@ -163,6 +192,22 @@ def dims_of(formal: Formal) -> tuple[str, ...]:
             return (formal.dim,)
         case _:
             return ()
+
+
+def _weight(source: Source, header: Header) -> str:
+    """Return the type that the line `!weight = bf16` names, "" without one."""
+    hint = "Types: f32 in, weight in {f32, bf16}, f32 out; and !weight = bf16 below"
+    for number, line in enumerate(source.lines):
+        if match := _WEIGHT.fullmatch(line):
+            weight = match.group(1)
+            if weight not in header.weights:
+                message = f"!weight: '{weight}' is not among the header's types"
+                source.error(number, message, hint)
+            return weight
+    if header.weights:
+        message = "Types: 'weight in' without a line '!weight = ...' below the header"
+        source.error(0, message, hint)
+    return ""
 
 
 def _forward(source: Source, stem: str) -> int | None:
@@ -182,7 +227,7 @@ def _forward(source: Source, stem: str) -> int | None:
     return None
 
 
-def _arguments(source: Source, first: int, end: int) -> Iterator[Formal]:
+def _arguments(source: Source, first: int, end: int, weight: str) -> Iterator[Formal]:
     """Yield the arguments of the lines from `first` to before `end` that are right."""
     for number in range(first, end):
         match = _ARGUMENT.fullmatch(source.lines[number])
@@ -199,7 +244,7 @@ def _arguments(source: Source, first: int, end: int) -> Iterator[Formal]:
         elif kind in ELEMENTS:
             yield ScalarFormal(name, kind, source.position(number))
         else:
-            yield from _tensor(source, number, name, kind, comment)
+            yield from _tensor(source, number, name, kind, comment, weight)
 
 
 def _results(source: Source, end: int) -> Iterator[TensorFormal]:
@@ -225,11 +270,18 @@ def _results(source: Source, end: int) -> Iterator[TensorFormal]:
 
 
 def _tensor(
-    source: Source, number: int, name: str, kind: str, comment: str
+    source: Source,
+    number: int,
+    name: str,
+    kind: str,
+    comment: str,
+    weight: str = "",
 ) -> Iterator[TensorFormal]:
     """Yield a tensor, if its type and its comment are right and agree."""
     match = _TENSOR.fullmatch(kind)
-    if not match or match.group(2) not in ELEMENTS:
+    is_weight = match is not None and match.group(2) == "!weight"
+    element = weight if is_weight else match.group(2) if match else ""
+    if not match or element not in ELEMENTS:
         message = f"{name}: expected a tensor or a number of {', '.join(ELEMENTS)}"
         source.error(number, f"{message}, found '{kind}'")
         return
@@ -244,8 +296,9 @@ def _tensor(
         message = f"{name}: '{kind}' and '[{shape.group(1)}]' disagree"
         source.error(number, message)
         return
-    formal = SymbolicType(dims, match.group(2))
-    yield TensorFormal(name, formal, source.position(number), _limit(comment))
+    formal = SymbolicType(dims, element)
+    place = source.position(number)
+    yield TensorFormal(name, formal, place, _limit(comment), is_weight)
 
 
 def _limit(comment: str) -> Limit | None:

@@ -12,6 +12,7 @@ LABELS = ("Source", "Exports", "Imports", "Dims", "Types", "Oracle", "Try")
 
 _LABEL = re.compile(r"// ([A-Z][a-z]+): +(.*)")
 _DIMS = re.compile(r"([a-z0-9_, >=+]+) \((dynamic|fixed by specialize)\)(?:, |$)")
+_WEIGHTS = re.compile(r"(?:.*, )?weight in \{([a-z0-9, ]+)\}(?:, .*)?")
 _ORACLE = re.compile(r"(oracles/[a-z0-9_/]+\.py) ([a-z][a-z0-9_]*)")
 
 
@@ -40,6 +41,7 @@ class Header:
     exports: str  # "@linear_bias.forward"
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
     rules: dict[str, SizeRule]  # what is asked of the sizes of some
+    weights: tuple[str, ...]  # the types that `!weight` may stand for
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int
     summary: str  # the first line, behind the name
@@ -78,6 +80,7 @@ def read_header(source: Source, stem: str) -> Header:
         exports=exports,
         dims=dims,
         rules=rules,
+        weights=_weights(labels),
         oracle=function,
         dims_line=line,
         summary=summary.removeprefix(f"{stem}: "),
@@ -106,6 +109,12 @@ def _dims(
                 message = f"'{rule.text}' needs '{name}' fixed by specialize"
                 source.error(line, f"Dims: {message}, found dynamic")
     return dims, rules
+
+
+def _weights(labels: dict[str, tuple[int, str]]) -> tuple[str, ...]:
+    """Return the choices of `weight in {f32, bf16}`, if the types have them."""
+    match = _WEIGHTS.fullmatch(labels.get("Types", (0, ""))[1])
+    return tuple(item.strip() for item in match.group(1).split(",")) if match else ()
 
 
 def _plain(lines: tuple[str, ...]) -> list[str]:

@@ -64,6 +64,7 @@ class Instance:
     ]  # (formal name, MLIR type), passed at each call
     arguments: tuple[Argument, ...]  # tensors, in the order of the signature
     results: tuple[Argument, ...]
+    weight: str = ""  # what the component's `!weight` stands for, if it has one
 
 
 @dataclass(frozen=True, slots=True)

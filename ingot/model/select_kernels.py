@@ -217,6 +217,14 @@ class _Kernels:
         key = (old.name, stored)
         if key not in self.made:
             signature = read_component(name, self.root)
+            if signature.weights:
+                if stored not in signature.weights:
+                    raise IngotError(
+                        f"components/{name}.mlir: its weight cannot be {stored}, which"
+                        f" {self.layout.path} asks for",
+                        f"expected one of {', '.join(signature.weights)}",
+                    )
+                signature = signature.with_weight(stored)
             sizes = self.sizes(matrix) if stored else {}
             self.made[key] = _bind_kernel(signature, old, sizes)
         return self.made[key]

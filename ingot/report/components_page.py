@@ -62,14 +62,15 @@ class Entry:
     signature: ComponentSignature
     header: Header
     models: tuple[str, ...]
-    measured: tuple[
-        tuple[str, float], ...
-    ]  # targets on which it was right, with the error
+    # Targets on which it was right, the type of its weight ("" if fixed), the error.
+    measured: tuple[tuple[str, str, float], ...]
 
 
 def digest(root: Path, component: str) -> str:
     """Return a digest of a component's code, ignoring comments."""
-    text = (root / f"components/{component}.mlir").read_text("utf-8")
+    # The type of the weight may follow: "linear/linear_packed:f16".
+    path = root / f"components/{component.partition(':')[0]}.mlir"
+    text = path.read_text("utf-8")
     lines = (line.strip() for line in re.sub("//.*", "", text).splitlines())
     code = "\n".join(line for line in lines if line)
     return hashlib.sha256(code.encode()).hexdigest()[:12]
@@ -92,7 +93,7 @@ def page(root: Path) -> str:
             for path in root.glob("components/*/*.mlir")
         )
     ]
-    targets = sorted({name for entry in entries for name, _ in entry.measured})
+    targets = sorted({name for entry in entries for name, _, _ in entry.measured})
     lines = [HEAD.format(targets=" ".join(targets))]
     families: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -140,8 +141,10 @@ def _entry(
         header=read_header(Source(path, tuple(lines)), component.rpartition("/")[2]),
         models=models,
         measured=tuple(
-            (target, row["error"])
-            for target, row in sorted(measured.get(component, {}).items())
+            (target, variant.partition(":")[2], row["error"])
+            for variant, rows in measured.items()
+            if variant.partition(":")[0] == component
+            for target, row in sorted(rows.items())
             if row["component"] == now and row["error"] is not None
         ),
     )
@@ -171,7 +174,10 @@ def _lines(entry: Entry) -> Iterator[str]:
     yield f"- oracle: [{function}](../{path})"
     yield f"- source: {header.texts['Source']}"
     yield f"- models: {', '.join(entry.models) or 'none yet'}"
-    right = (f"{target} ({error:g})" for target, error in entry.measured)
+    right = (
+        f"{target}{weight and f' with {weight}'} ({error:g})"
+        for target, weight, error in entry.measured
+    )
     yield f"- right on: {', '.join(right) or 'not measured'}\n"
 
 

@@ -26,6 +26,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         results=tuple(_mlir_type(item.type) for item in instance.results),
         scalars=tuple(kind for _, kind in instance.scalars),
         indices=tuple(size for _, size in instance.indices),
+        weight=instance.weight,
     )
     return Action(
         task=f"specialize:{instance.name}",

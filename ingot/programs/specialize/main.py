@@ -31,6 +31,10 @@ BARRIERS = (
     "iree_tensor_ext.compute_barrier.end",
 )
 
+# The line that says what a component's weight is stored as, and what widens a number.
+_WEIGHT = re.compile(r"^!weight = \w+$", re.M)
+_WIDENED = re.compile(r"^ *(%\w+) = arith\.extf (%\w+) : !weight to f32$", re.M)
+
 
 def wrapper(
     specification: SpecializeSpec, arguments: list[str], results: list[str]
@@ -73,30 +77,54 @@ def wrapper(
     return _module_text(specification, named, lines, operands, arguments, results)
 
 
+def with_weight(text: str, weight: str) -> str:
+    """Return a component's text in which `!weight` stands for another type.
+
+    An f32 needs no widening, and MLIR has none: there the narrow number itself is used.
+    Every line keeps its number.
+
+    Raises: ValueError where one name is the widened form of two numbers.
+    """
+    text, count = _WEIGHT.subn(f"!weight = {weight}", text)
+    if count != 1:
+        raise ValueError(f"expected one line '!weight = ...', found {count}")
+    if weight != "f32":
+        return text
+    narrow: dict[str, str] = {}
+    for wide, number in _WIDENED.findall(text):
+        if narrow.setdefault(wide, number) != number:
+            raise ValueError(f"'{wide}' is '{narrow[wide]}' and '{number}'")
+    text = _WIDENED.sub("", text)
+    return re.sub(r"%\w+", lambda name: narrow.get(name[0], name[0]), text)
+
+
 def main() -> None:
     """Run the specification that `argv[1]` names."""
     from iree.compiler import ir, passmanager
 
     specification = from_json(SpecializeSpec, Path(sys.argv[1]).read_bytes())
+    text = Path(specification.component).read_text(encoding="utf-8")
+    if specification.weight:
+        text = with_weight(text, specification.weight)
     with ir.Context():
         try:
-            component = ir.Module.parseFile(specification.component)
+            component = ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise SystemExit(_told(str(error))) from None
+            raise SystemExit(_told(str(error), specification.component)) from None
         function = next(
             item
             for item in component.body.operations
             if item.attributes["sym_name"].value == "forward"
         )
         signature = ir.TypeAttr(function.attributes["function_type"]).value
-        text = wrapper(
+        wrapped = wrapper(
             specification,
             [str(kind) for kind in signature.inputs],
             [str(kind) for kind in signature.results],
         )
         function.attributes["sym_name"] = ir.StringAttr.get("component")
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        module = ir.Module.parse(text)
+        module = ir.Module.parse(wrapped)
         declaration, _ = module.body.operations
         declaration.erase()
         for item in component.body.operations:
@@ -109,9 +137,9 @@ def main() -> None:
         Path(specification.output).write_text(f"{header}{module}\n", encoding="utf-8")
 
 
-def _told(words: str) -> str:
+def _told(words: str, path: str) -> str:
     """Return what the parser says, each place as `path:line:column`."""
-    text = re.sub(r'^error: "(.+?)":(\d+:\d+): ', r"\1:\2: error: ", words, flags=re.M)
+    text = re.sub(r'^error: "-":(\d+:\d+): ', rf"{path}:\1: error: ", words, flags=re.M)
     return text.removeprefix("Unable to parse module assembly:\n")
 
 

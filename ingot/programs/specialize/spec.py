@@ -17,3 +17,4 @@ class SpecializeSpec:
     results: tuple[str, ...]
     scalars: tuple[str, ...]
     indices: tuple[int, ...]  # the values of the `index` arguments
+    weight: str = ""  # what `!weight` stands for, "" where the component has none
