@@ -23,7 +23,6 @@ from ingot.model.yaml_nodes import format_errors
 from ingot.project.catalogue import read
 from ingot.runtime.invoke import Call, call
 from ingot.stages.link import plan_link_debug
-from ingot.stages.plan import limits_of
 from tests.built import build, lowered, random_weights
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, Project
@@ -72,7 +71,7 @@ def run(
     target = read_target(ROOT / f"targets/{request.param}.yaml", ROOT)
     graph = lowered(read_manifest(place(folder), folder), target)
     weights = random_weights(graph)
-    action = plan_link_debug(graph, limits_of(graph, ROOT))
+    action = plan_link_debug(graph)
     module = build(graph, target, action, weights, folder)
     entry, pool = graph.entry_points[0], np.zeros((1, 9, 4, 16), np.float32)
 

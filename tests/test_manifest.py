@@ -92,6 +92,18 @@ def test_dims_are_bound_to_sizes_and_name_the_instance(tmp_path: Path) -> None:
     assert graph.instances[3].scalars == (("eps", "f32"),)
 
 
+def test_an_instance_keeps_the_range_that_its_component_gives_to_indices() -> None:
+    graph = read_manifest(ROOT / "models/smollm2-135m.yaml", ROOT).graph
+    limits = {
+        (item.component, argument.name): argument.limit.text
+        for item in graph.instances
+        for argument in item.arguments
+        if argument.limit
+    }
+    assert limits["embedding/embedding_lookup", "ids"] == "[0, n_vocab)"
+    assert limits["cache/kv_cache_update", "start"] == "[0, ctx - seq]"
+
+
 def test_repeats_are_written_out_and_each_layer_has_its_own_parameters(
     tmp_path: Path,
 ) -> None:

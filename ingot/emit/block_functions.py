@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ingot.emit.aliasing import is_chain, own_values
-from ingot.emit.bounds_checks import Limits, checked
+from ingot.emit.bounds_checks import checked
 from ingot.emit.mlir_text import (
     BUFFER,
     call,
@@ -65,7 +65,7 @@ class Blocks:
     """The functions of one module's blocks."""
 
     graph: Graph
-    limits: Limits = field(default_factory=dict)  # what a debug build checks
+    checks_indices: bool = False  # as a debug build does
     functions: dict[object, Function] = field(default_factory=dict)
     # By entry point: whether it is a chain, and its blocks' own_values.
     entries: dict[str, tuple[bool, dict[str, object]]] = field(default_factory=dict)
@@ -233,10 +233,10 @@ def _calls(
                 yield f"{operands[-1]} = arith.constant {literal(value, kind)}"
         results = [f"%{symbol(result)}" for result in use.results]
         instance, where = graph.instance(use.instance), f"{block.kind}: {use.name}"
-        lines, operands = checked(
-            instance, operands, blocks.limits, where, f"%{symbol(use.name)}"
-        )
-        yield from lines
+        if blocks.checks_indices:
+            prefix = f"%{symbol(use.name)}"
+            lines, operands = checked(instance, operands, where, prefix)
+            yield from lines
         local |= dict(zip(use.results, results, strict=True))
         yield from call(instance, operands, results)
         for result in use.results:

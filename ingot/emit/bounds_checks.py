@@ -7,20 +7,16 @@ index in range, because a read may execute before the check that precedes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from ingot.emit.mlir_text import mlir_type
-from ingot.model.component import Limit
+from ingot.model.dims import Limit, Product
 from ingot.model.graph import Instance, TensorType
-from ingot.model.shapes import Product
-
-Limits = Mapping[str, Mapping[str, Limit]]
-"""By component and argument: the range of its values."""
 
 
 def checked(
-    instance: Instance, operands: list[str], limits: Limits, where: str, prefix: str
+    instance: Instance, operands: list[str], where: str, prefix: str
 ) -> tuple[list[str], list[str]]:
     """Return the lines, and the operands with the checked ones replaced.
 
@@ -28,9 +24,8 @@ def checked(
     """
     lines: list[str] = []
     found = list(operands)
-    own = limits.get(instance.component, {})
     for place, argument in enumerate(instance.arguments):
-        limit = own.get(argument.name)
+        limit = argument.limit
         if limit is None:
             continue
         value = f"{prefix}.{argument.name}"

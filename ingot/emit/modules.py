@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from ingot.emit.aliasing import held_inputs
 from ingot.emit.block_functions import Blocks
-from ingot.emit.bounds_checks import Limits
 from ingot.emit.function_body import Run
 from ingot.emit.mlir_text import (
     Formals,
@@ -36,10 +35,10 @@ PARAMETER_SCOPE = "model"
 RESERVED = "forward"
 
 
-def main_module(graph: Graph, limits: Limits | None = None) -> str:
+def main_module(graph: Graph, checks_indices: bool = False) -> str:
     """Return the module that exports every entry point of the model.
 
-    `limits` makes it a debug build, which checks the ranges that they give.
+    A debug build checks the indices that components do not check themselves.
     Raises: IngotError where an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]
@@ -48,7 +47,7 @@ def main_module(graph: Graph, limits: Limits | None = None) -> str:
             f"{graph.model}: an entry point cannot be named '{RESERVED}'",
             "the functions of components have that name; choose another, such as 'run'",
         )
-    blocks = Blocks(graph, limits or {})
+    blocks = Blocks(graph, checks_indices)
     functions = [_entry_point(blocks, entry) for entry in graph.entry_points]
     name = symbol(graph.model)
     return _module(name, "entry points", exports, functions, blocks)

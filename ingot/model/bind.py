@@ -16,8 +16,9 @@ from ingot.model.component import (
     ScalarFormal,
     TensorFormal,
 )
+from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Argument, Instance
-from ingot.model.shapes import Product, SymbolicType, parse_dim
+from ingot.model.shapes import SymbolicType
 from ingot.model.yaml_nodes import Node
 
 LAYER = "{layer}"
@@ -241,7 +242,9 @@ class Binding:
                 for item in self.signature.arguments
                 if isinstance(item, ScalarFormal)
             ),
-            arguments=tuple(Argument(a.name, a.type.resolve(bound)) for a in tensors),
+            arguments=tuple(
+                Argument(a.name, a.type.resolve(bound), a.limit) for a in tensors
+            ),
             results=tuple(
                 Argument(item.name, item.type.resolve(bound))
                 for item in self.signature.results

@@ -15,16 +15,9 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, Position
 from ingot.model.component_header import Header, Source, read_header
+from ingot.model.dims import Limit, parse_dim
 from ingot.model.oracle_reference import check_oracle
-from ingot.model.shapes import (
-    DIM,
-    ELEMENTS,
-    SHAPE,
-    Product,
-    SymbolicType,
-    parse_dim,
-    parse_shape,
-)
+from ingot.model.shapes import DIM, ELEMENTS, SHAPE, SymbolicType, parse_shape
 from ingot.model.size_rules import SizeRule
 from ingot.model.text_files import read_file, why
 from ingot.model.yaml_nodes import raise_all
@@ -39,21 +32,6 @@ _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+|!weight)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
 _LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Where the values of an integer tensor must be: they are used as addresses."""
-
-    text: str  # "[0, n_ctx - seq]"
-    most: Product  # n_ctx
-    less: Product | None  # seq
-    closed: bool  # whether the last is among them
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the dims that it speaks of."""
-        return (*self.most.names, *(self.less.names if self.less else ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ingot import codec
+from ingot.model.dims import Dim, Limit
 from ingot.weights.parameter_spec import SourceForm
-
-Dim = int | str
-"""A static size, or the name of a dim that stays dynamic (`batch`, `seq`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,8 @@ class Argument:
 
     name: str
     type: TensorType
+    # Where the values must be; the component does not check them.
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)

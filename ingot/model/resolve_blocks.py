@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.bind import LAYER, Given, Scope, bind, entries
 from ingot.model.component import ComponentSignature
+from ingot.model.dims import Product
 from ingot.model.graph import Call, Instance, TensorType
-from ingot.model.shapes import Product, SymbolicType, parse_type
+from ingot.model.shapes import SymbolicType, parse_type
 from ingot.model.variants import fill
 from ingot.model.yaml_nodes import Node
 

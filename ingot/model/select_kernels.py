@@ -21,6 +21,7 @@ from ingot.model.component import (
     TensorFormal,
     read_component,
 )
+from ingot.model.dims import Product
 from ingot.model.graph import (
     Argument,
     Block,
@@ -34,7 +35,7 @@ from ingot.model.graph import (
 )
 from ingot.model.layout import Layout
 from ingot.model.resolve_blocks import PARAMETER
-from ingot.model.shapes import Product, SymbolicType
+from ingot.model.shapes import SymbolicType
 from ingot.model.yaml_nodes import Node
 
 Stored = Callable[[str], str]

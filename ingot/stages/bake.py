@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ingot.engine.actions import Action
-from ingot.model.graph import Dim, Parameter
+from ingot.model.dims import Dim
+from ingot.model.graph import Parameter
 from ingot.model.manifest import Manifest
 from ingot.model.weight_files import weight_files, weight_index
 from ingot.model.weight_sources import Splat, Synthetic

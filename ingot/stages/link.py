@@ -6,7 +6,6 @@ it writes has no comments and no paths, so equal graphs have equal linked module
 
 from __future__ import annotations
 
-from ingot.emit.bounds_checks import Limits
 from ingot.emit.modules import main_module, probe_module
 from ingot.engine.actions import Action, InlineText, Output
 from ingot.model.graph import Graph
@@ -23,9 +22,9 @@ def plan_link_probe(graph: Graph) -> Action:
     return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
 
 
-def plan_link_debug(graph: Graph, limits: Limits) -> Action:
+def plan_link_debug(graph: Graph) -> Action:
     """Return the action that makes `debug.linked.mlir`: entry points that check."""
-    text = main_module(graph, limits)
+    text = main_module(graph, checks_indices=True)
     return _plan(graph, "debug-link", "debug.mlir", text, "debug.linked.mlir")
 
 

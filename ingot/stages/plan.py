@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ingot.emit.bounds_checks import Limits
 from ingot.engine.actions import Action
-from ingot.model.component import TensorFormal, read_component
-from ingot.model.graph import Graph
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.model.weight_files import is_fetched
@@ -29,21 +26,6 @@ from ingot.stages.compile import (
 from ingot.stages.fetch import plan_fetch
 from ingot.stages.link import plan_link, plan_link_debug, plan_link_probe
 from ingot.stages.specialize import plan_specialize
-
-
-def limits_of(graph: Graph, root: Path) -> Limits:
-    """Return where the values must be that the graph's components do not look at."""
-    signatures = {
-        item.component: read_component(item.component, root) for item in graph.instances
-    }
-    return {
-        component: {
-            formal.name: formal.limit
-            for formal in signature.arguments
-            if isinstance(formal, TensorFormal) and formal.limit
-        }
-        for component, signature in signatures.items()
-    }
 
 
 def plan_model(
@@ -66,7 +48,7 @@ def plan_model(
         yield plan_link(item.graph)
         if not is_splat:
             yield plan_link_probe(item.graph)
-            yield plan_link_debug(item.graph, limits_of(item.graph, root))
+            yield plan_link_debug(item.graph)
         yield plan_bake(item)
     # `ablate` reads the weights as they are, whatever is stored for targets.
     yield plan_bake(manifest)
