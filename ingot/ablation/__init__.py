@@ -1,4 +1,4 @@
 """Compute a model again in low precision, to find where its error originates.
 
-This package imports `ingot.project` and what is below it.
+This package imports `ingot.report` and what is below it.
 """

@@ -1,4 +1,4 @@
 """Show a model at each level of its compilation.
 
-This package imports `ingot.project` and what is below it.
+This package imports `ingot.report` and what is below it.
 """
