@@ -114,8 +114,8 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
 def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     """Return the one model and target to run.
 
-    Raises: IngotError where there are several, or the bundle that would be built
-    cannot write text here.
+    Raises: IngotError if there are several, or the bundle that would be built cannot
+        write text here.
     """
     model, target = one_of_each("generate", selection.models, selection.targets)
     name = f"{model}@{target}"

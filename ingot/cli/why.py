@@ -199,8 +199,8 @@ class Elsewhere:
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
         root, kept = self._executor.root, partial(results.unpack_texts, messages)
-        told = f"against its last {where.format(key[:12], day)}:"
-        return [told, *differences(root, old, bound, action, kept)]
+        heading = f"against its last {where.format(key[:12], day)}:"
+        return [heading, *differences(root, old, bound, action, kept)]
 
     def _newest(self) -> dict[str, tuple[float, str]]:
         if self._last is None:
@@ -262,8 +262,8 @@ def _in_short(reasons: list[str]) -> str:
     """Return the tasks that the action follows, in one line."""
     tasks = [reason.removeprefix(FOLLOWS) for reason in reasons]
     more = len(tasks) - MOST_TASKS
-    told = ", ".join(tasks[:MOST_TASKS] if more > 0 else tasks)
-    return f"{FOLLOWS}{told}" + (f" and {more} more" if more > 0 else "")
+    named = ", ".join(tasks[:MOST_TASKS] if more > 0 else tasks)
+    return f"{FOLLOWS}{named}" + (f" and {more} more" if more > 0 else "")
 
 
 def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
@@ -343,10 +343,10 @@ def differences(
     for path, was, now in _changed(old.inputs, new.inputs):
         before = kept().get(was.hash) if was and now and path in texts else None
         values = [] if before is None else _values(before, texts[path])
-        told, unplaced = [f"{_say(was)} -> {_say(now)}"], ""
+        changes, unplaced = [f"{_say(was)} -> {_say(now)}"], ""
         if path in texts:
-            told, unplaced = _told(root, action.task, values, told)
-        lines += [f"input {path}: {line}" for line in told]
+            changes, unplaced = _text_changes(root, action.task, values, changes)
+        lines += [f"input {path}: {line}" for line in changes]
         lines += [f"input {path} comes from {unplaced}"] if unplaced else []
     for noun, befores, afters in (
         ("variable", old.env, new.env),
@@ -373,7 +373,7 @@ def _say(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _told(
+def _text_changes(
     root: Path, task: str, values: list[Value], digests: list[str]
 ) -> tuple[list[str], str]:
     """Return the lines on a text, and its files if the line of a value is unknown.
@@ -383,11 +383,13 @@ def _told(
     from ingot.cli import source_lookup
 
     more = len(values) - MOST_VALUES
-    told = values if more <= 1 else values[:MOST_VALUES]
-    places = [source_lookup.place(root, task, value.key, value.new) for value in told]
+    printed = values if more <= 1 else values[:MOST_VALUES]
+    places = [
+        source_lookup.place(root, task, value.key, value.new) for value in printed
+    ]
     lines = [
         f"{value} ({place})" if place else str(value)
-        for value, place in zip(told, places, strict=True)
+        for value, place in zip(printed, places, strict=True)
     ]
     lines += [f"{more} more values differ"] if more > 1 else []
     if places and all(places):
