@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
@@ -66,6 +66,8 @@ def _decoder(kind: Any) -> Decoder:
         return _union(of)
     if origin in (dict, Mapping):
         return _mapping(_decoder(of[1]))
+    if origin is Literal:
+        return _literal(of)
     if kind in (str, int, float, bool, NoneType):
         return _scalar(kind)
     raise TypeError(f"no value of type {kind} can be read from JSON")
@@ -154,6 +156,15 @@ def _scalar(kind: type) -> Decoder:
         if kind is float and type(value) is int:
             return float(value)
         raise _wrong(kind.__name__, value)
+
+    return make
+
+
+def _literal(values: tuple[Any, ...]) -> Decoder:
+    def make(value: Any) -> Any:
+        if value in values:
+            return value
+        raise _wrong(" or ".join(map(repr, values)), value)
 
     return make
 

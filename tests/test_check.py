@@ -11,7 +11,8 @@ from ingot.checks.golden_sentences import choose
 from ingot.engine.actions import Output
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
-from ingot.stages.check import plan_check
+from ingot.programs.compare.spec import ROWS
+from ingot.stages.check import PARTS, plan_check
 from tests.tiny_model import PROBE, ROOT, Tiny, lay_out, run_stage
 
 
@@ -35,15 +36,28 @@ def test_an_emulated_target_keeps_32_sentences_alone_and_a_padded_batch() -> Non
 def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    action = plan_check(manifest, target, ROOT)
-    inputs = dict(action.inputs)
-    assert action.task == "check:all-minilm-l6-v2@x86_64"
-    assert action.outputs == ("check.json", "check.txt", "golden.json")
-    assert inputs["probe.vmfb"] == Output(
-        "compile-probe:all-minilm-l6-v2@x86_64", "probe.vmfb"
-    )
+    actions = tuple(plan_check(manifest, target, ROOT))
+    name = "all-minilm-l6-v2@x86_64"
+    components, blocks, entry_points, check = actions
+    assert [action.task for action in actions] == [
+        f"check-components:{name}",
+        f"check-blocks:{name}",
+        f"check-entry-points:{name}",
+        f"check:{name}",
+    ]
+    assert check.outputs == ("check.json", "check.txt")
+    assert entry_points.outputs == ("rows.json", "golden.json")
+    for action in (components, blocks):
+        inputs = dict(action.inputs)
+        assert inputs["probe.vmfb"] == Output(f"compile-probe:{name}", "probe.vmfb")
+        assert "oracles/linear.py" in inputs
+        # A changed golden file or shipped module compares no part of it again.
+        assert not {"golden.npz", "tokenizer.json", "model.vmfb"} & inputs.keys()
+    inputs = dict(entry_points.inputs)
     assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= inputs.keys()
-    assert action == plan_check(manifest, target, ROOT)
+    assert "probe.vmfb" not in inputs
+    assert dict(check.inputs)["blocks.json"] == Output(f"check-blocks:{name}", ROWS)
+    assert actions == tuple(plan_check(manifest, target, ROOT))
 
 
 LIMITS = {"max_abs_error": 1e-4, "min_cosine": None, "of_range": False}
@@ -77,9 +91,24 @@ def specification(**changes: Any) -> dict[str, Any]:
     }
 
 
+def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
+    """Compare all parts, then judge them, as the actions of a build do."""
+    judged = {name: spec[name] for name in ("task", "model", "target")}
+    compared = {name: value for name, value in spec.items() if name not in judged}
+    compared["task"] = spec["task"]
+    for part in PARTS:
+        code, printed = run_stage(folder, "compare", {**compared, "part": part})
+        if code != 0:
+            return code, printed
+        (folder / "rows.json").rename(folder / f"{part}.json")
+    judged |= {name: spec["runner"][name] for name in ("device", "emulated")}
+    judged["parts"] = [f"{part}.json" for part in PARTS]
+    return run_stage(folder, "check", judged)
+
+
 def test_a_right_model_passes_at_every_level(tmp_path: Path) -> None:
     lay_out(tmp_path, Tiny())
-    code, printed = run_stage(tmp_path, "check", specification())
+    code, printed = run_check(tmp_path, specification())
     assert code == 0, printed
     report = json.loads((tmp_path / "check.json").read_text())
     assert report["passed"]
@@ -101,7 +130,7 @@ def test_the_check_keeps_a_few_sentences_that_the_model_was_right_about(
 ) -> None:
     lay_out(tmp_path, Tiny())
     kept = json.loads((tmp_path / "golden.json").read_text())
-    assert run_stage(tmp_path, "check", specification())[0] == 0
+    assert run_check(tmp_path, specification())[0] == 0
     golden = json.loads((tmp_path / "golden.json").read_text())
     assert golden["judge"] == "golden file"
     assert golden["tolerance"] == LIMITS
@@ -116,7 +145,7 @@ def test_without_a_golden_file_the_oracle_judges_sentences(tmp_path: Path) -> No
     # What rounded weights cost is none of the oracle's: it has them as they are.
     loose = {**spec["tolerances"]["golden"], "max_abs_error": 0.4}
     spec["tolerances"]["golden"] = loose
-    code, printed = run_stage(tmp_path, "check", spec)
+    code, printed = run_check(tmp_path, spec)
     assert code == 0, printed
     golden = json.loads((tmp_path / "golden.json").read_text())
     assert golden["judge"] == "oracle"
@@ -131,7 +160,7 @@ def test_without_a_golden_file_the_oracle_judges_sentences(tmp_path: Path) -> No
 def test_without_a_tokenizer_no_sentence_is_judged(tmp_path: Path) -> None:
     lay_out(tmp_path, Tiny())
     spec = specification(golden=None, tokenizer=None)
-    assert run_stage(tmp_path, "check", spec)[0] == 0
+    assert run_check(tmp_path, spec)[0] == 0
     assert json.loads((tmp_path / "golden.json").read_text())["cases"] == []
 
 
@@ -139,7 +168,7 @@ def test_a_wrong_component_fails_and_names_the_first_wrong_block(
     tmp_path: Path,
 ) -> None:
     lay_out(tmp_path, Tiny(probe_factor="1.01"))
-    code, printed = run_stage(tmp_path, "check", specification())
+    code, printed = run_check(tmp_path, specification())
     assert code == 1
     assert "check tiny@here encode: y differs from the oracle\n" in printed
     assert "  first wrong block: scaling\n" in printed
@@ -151,7 +180,7 @@ def test_a_wrong_component_fails_and_names_the_first_wrong_block(
 
 def test_a_wrong_model_of_right_parts_fails(tmp_path: Path) -> None:
     lay_out(tmp_path, Tiny(model_factor="1.01"))
-    code, printed = run_stage(tmp_path, "check", specification())
+    code, printed = run_check(tmp_path, specification())
     assert code == 1
     report = json.loads((tmp_path / "check.json").read_text())
     failed = {level for level, item in report["levels"].items() if item["failed"]}
@@ -162,7 +191,7 @@ def test_a_wrong_model_of_right_parts_fails(tmp_path: Path) -> None:
 def test_nan_from_the_target_fails(tmp_path: Path) -> None:
     # 0x7FC00000 is a NaN of f32.
     lay_out(tmp_path, Tiny(model_factor="0x7FC00000"))
-    code, printed = run_stage(tmp_path, "check", specification())
+    code, printed = run_check(tmp_path, specification())
     assert code == 1
     assert "got nan, error inf > 1.0e-04 (targets/t.yaml:3)" in printed
 
@@ -170,7 +199,7 @@ def test_nan_from_the_target_fails(tmp_path: Path) -> None:
 def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
     probe = PROBE.replace("block.encode.scaling", "block.other")
     lay_out(tmp_path, Tiny(probe=probe))
-    code, printed = run_stage(tmp_path, "check", specification())
+    code, printed = run_check(tmp_path, specification())
     assert code == 1
     assert "check tiny@here: @block.encode.scaling of probe.vmfb does not" in printed
     assert "the module has no function of that name" in printed
@@ -183,7 +212,7 @@ def test_wrong_token_ids_fail(tmp_path: Path) -> None:
         changed = dict(arrays)
     changed["tokens"][1] = 7
     np.savez(path, **changed)
-    code, _ = run_stage(tmp_path, "check", specification())
+    code, _ = run_check(tmp_path, specification())
     assert code == 1
     report = json.loads((tmp_path / "check.json").read_text())
     wrong = [item for item in report["rows"] if not item["passed"]]

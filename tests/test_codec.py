@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -70,6 +70,7 @@ def test_a_whole_number_is_a_float_where_one_is_wanted() -> None:
         (tuple[str, int], '["a"]', "expected a list of 2, found ['a']"),
         (dict[str, int], "[1]", "expected a mapping, found [1]"),
         (int, "true", "expected int, found True"),
+        (Literal["a", "b"], '"c"', "expected 'a' or 'b', found 'c'"),
     ],
 )
 def test_a_text_that_stands_for_no_value_is_an_error(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
@@ -104,12 +104,28 @@ def smallest_cosine(a: Array, b: Array) -> float:
     return float(np.min(cosines))
 
 
-def row_json(row: Row) -> dict[str, Any]:
-    """Return the row as JSON values, rounded so that it does not depend on the machine.
+def rounded(row: Row) -> Row:
+    """Return the row with numbers that do not depend on the machine.
 
     The oracle's float64 sums differ in their last digits with the CPU's vector width:
     errors keep 3 significant digits, values 7 (a float32's), cosines 9 decimals.
     """
+
+    def short(value: float, digits: int) -> float:
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else value
+
+    return replace(
+        row,
+        max_abs_error=short(row.max_abs_error, 3),
+        expected=short(row.expected, 7),
+        got=short(row.got, 7),
+        cosine=None if row.cosine is None else round(row.cosine, 9),
+        tolerance=short(row.tolerance, 3),
+    )
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """Return a rounded row as JSON values; a number that is not finite is text."""
     return {
         "level": row.place.level,
         "name": row.place.name,

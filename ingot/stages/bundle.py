@@ -65,7 +65,7 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
         "model.irpa": Output(f"bake:{model}@{layout}", "model.irpa"),
         "bake.json": Output(f"bake:{model}@{layout}", "bake.json"),
         "check.json": Output(f"check:{model}@{name}", "check.json"),
-        "golden.json": Output(f"check:{model}@{name}", "golden.json"),
+        "golden.json": Output(f"check-entry-points:{model}@{name}", "golden.json"),
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:

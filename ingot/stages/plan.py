@@ -63,6 +63,6 @@ def plan_model(
         yield from plan_compile_probe(manifest.graph, target)
         yield from plan_compile_debug(manifest.graph, target)
         yield from plan_phases(manifest.graph, target)
-        yield plan_check(manifest, target, root)
+        yield from plan_check(manifest, target, root)
         yield plan_bench(manifest, target)
         yield plan_bundle(manifest, target, compiled, root)

@@ -1,1 +1,1 @@
-"""Compare a target's modules with the oracles and the golden outputs."""
+"""Judge the comparisons of all parts of a model on one target."""

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.model.runner import Runner
-from ingot.model.tolerance import Tolerance
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSpec:
-    """What is compared, how far it may differ, and how the target runs here."""
+    """The comparisons to judge, and what the report says of the target."""
 
     task: str  # as messages name it: "check clm-60m@x86_64"
     model: str
     target: str
-    runner: Runner
-    scope: str  # of the parameters
-    tolerances: dict[str, Tolerance]  # by level
-    golden: str | None  # the golden file
-    tokenizer: str | None
-    n_vocab: int | None
+    device: str
+    emulated: bool
+    parts: tuple[str, ...]  # the files of rows
