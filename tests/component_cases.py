@@ -172,7 +172,7 @@ def row_sizes(signature: ComponentSignature, row: str) -> dict[str, int]:
     """Return every dim's size in a row, so that they agree with each other."""
     batch, seq, pool = ROWS[row]
     names = dict.fromkeys(n for item in signature.arguments for n in dims_of(item))
-    given = {"batch": batch, "seq": seq} | HEADS[row]
+    given = {"batch": batch, "seq": seq, **HEADS[row]}
     others = [name for name in names if name not in given]
     sizes = {name: pool[i % len(pool)] for i, name in enumerate(others)}
     sizes |= {name: size for name, size in given.items() if name in names}

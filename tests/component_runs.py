@@ -308,9 +308,9 @@ def shapes(
     signature: ComponentSignature, fixed: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
     """Yield the sizes of a component whose other dims are bound."""
-    tried = STEPS if "seq" in fixed else SHAPES
+    tried: tuple[tuple[int, int], ...] = STEPS if "seq" in fixed else SHAPES
     if "seq" not in signature.dynamic:
         tried = tuple((batch, 1) for batch in sorted({batch for batch, _ in tried}))
     for batch, seq in tried:
         found = fitted(signature, {**fixed, "batch": batch, "seq": seq, "ctx": 0})
-        yield found | fixed
+        yield {**found, **fixed}

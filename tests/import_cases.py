@@ -162,7 +162,8 @@ def write_hollow(folder: Path, config: Config) -> Path:
 def write_shards(folder: Path, config: Config) -> Path:
     """Write a checkpoint as two files and their index."""
     write_config(folder, config)
-    tensors, index = list(numbers(config).items()), {}
+    tensors = list(numbers(config).items())
+    index: dict[str, str] = {}
     for number, part in enumerate((tensors[:5], tensors[5:]), 1):
         file = f"model-{number:05}-of-00002.safetensors"
         save(folder / file, {name: ("F32", values) for name, values in part})

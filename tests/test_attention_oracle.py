@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from oracles.attention import (
 from oracles.cache import kv_cache_update
 
 # float64 keeps 15 to 16 digits; sums of a few hundred terms lose two of them.
-EXACT = {"rtol": 1e-13, "atol": 1e-13}
+EXACT: Any = {"rtol": 1e-13, "atol": 1e-13}
 # More than any number of positions here.
 EVERYTHING = 1000
 
@@ -62,7 +63,9 @@ def in_sums(
 
 @pytest.mark.parametrize("window", [1, 3, EVERYTHING])
 @pytest.mark.parametrize("heads", [(1, 1), (3, 1), (4, 2), (3, 3)])
-def test_attention_causal_is_its_formula_in_sums(heads: tuple[int, int], window: int):
+def test_attention_causal_is_its_formula_in_sums(
+    heads: tuple[int, int], window: int
+) -> None:
     q = normal(2, 5, heads[0] * 4)
     cache_k, cache_v = (normal(2, 2, 11, heads[1] * 4, seed=i) for i in (1, 2))
     arguments = (q, cache_k, cache_v, starts(0, 6), 1, window, 0.5, *heads)
@@ -71,7 +74,7 @@ def test_attention_causal_is_its_formula_in_sums(heads: tuple[int, int], window:
     )
 
 
-def test_attention_causal_of_a_hand_worked_case():
+def test_attention_causal_of_a_hand_worked_case() -> None:
     # Scores 0 and ln 3 of the second query: weights 1/4 and 3/4; position 2 is unseen.
     q = np.array([[[5.0], [math.log(3)]]])
     cache_k = np.array([0.0, 1.0, 99.0]).reshape(1, 1, 3, 1)
@@ -80,7 +83,7 @@ def test_attention_causal_of_a_hand_worked_case():
     np.testing.assert_allclose(y, [[[8.0], [14.0]]], **EXACT)
 
 
-def test_a_window_of_one_position_gives_its_value():
+def test_a_window_of_one_position_gives_its_value() -> None:
     q, cache_v = normal(2, 3, 8), normal(1, 2, 9, 4, seed=1)
     cache_k = normal(1, 2, 9, 4, seed=2)
     y = attention_causal(q, cache_k, cache_v, starts(0, 6), 0, 1, 0.5, 2, 1)
@@ -88,7 +91,7 @@ def test_a_window_of_one_position_gives_its_value():
     np.testing.assert_array_equal(y, np.tile(rows, 2))
 
 
-def test_the_last_position_sees_what_attention_without_an_order_sees():
+def test_the_last_position_sees_what_attention_without_an_order_sees() -> None:
     q, k, v = (normal(2, 7, 12, seed=i) for i in range(3))
     mask = np.ones((2, 7), np.int32)
     everywhere = attention_bidirectional(q, k, v, mask, 3)
@@ -96,7 +99,7 @@ def test_the_last_position_sees_what_attention_without_an_order_sees():
     np.testing.assert_allclose(y[:, -1], everywhere[:, -1], **EXACT)
 
 
-def test_a_prompt_in_two_parts_gives_what_it_gives_at_once():
+def test_a_prompt_in_two_parts_gives_what_it_gives_at_once() -> None:
     q = normal(1, 9, 8)
     cache_k, cache_v = (normal(1, 1, 9, 4, seed=i) for i in (1, 2))
 
@@ -120,7 +123,7 @@ def test_a_prompt_in_two_parts_gives_what_it_gives_at_once():
 )
 def test_attention_causal_refuses(
     start: int, window: int, heads: tuple[int, int], message: str
-):
+) -> None:
     cache = normal(1, 1, 9, 4)
     with pytest.raises(ValueError, match=message):
         attention_causal(
@@ -128,7 +131,7 @@ def test_attention_causal_refuses(
         )
 
 
-def test_kv_cache_update_writes_the_rows_of_one_layer_and_nothing_else():
+def test_kv_cache_update_writes_the_rows_of_one_layer_and_nothing_else() -> None:
     cache, x = normal(3, 2, 9, 4), normal(2, 3, 4, seed=1)
     before = cache.copy()
     y = kv_cache_update(cache, x, starts(0, 6), 1)
@@ -148,14 +151,14 @@ def test_kv_cache_update_writes_the_rows_of_one_layer_and_nothing_else():
         (0, 3, "layer must be below n_layer = 3, found 3"),
     ],
 )
-def test_kv_cache_update_refuses(start: int, layer: int, message: str):
+def test_kv_cache_update_refuses(start: int, layer: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kv_cache_update(normal(3, 1, 9, 4), normal(1, 3, 4), starts(start), layer)
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 11, 64])
 @pytest.mark.parametrize("window", [1, 4, EVERYTHING])
-def test_attention_in_blocks_is_attention_at_once(window: int, block_size: int):
+def test_attention_in_blocks_is_attention_at_once(window: int, block_size: int) -> None:
     q, sink = normal(2, 5, 12), normal(4, seed=3)
     sink[1] = -np.inf
     cache_k, cache_v = (normal(2, 2, 11, 6, seed=i) for i in (1, 2))
@@ -165,7 +168,7 @@ def test_attention_in_blocks_is_attention_at_once(window: int, block_size: int):
     np.testing.assert_allclose(found, attention_sink(*given), **EXACT)
 
 
-def test_flash_attention_without_a_sink_is_its_formula_in_sums():
+def test_flash_attention_without_a_sink_is_its_formula_in_sums() -> None:
     q = normal(2, 5, 12)
     cache_k, cache_v = (normal(2, 2, 11, 6, seed=i) for i in (1, 2))
     first, numbers = starts(0, 6), (1, 4, 0.5, 4, 2)
@@ -175,7 +178,7 @@ def test_flash_attention_without_a_sink_is_its_formula_in_sums():
     np.testing.assert_allclose(found, expected, **EXACT)
 
 
-def test_flash_attention_refuses_blocks_of_nothing():
+def test_flash_attention_refuses_blocks_of_nothing() -> None:
     cache = normal(1, 1, 9, 4)
     with pytest.raises(ValueError, match="block_size must be at least 1, found 0"):
         flash_attention(

@@ -115,7 +115,7 @@ def logits(project: Project, model: str, target: str) -> list[NDArray[np.float32
     tokens = np.random.default_rng(3).integers(0, dims["n_vocab"], 20, dtype=np.int32)
     zero, last = np.zeros(1, np.int32), np.full(1, 15, np.int32)
     given: tuple[Any, ...] = (tokens[None, :16], zero, last, *kept)
-    found = []
+    found: list[NDArray[np.float32]] = []
     for number in range(16, 21):
         function = "decode" if found else "prefill"
         made, *kept = call(of_target.runner, module, Call(function, given, (), 3))

@@ -61,7 +61,7 @@ def test_what_changes_while_it_is_read_is_not_remembered(
     path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")
     path.write_text("one")
     clock = [path.stat().st_mtime_ns]
-    monkeypatch.setattr(digests.time, "time_ns", lambda: clock[0])
+    monkeypatch.setattr(time, "time_ns", lambda: clock[0])
     # Changed within one tick of the kernel's clock, its times stay.
     same = (1, 1, 3, clock[0], clock[0])
     monkeypatch.setattr(digests, "identify", lambda _: same)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def test_without_a_sandbox_builds_go_on_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "sandbox", lambda: "none")
-    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     finding = doctor.sandbox_finding()
     assert finding.level is Level.WARNING
     assert finding.remedy == "run: apt-get install bubblewrap"

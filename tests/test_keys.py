@@ -128,7 +128,8 @@ def test_messages_are_byte_for_byte_those_of_protobuf(bound: ResolvedAction) -> 
     )
     assert blobs[_digest(action.command_digest)] == _serialized(command)
     assert blobs[encoded.key] == _serialized(again)
-    found, pending = {}, [("", _digest(action.input_root_digest))]
+    found: dict[str, Digest] = {}
+    pending = [("", _digest(action.input_root_digest))]
     while pending:
         prefix, digest = pending.pop()
         directory = reapi.Directory.FromString(blobs[digest])
@@ -202,7 +203,8 @@ def test_what_is_no_result_is_refused(content: bytes) -> None:
 
 
 def _serialized(message: Message) -> bytes:
-    return message.SerializeToString(deterministic=True)
+    content: bytes = message.SerializeToString(deterministic=True)
+    return content
 
 
 def _digest(message: reapi.Digest) -> Digest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,9 +154,8 @@ def test_layers_run_in_place(heads: tuple[int, int, int], tmp_path: Path) -> Non
             kv_cache_update(cache, x, start, layer)
             for cache, x in zip(caches, (k, v), strict=True)
         ]
-        expected = attention_causal(
-            expected, *caches, start, layer, 20, 0.0625, n_head, n_head_kv
-        )
+        numbers: Any = (start, layer, 20, 0.0625, n_head, n_head_kv)
+        expected = attention_causal(expected, caches[0], caches[1], *numbers)
     assert np.abs(found - expected).max() < 1e-5
     for cache, exact in zip(written, caches, strict=True):
         np.testing.assert_array_equal(cache, exact)

@@ -27,7 +27,7 @@ FULL = bool(os.environ.get("INGOT_FULL"))
 VULKAN = pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan)
 TARGETS = ["x86_64", *([VULKAN] if FULL else [])]
 # f32 in sums of up to n_ff products and softmaxes; 4e-7 to 8e-7 is what is found.
-CLOSE = {"rtol": 0, "atol": 5e-6}
+CLOSE: Any = {"rtol": 0, "atol": 5e-6}
 ATTENTION = read_manifest(ROOT / "models/attention-block.yaml", ROOT)
 EXPERTS = read_manifest(ROOT / "models/moe-ffn-block.yaml", ROOT)
 # Tokens of each sequence: those of prefill, then those of decode.

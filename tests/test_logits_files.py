@@ -96,7 +96,7 @@ def test_a_bundle_gets_short_prompts_with_a_few_logits() -> None:
         "min_cosine": None,
         "of_range": True,
     }
-    exact = {**tolerance, "max_abs_error": 0.0}
+    exact: Any = {**tolerance, "max_abs_error": 0.0}
     limits = {
         "golden": Tolerance(**tolerance, source="t.yaml:1"),
         "tokens": Tolerance(**exact, source="t.yaml:1"),

@@ -173,7 +173,9 @@ def test_every_layer_reads_its_own_parameters(
 ) -> None:
     from iree.runtime import ParameterIndex
 
-    parameters = exchanged(read_parameters(graph, module(built).irpa))
+    irpa = module(built).irpa
+    assert irpa is not None
+    parameters = exchanged(read_parameters(graph, irpa))
     index = ParameterIndex()
     for name, value in parameters.items():
         index.add_buffer(name, value.tobytes())

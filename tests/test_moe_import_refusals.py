@@ -59,7 +59,7 @@ def test_joined_rows_must_be_as_many_as_the_config_says(root: Path) -> None:
 
 def saved_again(config: dict[str, Any], base: float) -> dict[str, Any]:
     """What transformers 5.23 writes for a config of DBRX: its parts have all keys."""
-    common = {"_name_or_path": "", "architectures": None, "dtype": None}
+    common: dict[str, Any] = {"_name_or_path": "", "architectures": None, "dtype": None}
     common |= {"id2label": {"0": "LABEL_0"}, "model_type": "", "problem_type": None}
     parts = {key: {**common, **config[key]} for key in ("attn_config", "ffn_config")}
     parts["ffn_config"] |= {

@@ -99,7 +99,7 @@ def compiled(found: list[Mutant], count: int, folder: Path) -> dict[str, Forward
         tried = found[: count - len(functions)]
         texts = {item.name: item.text for item in tried}
         made = together(texts, folder, QUICK_FLAGS)
-        functions |= {k: made[k] for k in made if not isinstance(made[k], str)}
+        functions |= {k: v for k, v in made.items() if not isinstance(v, str)}
         found = found[len(tried) :]
     return functions
 

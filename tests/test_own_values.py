@@ -122,7 +122,7 @@ def test_layers_at_the_ends_of_an_entry_point_compute_what_they_do(
     module = iree.runtime.VmModule.mmap(config.vm_instance, str(vmfb))
     loaded = iree.runtime.load_vm_module(module, config)
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32) * 9
-    expected = [x]
+    expected: list[np.ndarray] = [x]
     for _ in range(12):
         expected.append(softmax(expected[-1]))
     for name, depths in (("ends", (9,)), ("begins", (11,)), ("keeps", (1, 5, 9, 12))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_packed_maps_are_the_formulas_of_their_headers() -> None:
     scale = rng.random((5, 4))
     blocks = rng.random((5, 2, 4)).astype(np.float16)
     whole, by_block = weight.astype(float), weight.reshape(5, 2, 32, 4).astype(float)
-    exact = {"rtol": 1e-12, "atol": 1e-9}
+    exact: Any = {"rtol": 1e-12, "atol": 1e-9}
     np.testing.assert_allclose(
         packed.linear_packed(x, whole).reshape(2, 3, 5, 4),
         np.einsum("bsi,tiv->bstv", x, whole),

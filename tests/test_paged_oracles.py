@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from oracles.paged import (
 )
 
 # float64 keeps 15 to 16 digits; sums of a few hundred terms lose two of them.
-EXACT = {"rtol": 1e-13, "atol": 1e-13}
+EXACT: Any = {"rtol": 1e-13, "atol": 1e-13}
 N_LAYER, BLOCK_SIZE, N_BLOCK, HEADS, HEADS_KV, HEAD_DIM = 2, 4, 12, 4, 2, 3
 WIDTH_KV = HEADS_KV * HEAD_DIM
 # Of two sequences, neither in order nor side by side.
@@ -41,7 +43,7 @@ def contiguous(cache: np.ndarray) -> np.ndarray:
     return np.stack(layers).reshape(N_LAYER, len(TABLE), -1, WIDTH_KV)
 
 
-def test_a_row_is_where_the_table_says():
+def test_a_row_is_where_the_table_says() -> None:
     x = np.arange(2 * 5, dtype=np.float32).reshape(2, 5, 1) + 100
     cache = np.zeros((1, N_BLOCK, BLOCK_SIZE, 1), np.float32)
     y = paged_cache_update(cache, x, TABLE, START, 0)[0, :, :, 0]
@@ -52,14 +54,14 @@ def test_a_row_is_where_the_table_says():
     assert np.count_nonzero(y) == 10
 
 
-def test_a_paged_cache_is_a_contiguous_one_in_pieces():
+def test_a_paged_cache_is_a_contiguous_one_in_pieces() -> None:
     x, cache = normal(2, 5, WIDTH_KV), pool(1)
     paged = contiguous(paged_cache_update(cache, x, TABLE, START, 1))
     expected = kv_cache_update(contiguous(cache), x, START, 1)
     np.testing.assert_array_equal(paged, expected)
 
 
-def test_what_no_table_lists_stays_as_it_is():
+def test_what_no_table_lists_stays_as_it_is() -> None:
     x, cache = normal(2, 5, WIDTH_KV), pool(1)
     y = paged_cache_update(cache, x, TABLE, START, 1)
     others = [0, 3, 5, 6, 8, 10]
@@ -67,7 +69,7 @@ def test_what_no_table_lists_stays_as_it_is():
     np.testing.assert_array_equal(y[0], cache[0])
 
 
-def test_rows_beyond_the_table_go_to_the_block_of_nobody():
+def test_rows_beyond_the_table_go_to_the_block_of_nobody() -> None:
     x, cache = normal(2, 5, WIDTH_KV), pool(1)
     y = paged_cache_update(cache, x, TABLE, np.array([10, 2], np.int32), 0)
     np.testing.assert_array_equal(y[0, 9, 2:], x[0, :2])
@@ -76,7 +78,9 @@ def test_rows_beyond_the_table_go_to_the_block_of_nobody():
 
 
 @pytest.mark.parametrize("window", [1, 4, 100])
-def test_attention_over_blocks_is_attention_over_a_contiguous_cache(window: int):
+def test_attention_over_blocks_is_attention_over_a_contiguous_cache(
+    window: int,
+) -> None:
     q, keys, values = normal(2, 5, HEADS * HEAD_DIM), pool(1), pool(2)
     numbers = (1, window, 0.4)
     found = attention_paged(
@@ -88,7 +92,7 @@ def test_attention_over_blocks_is_attention_over_a_contiguous_cache(window: int)
     np.testing.assert_allclose(found, expected, **EXACT)
 
 
-def test_a_cap_of_one_query_and_two_keys_by_hand():
+def test_a_cap_of_one_query_and_two_keys_by_hand() -> None:
     # Scores 3 and -3 are capped to 2 tanh(1.5) and its opposite.
     q = np.array([[[3.0]]], np.float32)
     keys = np.array([[[[1.0], [-1.0]]]], np.float32)
@@ -101,15 +105,16 @@ def test_a_cap_of_one_query_and_two_keys_by_hand():
 
 @pytest.mark.parametrize("cap", [0.0, 2.0])
 @pytest.mark.parametrize("window", [1, 4, 100])
-def test_sums_over_blocks_are_those_over_positions(window: int, cap: float):
+def test_sums_over_blocks_are_those_over_positions(window: int, cap: float) -> None:
     given = (normal(2, 1, HEADS * HEAD_DIM), pool(1), pool(2), TABLE, START)
     numbers = (1, window, 0.4, cap, HEADS, HEADS_KV)
-    found = attention_paged_decode(*given, *numbers)
-    np.testing.assert_allclose(found, attention_paged(*given, *numbers), **EXACT)
+    arguments: Any = (*given, *numbers)
+    found = attention_paged_decode(*arguments)
+    np.testing.assert_allclose(found, attention_paged(*arguments), **EXACT)
 
 
 @pytest.mark.parametrize("seq", [1, 2])
-def test_what_was_in_a_block_before_does_not_matter(seq: int):
+def test_what_was_in_a_block_before_does_not_matter(seq: int) -> None:
     attention = attention_paged_decode if seq == 1 else attention_paged
     q, keys, values = normal(2, seq, HEADS * HEAD_DIM), pool(1), pool(2)
     given = (TABLE, START, 0, 100, 0.4, 0.0, HEADS, HEADS_KV)
@@ -130,6 +135,8 @@ def test_what_was_in_a_block_before_does_not_matter(seq: int):
         (TABLE, 2, "layer must be below n_layer = 2, found 2"),
     ],
 )
-def test_what_a_pool_does_not_have_is_refused(table, layer: int, words: str):
+def test_what_a_pool_does_not_have_is_refused(
+    table: Any, layer: int, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         paged_cache_gather(pool(1), np.array(table, np.int32), layer)

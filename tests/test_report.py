@@ -54,7 +54,7 @@ COMPARED = [
 
 
 def build(
-    at_s: float, results: dict[str, Any], code: int = 0, **hows: str
+    at_s: float, results: dict[str, Any], code: Any = 0, **hows: str
 ) -> dict[str, Any]:
     tasks = {name.replace("_", ":", 1): how for name, how in hows.items()}
     return {

@@ -116,7 +116,7 @@ def test_damaged_headers_are_refused_or_read_as_the_library_reads_them(
 
 def test_a_real_model_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "f": rng.standard_normal((3, 5), dtype=np.float32),
         "h": rng.standard_normal((7,)).astype(np.float16),
         "i": np.arange(4),

@@ -217,8 +217,9 @@ def test_a_download_alone_is_told_of_the_proxy(
     download = replace(tell, task="probe:y", platform=(("network", "yes"),))
     checkout.build(tell, download)
     found = [
-        checkout.store.blob(checkout.executor.records.get(task).outputs[0][1])
+        checkout.store.blob(record.outputs[0][1])
         for task in ("probe:x", "probe:y")
+        if (record := checkout.executor.records.get(task))
     ]
     assert [path.read_text() for path in found] == [" \n", "http://proxy:3128 here\n"]
 

@@ -24,7 +24,8 @@ from ingot.runtime.session import Loaded, Restarted, Session, is_native, open_se
 from tests import scratch
 from tests.component_cases import NUMPY
 from tests.project import ROOT
-from tests.tiny_decoder import DATA, N_VOCAB, W, lay_out
+from tests.tiny_decoder import N_VOCAB, W, lay_out
+from tests.tiny_model import DATA
 
 HOST = read_target(ROOT / "targets/x86_64.yaml", ROOT)
 VULKAN = read_target(ROOT / "targets/vulkan-llvmpipe.yaml", ROOT)

@@ -21,7 +21,7 @@ def normal(*sizes: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(sizes, dtype=np.float32)
 
 
-def by_loop(sizes: tuple[int, ...], value: Callable[..., float]) -> np.ndarray:
+def by_loop(sizes: tuple[int, ...], value: Callable[..., Any]) -> np.ndarray:
     """Return the array whose every number is what a formula says of its place."""
     found = np.empty(sizes)
     for place in itertools.product(*map(range, sizes)):
@@ -119,7 +119,7 @@ def test_the_same_numbers_come_back(same: Callable[[Any], Any]) -> None:
         (lambda: shape.repeat(HEADS, 6), "n_head must be a multiple of 4, found 6"),
         (lambda: shape.slice_columns(X, 9, 4), "columns must be below 12, found 9 to"),
         (lambda: shape.slice_leading(X[0], 4), "n_keep must be at most 3, found 4"),
-        (lambda: indexing.where(np.ones((1, 3, 12)), X, X), "shapes differ"),
+        (lambda: indexing.where(np.ones((1, 3, 12), np.int32), X, X), "shapes differ"),
         (
             lambda: indexing.masked_scatter(X, np.ones((2, 3), np.int32), X[0, :2]),
             "expected 6 rows or more, found 2",
@@ -162,10 +162,11 @@ def test_what_a_component_may_not_be_given_is_refused(
 @pytest.mark.parametrize("place", [-1, 3])
 def test_a_position_that_is_none_is_refused(place: int) -> None:
     positions = np.full((2, 1), place, np.int32)
-    for wrong in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: indexing.gather(X, positions),
         lambda: indexing.scatter(X, positions, X[:, :1]),
-    ):
+    )
+    for wrong in calls:
         with pytest.raises(IndexError, match=rf"in \[0, 3\), found {place}"):
             wrong()
 

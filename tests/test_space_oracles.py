@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -78,9 +80,10 @@ def test_rotary_positions_in_space_are_those_of_transformers() -> None:
 
 def test_a_position_before_the_first_is_refused() -> None:
     x = normal(2, 3, 12)
-    for turn in (
+    turns: tuple[Callable[[], object], ...] = (
         lambda: position.rope_multimodal(x, x[0], np.full((3, 2, 3), -1), 1, 2, 1),
         lambda: position.rope_vision(x, x[0], np.full((2, 2, 3), -1), 1),
-    ):
+    )
+    for turn in turns:
         with pytest.raises(IndexError, match="expected 0 or more, found -1"):
             turn()

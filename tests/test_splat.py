@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot.engine.actions import Action
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.weight_sources import Splat
@@ -54,7 +55,7 @@ def test_an_archive_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def test_a_splat_has_no_file_and_every_byte_of_it_is_in_the_key() -> None:
     manifest = read_manifest(ROOT / "models/toy-moe.yaml", ROOT)
 
-    def planned(value: float) -> bake.Action:
+    def planned(value: float) -> Action:
         weights = replace(manifest.weights, source=Splat(value=value))
         return bake.plan_bake(replace(manifest, weights=weights))
 

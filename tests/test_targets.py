@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +41,7 @@ tolerances:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """This machine as an x86-64 of 2013, whatever it is."""
-    monkeypatch.setattr(reader.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(reader, "cpu_features", lambda: V3)
     return monkeypatch
 
@@ -88,7 +89,7 @@ def test_host_is_the_first_target_that_runs_here(machine: pytest.MonkeyPatch) ->
     wide = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
     machine.setattr(reader, "cpu_features", lambda: wide)
     assert of_tree("host").resolved == "x86_64-v4"
-    machine.setattr(reader.platform, "machine", lambda: "aarch64")
+    machine.setattr(platform, "machine", lambda: "aarch64")
     machine.setattr(reader, "cpu_features", lambda: "asimd fp")
     assert of_tree("host").resolved == "aarch64"
 
@@ -113,7 +114,7 @@ def test_a_processor_that_cannot_run_a_target_says_why(
         "the processor lacks avx512f, avx512bw, avx512cd, avx512dq, avx512vl"
     )
     assert of_tree("vulkan").unrunnable_reason() is None
-    machine.setattr(reader.platform, "machine", lambda: "aarch64")
+    machine.setattr(platform, "machine", lambda: "aarch64")
     reason = of_tree("x86_64").unrunnable_reason()
     assert reason == "the processor is aarch64, not x86_64"
 
@@ -128,7 +129,7 @@ def test_arm_code_is_emulated_only_elsewhere(machine: pytest.MonkeyPatch) -> Non
     )
     assert emulated.tools[0] == "qemu-aarch64"
     assert emulated.unrunnable_reason() is None
-    machine.setattr(reader.platform, "machine", lambda: "aarch64")
+    machine.setattr(platform, "machine", lambda: "aarch64")
     machine.setattr(reader, "cpu_features", lambda: "asimd")
     native = of_tree("aarch64")
     assert native.runner == Runner(device="local-task")

@@ -114,9 +114,10 @@ def test_words_are_read_right_at_the_dims_of_models(
     for component, fixed, shapes in REAL:
         item = instance(component, stored, fixed)
         signature = read_component(item.component, ROOT)
+        bound = {name: size for name, size in item.dims if size is not None}
         for batch, seq in shapes:
-            known = dict(item.dims) | {"batch": batch, "seq": seq}
-            for case in cases(signature, fitted(signature, known) | dict(item.dims)):
+            known = bound | {"batch": batch, "seq": seq}
+            for case in cases(signature, fitted(signature, known) | bound):
                 given = passed(signature, case, bound=True)
                 formals = signature.arguments
                 count = sum(isinstance(formal, ScalarFormal) for formal in formals)

@@ -26,7 +26,9 @@ def toy_subject(folder: Path) -> Subject:
         entry=entry,
         oracles=load_oracles(graph),
         parameters={
-            item.name: rng.normal(0, 0.5, item.type.shape).astype(np.float32)
+            item.name: rng.normal(0, 0.5, tuple(map(int, item.type.shape))).astype(
+                np.float32
+            )
             for item in graph.parameters
         },
         inputs=prompt(graph, entry, TOKENS, 3),

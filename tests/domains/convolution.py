@@ -29,7 +29,8 @@ def padding(axis: str) -> Callable[[Mapping[str, int]], int]:
 
 def weight(draw: Draw) -> np.ndarray:
     """Return kernels that keep the size of what they slide over."""
-    return draw.rng.standard_normal(draw.shape) / np.sqrt(np.prod(draw.shape[1:]))
+    size = np.sqrt(np.prod(draw.shape[1:]))
+    return np.asarray(draw.rng.standard_normal(draw.shape) / size)
 
 
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:

@@ -14,7 +14,7 @@ def weight(draw: Draw) -> np.ndarray:
     """Return weights that keep the size of what they multiply, as a model's do."""
     numbers = draw.rng.standard_normal(draw.shape)
     if "n_in" in draw.sizes:
-        return numbers / np.sqrt(draw.sizes["n_in"])
+        return np.asarray(numbers / np.sqrt(draw.sizes["n_in"]))
     return numbers
 
 
@@ -31,7 +31,7 @@ def weight_words(draw: Draw) -> np.ndarray:
 def weight_scale(draw: Draw) -> np.ndarray:
     """Return scales that make a row of bytes as long as one of float weights."""
     n_in = draw.sizes.get("n_in", 32 * draw.sizes.get("n_block", 1))
-    return draw.rng.random(draw.shape) / (73 * np.sqrt(n_in))
+    return np.asarray(draw.rng.random(draw.shape) / (73 * np.sqrt(n_in)))
 
 
 def weight_scale_i4(draw: Draw) -> np.ndarray:

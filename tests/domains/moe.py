@@ -33,7 +33,8 @@ def logits(draw: Draw) -> np.ndarray:
     """
     numbers = draw.rng.standard_normal(draw.shape)
     if draw.variant == 2:
-        return numbers + draw.rng.choice([-128.0, 128.0], (*draw.shape[:-1], 1))
+        apart = draw.rng.choice([-128.0, 128.0], (*draw.shape[:-1], 1))
+        return np.asarray(numbers + apart)
     return np.round(numbers) if draw.variant == 1 else numbers
 
 
@@ -44,7 +45,8 @@ def share(draw: Draw) -> np.ndarray:
 
 def weight(draw: Draw) -> np.ndarray:
     """Return matrices whose products with normal rows are normal."""
-    return draw.rng.standard_normal(draw.shape) / np.sqrt(draw.sizes["n_in"])
+    numbers = draw.rng.standard_normal(draw.shape)
+    return np.asarray(numbers / np.sqrt(draw.sizes["n_in"]))
 
 
 VALUES = {
