@@ -22,7 +22,7 @@ from _pytest.mark.structures import ParameterSet
 
 from ingot.emit.mlir_text import mlir_type
 from ingot.emit.modules import component_probe
-from ingot.model.component import ComponentSignature, dims_of, read_component
+from ingot.model.component import ComponentSignature, dims_of
 from ingot.model.graph import Instance
 from ingot.model.layout import read_layout
 from ingot.project.catalogue import read
@@ -30,7 +30,15 @@ from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
-from tests.component_cases import ROOT, Case, cases, fitted, instance_of
+from tests.component_cases import (
+    ROOT,
+    VARIANTS,
+    Case,
+    cases,
+    fitted,
+    instance_of,
+    signature_of,
+)
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.project import skipped
 from tests.test_odd_sizes import of_tree, served
@@ -86,8 +94,14 @@ Calls = list[tuple[Instance, Case]]
 def kernels(target: str) -> list[str]:
     """Return the kernels of a target's layout, whose weights are in tiles."""
     path = ROOT / f"targets/layouts/{LAYOUTS[target]}.yaml"
-    found = read_layout(path, ROOT).kernels.values()
-    return sorted({name for item in found for name in (item.prefill, item.decode)})
+    found = read_layout(path, ROOT).kernels.items()
+    names = {
+        form
+        for (_, stored), item in found
+        for name in (item.prefill, item.decode)
+        for form in (name, f"{name}:{stored}")
+    }
+    return [item for item in VARIANTS if item in names]
 
 
 def attention(target: str) -> list[str]:
@@ -227,7 +241,7 @@ def tried(
 def test_a_kernel_is_right_at_every_number_of_tiles(
     target: str, component: str, tmp_path: Path
 ) -> None:
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     judge(target, signature, tile_calls(signature, static=False), tmp_path)
 
 
@@ -235,7 +249,7 @@ def test_a_kernel_is_right_at_every_number_of_tiles(
 def test_a_kernel_is_right_at_every_number_of_tiles_that_is_known(
     target: str, component: str, tmp_path: Path
 ) -> None:
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     judge(target, signature, tile_calls(signature, static=True), tmp_path)
 
 
@@ -243,5 +257,5 @@ def test_a_kernel_is_right_at_every_number_of_tiles_that_is_known(
 def test_attention_is_right_for_every_number_of_queries(
     target: str, component: str, tmp_path: Path
 ) -> None:
-    signature = read_component(component, ROOT)
+    signature = signature_of(component)
     judge(target, signature, query_calls(signature), tmp_path)
