@@ -77,9 +77,9 @@ def test_new_items_stand_where_they_say_or_behind_the_one_above(
         "blk.{layer}.attn_output.weight",
         "last",
     ]
-    layer = found.blocks["layer"]
-    assert list(layer["inputs"].entries) == ["hidden", "second", "mask"]
-    assert layer["nodes"].position.path == f"{FOLDER}/small.yaml"
+    layer = found.declared.blocks["layer"]
+    assert list(layer.inputs) == ["hidden", "second", "mask"]
+    assert layer.at.position("nodes").path == f"{FOLDER}/small.yaml"
 
 
 def test_an_entry_point_has_what_files_make_of_the_one_that_it_extends(

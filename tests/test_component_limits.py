@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from ingot.errors import ManifestError
+from ingot.model.architecture_schema import NodeSection
 from ingot.model.bind import Bound, Given, Scope, bind
 from ingot.model.component import (
     ComponentSignature,
@@ -17,8 +19,9 @@ from ingot.model.component import (
     read_component,
 )
 from ingot.model.dims import Product
+from ingot.model.schema_types import build
 from ingot.model.shapes import SymbolicType
-from ingot.model.yaml_nodes import Node, parse
+from ingot.model.yaml_nodes import parse
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT
 
@@ -31,7 +34,7 @@ TENSORS = [
 IDS = [f"{component}-{name}" for component, name in TENSORS]
 
 
-def node_of(signature: ComponentSignature) -> Node:
+def node_of(signature: ComponentSignature) -> NodeSection:
     """Return a node that gives the component all that it asks for."""
     operands, attributes = [], []
     for formal in signature.arguments:
@@ -41,12 +44,19 @@ def node_of(signature: ComponentSignature) -> Node:
             attributes.append(f"{formal.name}: {formal.dim}")
         else:
             attributes.append(f"{formal.name}: 1")
-    return parse(
+    return section(
         f"name: node\nuses: {signature.component}\n"
         f"operands: {{{', '.join(operands)}}}\n"
-        f"attributes: {{{', '.join(attributes)}}}\n",
-        "architecture.yaml",
+        f"attributes: {{{', '.join(attributes)}}}\n"
     )
+
+
+def section(text: str) -> NodeSection:
+    """Return the node that YAML text describes."""
+    found, errors = build(parse(text, "architecture.yaml"), NodeSection)
+    assert not errors
+    assert found is not None
+    return found
 
 
 def bound(
@@ -62,8 +72,8 @@ def bound(
     sizes |= {rule.dim: 16 for rule in signature.rules if rule.terms} | other
     tensors = {
         item.name: Given(
-            node["operands"][item.name],
-            f"'{item.name}'",
+            item.name,
+            partial(node.at.error, f"operands.{item.name}"),
             changed.get(item.name, item.type),
         )
         for item in signature.arguments
@@ -241,7 +251,7 @@ def bound_with_batch(
     names = {name for item in signature.arguments for name in dims_of(item)}
     sizes = {n: None if n in with_batch.dynamic else 8 for n in names | {"batch"}}
     tensors = {
-        name: Given(node["operands"][name], f"'{name}'", kind)
+        name: Given(name, partial(node.at.error, f"operands.{name}"), kind)
         for name, kind in kinds.items()
     }
     found = bind(node, signature, tensors, Scope(sizes, {}, {}), errors)
@@ -252,15 +262,16 @@ def test_numbers_are_no_tensors_and_tensors_no_numbers() -> None:
     signature = read_component("shape/slice", ROOT)
     kinds = {item.name: type(item) for item in signature.arguments}
     assert kinds == {"x": TensorFormal, "first": ScalarFormal, "n_keep": IndexFormal}
-    node = parse(
+    node = section(
         "name: node\nuses: shape/slice\n"
-        "operands: {x: x, first: first}\nattributes: {n_keep: 4}\n",
-        "architecture.yaml",
+        "operands: {x: x, first: first}\nattributes: {n_keep: 4}\n"
     )
     errors: list[ManifestError] = []
     tensors = {
         name: Given(
-            node["operands"][name], f"'{name}'", formal_of("shape/slice", "x").type
+            name,
+            partial(node.at.error, f"operands.{name}"),
+            formal_of("shape/slice", "x").type,
         )
         for name in ("x", "first")
     }

@@ -82,7 +82,7 @@ def test_a_mixture_says_what_its_judges_say(
 def layer_nodes(architecture: str) -> list[str]:
     """The names of a layer's nodes, in order."""
     found = read_architecture(ROOT / FOLDER / f"{architecture}.yaml", ROOT)
-    return [item["name"].text for item in found.blocks["layer"]["nodes"].items]
+    return [item.name for item in found.declared.blocks["layer"].nodes]
 
 
 def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:

@@ -47,8 +47,6 @@ class Architecture:
     """An architecture with all that it inherits."""
 
     declared: ArchitectureSection  # as if one file had all of it
-    blocks: Node
-    entry_points: Node
     files: tuple[str, ...]  # that it is made of, relative to the checkout, own first
 
 
@@ -82,12 +80,7 @@ def read_architecture(path: Path, root: Path) -> Architecture:
     declared, errors = build(node, ArchitectureSection)
     raise_all(errors)
     assert declared is not None
-    return Architecture(
-        declared,
-        node["blocks"],
-        node["entry_points"],
-        tuple(item.position.path for item in files),
-    )
+    return Architecture(declared, tuple(item.position.path for item in files))
 
 
 def _files(path: Path, root: Path) -> Iterator[Node]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ingot.model.manifest_schema import TOLERANCES, ToleranceSection
 from ingot.model.name_patterns import (
@@ -28,6 +27,7 @@ from ingot.model.name_patterns import (
 from ingot.model.schema_types import (
     Choice,
     Either,
+    Form,
     Integer,
     Key,
     Mapping,
@@ -51,6 +51,9 @@ INPUT_ROLES = (
     "cache",
 )
 OUTPUT_ROLES = ("embedding", "hidden", "logits", "cache")
+
+Given = str | int | float
+"""What a node gives to an argument that is no tensor: a name or a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,175 +106,144 @@ class ParameterSection(Section):
         return tuple(map(str, self.shape))
 
 
-_NODE = (
-    Key("name", NAME, "name of the node, and of its value"),
-    Key("uses", USES, "component: components/<name>.mlir, or block:<name>"),
-    Key(
-        "operands",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSection(Section):
+    """A call of a component, or of another block."""
+
+    name: str = key(NAME, "name of the node, and of its value")
+    uses: str = key(USES, "component: components/<name>.mlir, or block:<name>")
+    operands: Map[str, str] = key(
         Mapping(NAME, NAME),
         "values of this block, by the component's argument or the block's input",
-        optional=True,
-    ),
-    Key(
-        "parameters",
+        default={},
+    )
+    parameters: Map[str, str] = key(
         Mapping(USED_PARAMETER, NAME),
         "parameters, by the component's argument or the block's $name",
-        optional=True,
-    ),
-    Key(
-        "attributes",
-        Mapping(Either((ATTRIBUTE, Number())), NAME),
+        default={},
+    )
+    attributes: Map[str, Given] = key(
+        Mapping(Either((ATTRIBUTE, Number(keeps_integers=True))), NAME),
         "hyperparameters, dims, numbers or {layer}, by the component's argument or"
         " the block's $name",
-        optional=True,
-    ),
-    Key(
-        "results",
+        default={},
+    )
+    results: tuple[str, ...] = key(
         Sequence(NAME, min=2),
         "names of the values of a component or block with several results",
-        optional=True,
-    ),
-    Key(
-        "prefix",
+        default=(),
+    )
+    prefix: str = key(
         NAME,
         "put before the names of the values inside the block that is called",
-        optional=True,
-    ),
-)
-_STEP = (
-    Key(
-        "block",
+        default="",
+    )
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return the names of the values that it defines: its own, if it names none."""
+        return self.results or (self.name,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSection(Section):
+    """A piece of a model that is checked alone."""
+
+    variants: Map[str, Map[str, Given]] = key(
+        Mapping(
+            Mapping(Either((USED_PARAMETER, Number(keeps_integers=True))), NAME, min=1),
+            NAME,
+            min=1,
+        ),
+        "by variant, what each $name in the nodes stands for",
+        default={},
+    )
+    inputs: Map[str, str] = key(
+        Mapping(TYPE, NAME, min=1), "values it takes, with their types"
+    )
+    nodes: tuple[NodeSection, ...] = key(
+        Sequence(NodeSection, min=1), "calls of components and blocks, in order"
+    )
+    outputs: Map[str, str] = key(
+        Mapping(NAME, NAME, min=1), "values it gives, by their name"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSection(Section):
+    """A call of a block, or of several in turn, layer by layer."""
+
+    block: str | tuple[str, ...] = key(
         Either((BLOCK, Sequence(BLOCK, min=1))),
         "block to call; a sequence is gone through layer by layer, over and over",
-    ),
-    Key(
-        "repeat",
+    )
+    repeat: str | int = key(
         Either((NAME, Integer(1))),
         "number of layers, or the dim that holds it",
-        optional=True,
-    ),
-    Key(
-        "name",
+        default="",
+    )
+    name: str = key(
         NAME,
         "name of the step where the block's is taken or there are several blocks",
-        optional=True,
-    ),
-    Key("operands", Mapping(NAME, NAME, min=1), "values, by the block's input"),
-    Key("results", Mapping(NAME, NAME, min=1), "values it defines, by output"),
-)
-_INPUT = (
-    Key("type", TYPE, "its tensor type"),
-    Key("role", Choice(INPUT_ROLES), "what it means to a caller"),
-)
-_OUTPUT = (
-    Key("value", NAME, "the value that is returned"),
-    Key("role", Choice(OUTPUT_ROLES), "what it means to a caller"),
-    Key(
-        "updates",
-        NAME,
-        "the input that it replaces, in the same memory",
-        optional=True,
-    ),
-)
-_VARIANTS = Mapping(
-    Mapping(Either((USED_PARAMETER, Number())), NAME, min=1), NAME, min=1
-)
-
-
-def _extending(form: Text, doc: str, **removable: Text) -> tuple[Key, ...]:
-    """Return the keys of a record that may extend another one."""
-    removed = Record(
-        tuple(
-            Key(name, Sequence(item, min=1), f"names among its {name}", optional=True)
-            for name, item in removable.items()
-        )
+        default="",
     )
-    return (
-        Key("extends", form, doc, optional=True),
-        Key("remove", removed, "what is not inherited", optional=True),
+    operands: Map[str, str] = key(
+        Mapping(NAME, NAME, min=1), "values, by the block's input"
+    )
+    results: Map[str, str] = key(
+        Mapping(NAME, NAME, min=1), "values it defines, by output"
+    )
+
+    @property
+    def blocks(self) -> dict[str, str]:
+        """Return the blocks that it calls, by the part of the step that names each."""
+        if isinstance(self.block, str):
+            return {"block": self.block}
+        return {f"block[{index}]": name for index, name in enumerate(self.block)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSection(Section):
+    """An argument of an entry point."""
+
+    type: str = key(TYPE, "its tensor type")
+    role: str = key(Choice(INPUT_ROLES), "what it means to a caller")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSection(Section):
+    """A result of an entry point."""
+
+    value: str = key(NAME, "the value that is returned")
+    role: str = key(Choice(OUTPUT_ROLES), "what it means to a caller")
+    updates: str = key(
+        NAME, "the input that it replaces, in the same memory", default=""
     )
 
 
-def _item(keys: tuple[Key, ...], whole: bool, other: Text = NAME) -> Record:
-    """Return the form of an item; a new one among inherited ones says where it goes."""
-    places = (
-        Key("before", other, "the item that this new one precedes", optional=True),
-        Key("after", other, "the item that this new one follows", optional=True),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPointSection(Section):
+    """A function that the model exports."""
+
+    dims: Map[str, int] = key(
+        Mapping(Integer(1), NAME, min=1),
+        "dynamic dims that have one size here, such as seq: 1 to decode",
+        default={},
     )
-    return Record(keys if whole else keys + places)
-
-
-def _block(whole: bool) -> Record:
-    doc = "the block that it is made of"
-    own = _extending(NAME, doc, inputs=NAME, nodes=NAME, outputs=NAME)
-    return Record(
-        (
-            *(() if whole else own),
-            Key(
-                "variants",
-                _VARIANTS,
-                "by variant, what each $name in the nodes stands for",
-                optional=True,
-            ),
-            Key(
-                "inputs",
-                Mapping(TYPE, NAME, min=1),
-                "values it takes, with their types",
-                optional=not whole,
-            ),
-            Key(
-                "nodes",
-                Sequence(_item(_NODE, whole), min=1),
-                "calls of components and blocks, in order",
-                optional=not whole,
-            ),
-            Key(
-                "outputs",
-                Mapping(NAME, NAME, min=1),
-                "values it gives, by their name",
-                optional=not whole,
-            ),
-        )
+    inputs: Map[str, InputSection] = key(
+        Mapping(InputSection, NAME, min=1), "arguments, in order"
     )
-
-
-def _entry_point(whole: bool) -> Record:
-    doc = "the entry point that it is made of"
-    own = _extending(NAME, doc, inputs=NAME, steps=NAME, outputs=NAME)
-    return Record(
-        (
-            *(() if whole else own),
-            Key(
-                "dims",
-                Mapping(Integer(1), NAME, min=1),
-                "dynamic dims that have one size here, such as seq: 1 to decode",
-                optional=True,
-            ),
-            Key(
-                "inputs",
-                Mapping(_item(_INPUT, whole), NAME, min=1),
-                "arguments, in order",
-                optional=not whole,
-            ),
-            Key(
-                "steps",
-                Sequence(_item(_STEP, whole), min=1),
-                "block calls, in order",
-                optional=not whole,
-            ),
-            Key(
-                "outputs",
-                Mapping(_item(_OUTPUT, whole), NAME, min=1),
-                "results, in order",
-                optional=not whole,
-            ),
-        )
+    steps: tuple[StepSection, ...] = key(
+        Sequence(StepSection, min=1), "block calls, in order"
+    )
+    outputs: Map[str, OutputSection] = key(
+        Mapping(OutputSection, NAME, min=1), "results, in order"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureSection(Section):
-    """A whole architecture; `Architecture` has its blocks and entry points as nodes."""
+    """A whole architecture, with all that it inherits."""
 
     architecture: str = key(KEBAB, "its name: this file's, without .yaml")
     dims: tuple[str, ...] = key(
@@ -285,11 +257,11 @@ class ArchitectureSection(Section):
         Mapping(ParameterSection, PARAMETER),
         "weights under their GGUF names; {layer} stands for the layer's number",
     )
-    blocks: Map[str, Any] = key(
-        Mapping(_block(whole=True), NAME, min=1), "pieces that are checked alone"
+    blocks: Map[str, BlockSection] = key(
+        Mapping(BlockSection, NAME, min=1), "pieces that are checked alone"
     )
-    entry_points: Map[str, Any] = key(
-        Mapping(_entry_point(whole=True), NAME, min=1),
+    entry_points: Map[str, EntryPointSection] = key(
+        Mapping(EntryPointSection, NAME, min=1),
         "functions that the model exports",
     )
     tolerances: Map[str, ToleranceSection] = key(
@@ -299,23 +271,80 @@ class ArchitectureSection(Section):
     )
 
 
-def _architecture_file() -> Record:
-    """Return the form of a file, which may leave out what it inherits."""
-    doc = "the architecture that it is made of: models/architectures/<name>.yaml"
-    own = _extending(KEBAB, doc, parameters=PARAMETER, blocks=NAME, entry_points=NAME)
-    forms = {
-        "parameters": Mapping(
-            _item(keys_of(ParameterSection), False, PARAMETER), PARAMETER
-        ),
-        "blocks": Mapping(_block(whole=False), NAME, min=1),
-        "entry_points": Mapping(_entry_point(whole=False), NAME, min=1),
-    }
-    name, *keys = keys_of(ArchitectureSection)
-    inherited = [
+def _extending(form: Text, doc: str, **removable: Text) -> tuple[Key, ...]:
+    """Return the keys of a section that may extend another one."""
+    removed = Record(
+        tuple(
+            Key(name, Sequence(item, min=1), f"names among its {name}", optional=True)
+            for name, item in removable.items()
+        )
+    )
+    return (
+        Key("extends", form, doc, optional=True),
+        Key("remove", removed, "what is not inherited", optional=True),
+    )
+
+
+def _item(section: type[Section], other: Text = NAME) -> Record:
+    """Return the form of an item; a new one among inherited ones says where it goes."""
+    places = (
+        Key("before", other, "the item that this new one precedes", optional=True),
+        Key("after", other, "the item that this new one follows", optional=True),
+    )
+    return Record(keys_of(section) + places)
+
+
+def _partial(
+    own: tuple[Key, ...], keys: tuple[Key, ...], forms: Map[str, Form]
+) -> Record:
+    """Return the form of a section that may leave out what it inherits."""
+    inherited = tuple(
         replace(item, form=forms.get(item.name, item.form), optional=True)
         for item in keys
-    ]
-    return Record((name, *own, *inherited))
+    )
+    return Record(own + inherited)
 
 
-ARCHITECTURE = _architecture_file()
+_BLOCK = _partial(
+    _extending(
+        NAME, "the block that it is made of", inputs=NAME, nodes=NAME, outputs=NAME
+    ),
+    keys_of(BlockSection),
+    {"nodes": Sequence(_item(NodeSection), min=1)},
+)
+_ENTRY_POINT = _partial(
+    _extending(
+        NAME,
+        "the entry point that it is made of",
+        inputs=NAME,
+        steps=NAME,
+        outputs=NAME,
+    ),
+    keys_of(EntryPointSection),
+    {
+        "inputs": Mapping(_item(InputSection), NAME, min=1),
+        "steps": Sequence(_item(StepSection), min=1),
+        "outputs": Mapping(_item(OutputSection), NAME, min=1),
+    },
+)
+_NAME_KEY, *_KEYS = keys_of(ArchitectureSection)
+
+ARCHITECTURE = _partial(
+    (
+        _NAME_KEY,
+        *_extending(
+            KEBAB,
+            "the architecture that it is made of: models/architectures/<name>.yaml",
+            parameters=PARAMETER,
+            blocks=NAME,
+            entry_points=NAME,
+        ),
+    ),
+    tuple(_KEYS),
+    {
+        "parameters": Mapping(_item(ParameterSection, PARAMETER), PARAMETER),
+        "blocks": Mapping(_BLOCK, NAME, min=1),
+        "entry_points": Mapping(_ENTRY_POINT, NAME, min=1),
+    },
+)
+"""The form of a file, which may leave out what it inherits."""

@@ -6,10 +6,12 @@ argument, and says at the argument where that contradicts what was found before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ingot.errors import ManifestError, did_you_mean
+from ingot.model.architecture_schema import NodeSection
 from ingot.model.component import (
     ComponentSignature,
     IndexFormal,
@@ -19,9 +21,11 @@ from ingot.model.component import (
 from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Argument, Instance
 from ingot.model.shapes import SymbolicType
-from ingot.model.yaml_nodes import Node
 
 LAYER = "{layer}"
+
+Report = Callable[..., ManifestError]
+"""Makes an error at one place, of a message and a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A tensor handed to a component: where, what it is called, and its type."""
+    """A tensor handed to a component: what it is called, where, and its type."""
 
-    node: Node
-    label: str
+    name: str
+    error: Report  # makes an error where it is given
     type: SymbolicType | None  # None: its own definition is wrong and was reported
 
 
@@ -62,7 +66,7 @@ class Bound:
 
 
 def bind(
-    node: Node,
+    node: NodeSection,
     signature: ComponentSignature,
     tensors: Mapping[str, Given],
     scope: Scope,
@@ -74,21 +78,21 @@ def bind(
     """
     before = len(errors)
     signature = _with_weight_of(signature, tensors)
-    attributes = entries(node, "attributes")
-    _check_names(node, signature, tensors, attributes, errors)
+    errors += _check_names(node, signature, tensors)
     binding = Binding(signature, scope, errors)
     scalars: list[float | int] = []
     layered: list[int] = []
     for formal in signature.arguments:
-        attribute = attributes.get(formal.name)
-        if attribute is None:
+        value = node.attributes.get(formal.name)
+        if value is None:
             continue
+        error = partial(node.at.error, f"attributes.{formal.name}")
         if isinstance(formal, IndexFormal):
-            binding.index(formal, attribute)
+            binding.index(formal, value, error)
         elif isinstance(formal, ScalarFormal):
-            if attribute.value == LAYER:
+            if value == LAYER:
                 layered.append(len(scalars))
-            scalars.append(_number(attribute, formal, scope, errors))
+            scalars.append(_number(value, formal, scope, errors, error))
     unbound = any(
         isinstance(formal, IndexFormal) and formal.dim not in binding.dims
         for formal in signature.arguments
@@ -121,12 +125,6 @@ def _with_weight_of(
     return signature
 
 
-def entries(node: Node, key: str) -> dict[str, Node]:
-    """Return the mapping under an optional key."""
-    found = node.get(key)
-    return found.entries if found else {}
-
-
 @dataclass(slots=True)
 class Binding:
     """What each of the component's dims stands for, as far as it is known."""
@@ -136,9 +134,10 @@ class Binding:
     errors: list[ManifestError]
     dims: dict[str, Product] = field(default_factory=dict)
 
-    def index(self, formal: IndexFormal, node: Node) -> None:
+    def index(
+        self, formal: IndexFormal, value: str | int | float, error: Report
+    ) -> None:
         """Bind the dim of an `index` argument to an attribute."""
-        value = node.value
         if isinstance(value, int):
             self.dims[formal.dim] = Product.of(value)
             return
@@ -146,12 +145,12 @@ class Binding:
             dim = parse_dim(value)
             unknown = [name for name in dim.names if name not in self.scope.sizes]
             if not unknown:
-                self.fix(formal.dim, dim, node)
+                self.fix(formal.dim, dim, error)
                 return
             hint = did_you_mean(unknown[0], list(self.scope.sizes), "dims")
-            self.errors.append(node.error(f"no dim named '{unknown[0]}'", hint))
+            self.errors.append(error(f"no dim named '{unknown[0]}'", hint))
         else:
-            self.errors.append(node.error(f"expected a dim or a size, found {value}"))
+            self.errors.append(error(f"expected a dim or a size, found {value}"))
         self.dims[formal.dim] = Product.of(1, formal.dim)
 
     def tensor(self, formal: TensorFormal, given: Given) -> None:
@@ -161,19 +160,19 @@ class Binding:
         fits = wanted.element == found.element and len(wanted.shape) == len(found.shape)
         if fits:
             for dim, actual in zip(wanted.shape, found.shape, strict=True):
-                fits = self.unify(dim, actual, given.node) and fits
+                fits = self.unify(dim, actual, given.error) and fits
         if not fits:
             expected = wanted.substitute(self.dims)
             message = (
-                f"{given.label} does not fit '{self.signature.component}'; "
+                f"'{given.name}' does not fit '{self.signature.component}'; "
                 f"expected {expected}, found {found}"
             )
             hint = f"{formal.position}: %{formal.name} is {wanted}"
             if formal.is_weight:
                 hint += f", of {', '.join(self.signature.weights)}"
-            self.errors.append(given.node.error(message, hint + self.sizes(wanted)))
+            self.errors.append(given.error(message, hint + self.sizes(wanted)))
 
-    def unify(self, formal: Product, actual: Product, node: Node) -> bool:
+    def unify(self, formal: Product, actual: Product, error: Report) -> bool:
         """Bind what is unknown in a formal dim; False where both cannot be equal."""
         known = formal.substitute(
             {name: self.dims.get(name, Product.of(1)) for name in formal.names}
@@ -184,10 +183,10 @@ class Binding:
         rest = actual.divided_by(known)
         if rest is None or len(unknown) > 1:
             return False
-        self.fix(unknown[0], rest, node)
+        self.fix(unknown[0], rest, error)
         return True
 
-    def fix(self, name: str, actual: Product, node: Node) -> None:
+    def fix(self, name: str, actual: Product, error: Report) -> None:
         """Bind one of the component's dims."""
         self.dims[name] = actual
         dynamic = [item for item in actual.names if self.scope.sizes[item] is None]
@@ -196,9 +195,9 @@ class Binding:
                 f"'{name}' of '{self.signature.component}' is fixed by specialize, "
                 f"but '{dynamic[0]}' stays dynamic"
             )
-            self.errors.append(node.error(message))
+            self.errors.append(error(message))
 
-    def check_sizes(self, node: Node) -> None:
+    def check_sizes(self, node: NodeSection) -> None:
         """Add an error for each size that is not as the component asks for it."""
         found = {name: dim.resolve(self.scope.sizes) for name, dim in self.dims.items()}
         sizes = {name: size for name, size in found.items() if isinstance(size, int)}
@@ -206,7 +205,7 @@ class Binding:
             for wrong in rule.broken(sizes):
                 message = f"'{rule.dim}' of '{self.signature.component}' {wrong}"
                 hint = f"{rule.position}: {rule.text}"
-                self.errors.append(node["uses"].error(message, hint))
+                self.errors.append(node.at.error("uses", message, hint))
 
     def sizes(self, wanted: SymbolicType) -> str:
         """Return what a formal type's dims stand for here: `, with n_in = n_embd`."""
@@ -254,45 +253,47 @@ class Binding:
 
 
 def _check_names(
-    node: Node,
-    signature: ComponentSignature,
-    tensors: Mapping[str, Given],
-    attributes: Mapping[str, Node],
-    errors: list[ManifestError],
-) -> None:
-    """Add an error for each argument that is missing, unknown or in the wrong place."""
+    node: NodeSection, signature: ComponentSignature, tensors: Mapping[str, Given]
+) -> Iterator[ManifestError]:
+    """Yield each argument that is missing, unknown or in the wrong place."""
     formals = {formal.name: formal for formal in signature.arguments}
-    for section in ("operands", "parameters", "attributes"):
-        for name in entries(node, section):
-            holder = node[section]
+    given = {
+        "operands": node.operands,
+        "parameters": node.parameters,
+        "attributes": node.attributes,
+    }
+    for section, names in given.items():
+        for name in names:
+            error = partial(node.at.key_error, section, name)
             formal = formals.get(name)
             is_tensor = isinstance(formal, TensorFormal)
             if formal is None:
                 hint = did_you_mean(name, list(formals), "arguments")
-                message = f"'{signature.component}' has no argument '{name}'"
-                errors.append(holder.key_error(name, message, hint))
+                yield error(f"'{signature.component}' has no argument '{name}'", hint)
             elif is_tensor == (section == "attributes"):
                 place = "operands or parameters" if is_tensor else "attributes"
                 kind = "a tensor" if is_tensor else "a number"
                 message = f"'{name}' of '{signature.component}' is {kind}"
-                errors.append(holder.key_error(name, message, f"move it to {place}"))
-            elif section == "parameters" and name in entries(node, "operands"):
-                message = f"'{name}' is given twice; first under operands"
-                errors.append(holder.key_error(name, message))
+                yield error(message, f"move it to {place}")
+            elif section == "parameters" and name in node.operands:
+                yield error(f"'{name}' is given twice; first under operands")
     for formal in signature.arguments:
         is_tensor = isinstance(formal, TensorFormal)
-        if formal.name not in (tensors if is_tensor else attributes):
+        if formal.name not in (tensors if is_tensor else node.attributes):
             place = "operands or parameters" if is_tensor else "attributes"
             message = f"'{formal.name}' of '{signature.component}' is missing"
             hint = f"give it under {place}; see {formal.position}"
-            errors.append(node["uses"].error(message, hint))
+            yield node.at.error("uses", message, hint)
 
 
 def _number(
-    node: Node, formal: ScalarFormal, scope: Scope, errors: list[ManifestError]
+    value: str | int | float,
+    formal: ScalarFormal,
+    scope: Scope,
+    errors: list[ManifestError],
+    error: Report,
 ) -> float | int:
     """Return the number that an attribute gives to a scalar argument."""
-    value = node.value
     if value == LAYER:
         # The layers are numbered when the entry point is written out.
         value = 0
@@ -300,14 +301,13 @@ def _number(
         size = scope.sizes.get(value)
         if value not in scope.numbers and size is None:
             hint = did_you_mean(value, list(scope.numbers), "hyperparameters")
-            errors.append(node.error(f"no hyperparameter named '{value}'", hint))
+            errors.append(error(f"no hyperparameter named '{value}'", hint))
             return 0
         value = scope.numbers[value] if size is None else size
-    assert isinstance(value, int | float)
     if formal.type.startswith("f"):
         return float(value)
     if isinstance(value, float):
         message = f"expected an integer for {formal.type} '{formal.name}'"
-        errors.append(node.error(f"{message}, found {value}"))
+        errors.append(error(f"{message}, found {value}"))
         return 0
     return value

@@ -13,15 +13,16 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture import Architecture
-from ingot.model.bind import Scope, entries
+from ingot.model.architecture_schema import BlockSection, EntryPointSection
+from ingot.model.bind import Report, Scope
 from ingot.model.component import ComponentSignature, read_component
-from ingot.model.entry_points import block_nodes, expand
+from ingot.model.entry_points import expand
 from ingot.model.graph import DynamicDim, Graph, Instance
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
 from ingot.model.resolve_blocks import BLOCK, BlockPattern, resolve_block
 from ingot.model.variants import block_name, expand_variants, takes_names
-from ingot.model.yaml_nodes import Node
+from ingot.model.yaml_nodes import collected
 
 # No matrix is packed before a target asks for it.
 PLAIN = "plain"
@@ -49,10 +50,10 @@ def resolve(
     blocks = _Blocks(architecture, Components(root, errors), errors)
     expanded = []
     instances: list[Instance] = []
-    for name, node in architecture.entry_points.entries.items():
-        fixed = scope.fix(_fixed(node, sizes, errors))
+    for name, section in architecture.declared.entry_points.items():
+        fixed = scope.fix(_fixed(section, sizes, errors))
         patterns = blocks.resolved(fixed)
-        expanded.append(expand(name, node, patterns, fixed, errors))
+        expanded.append(expand(name, section, patterns, fixed, errors))
         used = {block.kind for block in expanded[-1].entry_point.blocks}
         instances += [item for kind in used for item in patterns[kind].instances]
     taken = [item for entry in expanded for item in entry.parameters]
@@ -72,17 +73,19 @@ def resolve(
 
 
 def _fixed(
-    entry_point: Node, sizes: Mapping[str, int | None], errors: list[ManifestError]
+    entry_point: EntryPointSection,
+    sizes: Mapping[str, int | None],
+    errors: list[ManifestError],
 ) -> dict[str, int]:
     """Return the dynamic dims that have one size in an entry point."""
-    given = entries(entry_point, "dims")
+    given = entry_point.dims
     dynamic = [name for name, size in sizes.items() if size is None]
     for name in given:
         if name not in dynamic:
             hint = did_you_mean(name, dynamic, "dynamic dims")
             message = f"no dynamic dim named '{name}'"
-            errors.append(entry_point["dims"].key_error(name, message, hint))
-    return {name: size.integer for name, size in given.items() if name in dynamic}
+            errors.append(entry_point.at.key_error("dims", name, message, hint))
+    return {name: size for name, size in given.items() if name in dynamic}
 
 
 class _Blocks:
@@ -94,12 +97,12 @@ class _Blocks:
         components: Components,
         errors: list[ManifestError],
     ) -> None:
-        blocks = architecture.blocks.entries
+        blocks = architecture.declared.blocks
         stepped = {block_name(item) for item in _stepped(architecture)}
         called = {
             block_name(item.removeprefix(BLOCK))
             for block in blocks.values()
-            for item in _used(block)
+            for item in _uses(block)
             if item.startswith(BLOCK)
         }
         # What only nodes call, or can, is resolved where they call it.
@@ -108,7 +111,7 @@ class _Blocks:
             for kind, block in blocks.items()
             if kind not in stepped and (kind in called or takes_names(block))
         }
-        self.nodes = expand_variants(architecture.blocks, self.inner, errors)
+        self.blocks = expand_variants(blocks, self.inner, errors)
         self.components = components
         self.errors = errors
 
@@ -116,8 +119,8 @@ class _Blocks:
         """Return the blocks by name; what is wrong is told once, not once a scope."""
         found: list[ManifestError] = []
         patterns = {
-            kind: resolve_block(kind, self.nodes, scope, self.components.find, found)
-            for kind in self.nodes
+            kind: resolve_block(kind, self.blocks, scope, self.components.find, found)
+            for kind in self.blocks
             if block_name(kind) not in self.inner
         }
         told = {error.position for error in self.errors}
@@ -136,25 +139,18 @@ class Components:
         self.errors = errors
         self.found: dict[str, ComponentSignature | None] = {}
 
-    def find(self, node: Node) -> ComponentSignature | None:
-        """Return the signature of the component that a node names."""
-        name = node.text
+    def find(self, name: str, error: Report) -> ComponentSignature | None:
+        """Return the signature of a component; `error` reports where it is named."""
         if name not in self.found:
             self.found[name] = None
             if not os.path.lexists(self.root / "components" / f"{name}.mlir"):
                 hint = did_you_mean(name, self.names(), "components")
-                self.errors.append(node.error(f"no component named '{name}'", hint))
+                self.errors.append(error(f"no component named '{name}'", hint))
                 # Not kept: each node that names it is wrong.
                 del self.found[name]
                 return None
-            try:
+            with collected(self.errors):
                 self.found[name] = read_component(name, self.root)
-            except ExceptionGroup as group:
-                self.errors.extend(
-                    error
-                    for error in group.exceptions
-                    if isinstance(error, ManifestError)
-                )
         return self.found[name]
 
     def names(self) -> list[str]:
@@ -177,35 +173,39 @@ def _instances(
         other = found.setdefault(instance.name, instance)
         if other.component != instance.component:
             message = f"'{other.component}' and '{instance.component}'"
-            errors.append(architecture.blocks.error(f"{message} share a file name"))
+            error = architecture.declared.at.error
+            errors.append(error("blocks", f"{message} share a file name"))
     return tuple(found[name] for name in sorted(found))
 
 
 def _refuse_unused(architecture: Architecture, errors: list[ManifestError]) -> None:
     """Add an error for each block and parameter that nothing takes."""
-    blocks = architecture.blocks
+    declared, own = architecture.declared, architecture.files[0]
+    blocks = declared.blocks
     called, pending = set[str](), [block_name(item) for item in _stepped(architecture)]
     while pending:
         kind = pending.pop()
-        if kind not in called and kind in blocks.entries:
+        if kind not in called and kind in blocks:
             called.add(kind)
-            used = (item for item in _used(blocks[kind]) if item.startswith(BLOCK))
+            used = (item for item in _uses(blocks[kind]) if item.startswith(BLOCK))
             pending += (block_name(item.removeprefix(BLOCK)) for item in used)
-    for kind in blocks.entries:
+    for kind in blocks:
         if kind not in called:
-            error = blocks.key_error(kind, f"nothing calls block '{kind}'")
+            message = f"nothing calls block '{kind}'"
+            error = declared.at.key_error("blocks", kind, message)
             errors.append(_unused(architecture, error))
     # As written, so that a parameter of a node that does not fit is not reported too.
-    nodes = [node for block in blocks.entries.values() for node in block["nodes"].items]
     written = {
-        entry.text for node in nodes for entry in entries(node, "parameters").values()
+        name
+        for block in blocks.values()
+        for node in block.nodes
+        for name in node.parameters.values()
     } | {
-        str(value.value)
-        for block in blocks.entries.values()
-        for variant in entries(block, "variants").values()
-        for value in variant.entries.values()
+        str(value)
+        for block in blocks.values()
+        for variant in block.variants.values()
+        for value in variant.values()
     }
-    declared, own = architecture.declared, architecture.files[0]
     for name in declared.parameters:
         if name not in written:
             message = f"no node takes parameter '{name}'"
@@ -234,16 +234,16 @@ def _unused(architecture: Architecture, error: ManifestError) -> ManifestError:
 def _stepped(architecture: Architecture) -> list[str]:
     """Return the blocks that steps call, as they are written: `layer.local`."""
     return [
-        node.text
-        for entry in architecture.entry_points.entries.values()
-        for step in entry["steps"].items
-        for node in block_nodes(step)
+        name
+        for entry_point in architecture.declared.entry_points.values()
+        for step in entry_point.steps
+        for name in step.blocks.values()
     ]
 
 
-def _used(block: Node) -> list[str]:
+def _uses(block: BlockSection) -> list[str]:
     """Return the components and blocks that the nodes of a block use, as written."""
-    return [node["uses"].text for node in block["nodes"].items]
+    return [node.uses for node in block.nodes]
 
 
 def _mentioned(architecture: Architecture) -> set[str]:
@@ -252,14 +252,11 @@ def _mentioned(architecture: Architecture) -> set[str]:
     words = ["n_ctx"]
     for item in architecture.declared.parameters.values():
         words += [*item.dims, item.rope_base, item.gguf_interleaved]
-    for block in architecture.blocks.entries.values():
-        words += [entry.text for entry in block["inputs"].entries.values()]
-        for variant in entries(block, "variants").values():
-            words += [str(value.value) for value in variant.entries.values()]
-        for node in block["nodes"].items:
-            words += [str(e.value) for e in entries(node, "attributes").values()]
-    for point in architecture.entry_points.entries.values():
-        words += [entry["type"].text for entry in point["inputs"].entries.values()]
-        for step in point["steps"].items:
-            words += [str(repeat.value)] if (repeat := step.get("repeat")) else []
+    for block in architecture.declared.blocks.values():
+        words += block.inputs.values()
+        for given in (*block.variants.values(), *(n.attributes for n in block.nodes)):
+            words += map(str, given.values())
+    for entry_point in architecture.declared.entry_points.values():
+        words += [item.type for item in entry_point.inputs.values()]
+        words += [str(step.repeat) for step in entry_point.steps]
     return {name for word in words for name in _WORD.findall(word)}

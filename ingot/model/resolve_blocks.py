@@ -7,17 +7,18 @@ the calls of that block: the graph does not show that they were written elsewher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.model.bind import LAYER, Given, Scope, bind, entries
+from ingot.model.architecture_schema import BlockSection, NodeSection
+from ingot.model.bind import LAYER, Given, Report, Scope, bind
 from ingot.model.component import ComponentSignature
 from ingot.model.dims import Product
 from ingot.model.graph import Call, Instance, TensorType
 from ingot.model.shapes import SymbolicType, parse_type
 from ingot.model.variants import fill
-from ingot.model.yaml_nodes import Node
 
 PARAMETER = "param:"
 # Before the name of a block that a node uses.
@@ -26,7 +27,7 @@ BLOCK = "block:"
 Types = dict[str, SymbolicType | None]
 """Values by name; None where the definition is wrong and was reported."""
 
-Find = Callable[[Node], ComponentSignature | None]
+Find = Callable[[str, Report], ComponentSignature | None]
 """Gives the signature of the component that a node names, or reports that none is."""
 
 
@@ -47,12 +48,12 @@ class BlockPattern:
 
 def resolve_block(
     kind: str,
-    blocks: Mapping[str, Node],
+    blocks: Mapping[str, BlockSection],
     scope: Scope,
     find: Find,
     errors: list[ManifestError],
 ) -> BlockPattern:
-    """Return one of the blocks, which are checked nodes; add defects to the errors."""
+    """Return one of the blocks, and add defects to the errors."""
     return _resolve((kind,), blocks[kind], _Around(blocks, scope, find), errors)
 
 
@@ -60,28 +61,31 @@ def resolve_block(
 class _Around:
     """What the nodes of all blocks may name."""
 
-    blocks: Mapping[str, Node]
+    blocks: Mapping[str, BlockSection]
     scope: Scope
     find: Find
 
 
 def _resolve(
-    way: tuple[str, ...], node: Node, around: _Around, errors: list[ManifestError]
+    way: tuple[str, ...],
+    block: BlockSection,
+    around: _Around,
+    errors: list[ManifestError],
 ) -> BlockPattern:
     """Return a block; `way` has the blocks that call each other, and itself last."""
     before, scope = len(errors), around.scope
     inputs = {
-        name: read_type(entry, scope, errors)
-        for name, entry in node["inputs"].entries.items()
+        name: read_type(text, partial(block.at.error, f"inputs.{name}"), scope, errors)
+        for name, text in block.inputs.items()
     }
-    reader = _Nodes(node["nodes"].items, around, way, errors, {**inputs})
+    reader = _Nodes(block.nodes, around, way, errors, {**inputs})
     calls = reader.calls()
     outputs = {
-        name: (entry.text, reader.value(entry))
-        for name, entry in node["outputs"].entries.items()
+        name: (value, reader.value(value, partial(block.at.error, f"outputs.{name}")))
+        for name, value in block.outputs.items()
     }
     if len(errors) == before:
-        _refuse_unused(node, errors)
+        errors += _unused(block)
     parameters = tuple(
         name.removeprefix(PARAMETER)
         for call in calls
@@ -107,12 +111,12 @@ def _resolve(
 
 
 def read_type(
-    node: Node, scope: Scope, errors: list[ManifestError]
+    text: str, error: Report, scope: Scope, errors: list[ManifestError]
 ) -> SymbolicType | None:
-    """Return the tensor type of a text node; its dims must be declared."""
-    found, before = parse_type(node.text), len(errors)
+    """Return the tensor type that is written; its dims must be declared."""
+    found, before = parse_type(text), len(errors)
     for dim in found.shape:
-        known_dim(dim, node.error, scope, errors)
+        known_dim(dim, error, scope, errors)
     if len(errors) > before:
         return None
     sizes = {name: Product.of(size) for name, size in scope.fixed.items()}
@@ -121,7 +125,7 @@ def read_type(
 
 def known_dim(
     dim: Product,
-    error: Callable[..., ManifestError],
+    error: Report,
     scope: Scope,
     errors: list[ManifestError],
 ) -> None:
@@ -140,7 +144,7 @@ class _Nodes:
 
     def __init__(
         self,
-        nodes: tuple[Node, ...],
+        nodes: tuple[NodeSection, ...],
         around: _Around,
         way: tuple[str, ...],
         errors: list[ManifestError],
@@ -153,40 +157,42 @@ class _Nodes:
         self.errors = errors
         self.types = types  # of the values so far: inputs at first
         self.instances: list[Instance] = []
-        self.definitions = {name: node for node in nodes for name in result_names(node)}
+        self.definitions = {name: node for node in nodes for name in node.values}
         self.inner: dict[str, str] = {}  # values inside called blocks: the block
 
     def calls(self) -> tuple[Call, ...]:
         """Return the calls of all nodes that are right."""
         calls: list[Call] = []
         for node in self.nodes:
-            if node["uses"].text.startswith(BLOCK):
+            if node.uses.startswith(BLOCK):
                 made, values = self.block_call(node)
                 calls += made
             else:
                 call, types = self.call(node)
                 calls += [call] if call else []
-                values = [*zip(result_names(node), types, strict=True)]
+                values = [*zip(node.values, types, strict=True)]
             for name, found in values:
                 if name in self.types:
                     self.errors.append(self.defined_twice(name, node))
                 self.types[name] = found
         return tuple(calls)
 
-    def defined_twice(self, name: str, node: Node) -> ManifestError:
+    def defined_twice(self, name: str, node: NodeSection) -> ManifestError:
         """Return what is wrong with a node that defines a value once more."""
-        if name in result_names(node):
+        if name in node.values:
             message = f"'{name}' is defined twice in this block"
-            return node["name"].error(message)
-        kind = node["uses"].text.removeprefix(BLOCK)
+            return node.at.error("name", message)
+        kind = node.uses.removeprefix(BLOCK)
         message = f"'{name}' inside block '{kind}' is defined in this block already"
-        return node["uses"].error(message, "give this node a 'prefix' for such names")
+        return node.at.error(
+            "uses", message, "give this node a 'prefix' for such names"
+        )
 
     def block_call(
-        self, node: Node
+        self, node: NodeSection
     ) -> tuple[list[Call], list[tuple[str, SymbolicType | None]]]:
         """Return the calls of the block that a node calls, and all values' types."""
-        names = result_names(node)
+        names = node.values
         pattern = self.called(node)
         if pattern is None or not self.fits(node, pattern):
             return [], [(name, None) for name in names]
@@ -194,30 +200,32 @@ class _Nodes:
             count = len(pattern.outputs)
             message = f"block '{pattern.kind}' has {count} output{'s'[: count != 1]}"
             message = f"{message}, this node has {len(names)}"
-            self.errors.append(node["uses"].error(message, "name them under results"))
+            self.errors.append(
+                node.at.error("uses", message, "name them under results")
+            )
             return [], [(name, None) for name in names]
-        prefix = found.text if (found := node.get("prefix")) else ""
+        prefix = node.prefix
         made = [value for value in pattern.values if value not in pattern.inputs]
         new = {value: prefix + value for value in made}
         for (value, _), name in zip(pattern.outputs.values(), names, strict=True):
             new[value] = name
         self.inner |= {name: pattern.kind for name in new.values() if name not in names}
         self.instances += pattern.instances
-        old = {name: node["operands"][name].text for name in pattern.inputs}
+        old = {name: node.operands[name] for name in pattern.inputs}
         calls = [_renamed(call, prefix, new | old) for call in pattern.calls]
         return calls, [(new[value], pattern.values[value]) for value in made]
 
-    def called(self, node: Node) -> BlockPattern | None:
+    def called(self, node: NodeSection) -> BlockPattern | None:
         """Return the block that a node calls, with its `$names` filled in."""
-        kind, uses = node["uses"].text.removeprefix(BLOCK), node["uses"]
+        kind, error = node.uses.removeprefix(BLOCK), partial(node.at.error, "uses")
         block = self.around.blocks.get(kind)
         if block is None:
             hint = did_you_mean(kind, list(self.around.blocks), "blocks")
-            self.errors.append(uses.error(f"no block named '{kind}'", hint))
+            self.errors.append(error(f"no block named '{kind}'", hint))
             return None
         if kind in self.way:
             message = "a circle: a block cannot call itself"
-            self.errors.append(uses.error(message, " -> ".join((*self.way, kind))))
+            self.errors.append(error(message, " -> ".join((*self.way, kind))))
             return None
         before = len(self.errors)
         filled = fill(kind, block, node, self.errors)
@@ -228,46 +236,48 @@ class _Nodes:
         for name, (value, _) in pattern.outputs.items():
             if value in pattern.inputs or values.count(value) > 1:
                 message = f"output '{name}' of block '{kind}' has no value of its own"
-                self.errors.append(uses.error(message, "only a step can call it"))
+                self.errors.append(error(message, "only a step can call it"))
                 return None
         return pattern
 
-    def fits(self, node: Node, pattern: BlockPattern) -> bool:
+    def fits(self, node: NodeSection, pattern: BlockPattern) -> bool:
         """Return whether a node gives a block what it takes; add errors if not."""
         before = len(self.errors)
-        for name, entry in entries(node, "operands").items():
-            found = self.value(entry, node)
+        for name, value in node.operands.items():
+            report = partial(node.at.error, f"operands.{name}")
+            found = self.value(value, report, node)
             if name not in pattern.inputs:
                 hint = did_you_mean(name, list(pattern.inputs), "inputs")
                 message = f"block '{pattern.kind}' has no input '{name}'"
-                error = node["operands"].key_error(name, message, hint)
+                error = node.at.key_error("operands", name, message, hint)
                 self.errors.append(error)
                 continue
             wanted = pattern.inputs[name]
             if found and wanted and found != wanted:
-                message = f"'{entry.text}' does not fit block '{pattern.kind}'"
+                message = f"'{value}' does not fit block '{pattern.kind}'"
                 message = f"{message}; expected {wanted}, found {found}"
-                self.errors.append(entry.error(message))
-        for name in pattern.inputs.keys() - entries(node, "operands").keys():
+                self.errors.append(report(message))
+        for name in pattern.inputs.keys() - node.operands.keys():
             message = f"input '{name}' of block '{pattern.kind}' is missing"
-            self.errors.append(node["uses"].error(message, "give it under operands"))
+            self.errors.append(node.at.error("uses", message, "give it under operands"))
         return len(self.errors) == before
 
-    def call(self, node: Node) -> tuple[Call | None, tuple[SymbolicType | None, ...]]:
+    def call(
+        self, node: NodeSection
+    ) -> tuple[Call | None, tuple[SymbolicType | None, ...]]:
         """Return the node's call and the types of its results."""
-        unknown = (None,) * len(result_names(node))
-        operands = {
-            name: Given(entry, f"'{entry.text}'", self.value(entry, node))
-            for name, entry in entries(node, "operands").items()
-        }
-        parameters = {
-            name: Given(entry, f"'{entry.text}'", self.parameter(entry))
-            for name, entry in entries(node, "parameters").items()
-        }
-        if prefix := node.get("prefix"):
+        unknown = (None,) * len(node.values)
+        operands, parameters = {}, {}
+        for name, value in node.operands.items():
+            error = partial(node.at.error, f"operands.{name}")
+            operands[name] = Given(value, error, self.value(value, error, node))
+        for name, value in node.parameters.items():
+            error = partial(node.at.error, f"parameters.{name}")
+            parameters[name] = Given(value, error, self.parameter(value, error))
+        if node.prefix:
             message = "only a node that uses a block has a 'prefix'"
-            self.errors.append(prefix.error(message, "leave it out"))
-        signature = self.around.find(node["uses"])
+            self.errors.append(node.at.error("prefix", message, "leave it out"))
+        signature = self.around.find(node.uses, partial(node.at.error, "uses"))
         if signature is None:
             return None, unknown
         tensors = parameters | operands
@@ -276,54 +286,56 @@ class _Nodes:
             return None, unknown
         if len(bound.results) != len(unknown):
             message = f"'{signature.component}' has {len(bound.results)} results"
-            self.errors.append(node["uses"].error(message, "name them under results"))
+            self.errors.append(
+                node.at.error("uses", message, "name them under results")
+            )
             return None, unknown
         self.instances.append(bound.instance)
         call = Call(
-            name=node["name"].text,
+            name=node.name,
             instance=bound.instance.name,
             operands=tuple(
-                tensors[item.name].node.text
+                tensors[item.name].name
                 if item.name in operands
-                else PARAMETER + self.served_by(tensors[item.name].node.text)
+                else PARAMETER + self.served_by(tensors[item.name].name)
                 for item in bound.instance.arguments
             ),
             scalars=bound.scalars,
-            results=result_names(node),
+            results=node.values,
             layered=bound.layered,
         )
         return call, bound.results
 
-    def value(self, entry: Node, user: Node | None = None) -> SymbolicType | None:
+    def value(
+        self, name: str, error: Report, user: NodeSection | None = None
+    ) -> SymbolicType | None:
         """Return the type of a value that is used; report one not defined yet."""
-        name = entry.text
         if name in self.inner:
             message = f"'{name}' is inside block '{self.inner[name]}'"
             hint = "make it an output of that block, or write its nodes here"
-            self.errors.append(entry.error(message, hint))
+            self.errors.append(error(message, hint))
             return None
         if name in self.types:
             return self.types[name]
         if user is not None and name in self.definitions:
-            self.errors.append(self.too_early(entry, user))
+            self.errors.append(self.too_early(name, error, user))
             return None
         known = [*self.types, *self.definitions]
         hint = did_you_mean(name, list(dict.fromkeys(known)), "values")
         if name in self.scope.parameters:
             hint = "parameters are named under 'parameters'"
-        self.errors.append(entry.error(f"no value named '{name}' in this block", hint))
+        self.errors.append(error(f"no value named '{name}' in this block", hint))
         return None
 
-    def too_early(self, entry: Node, user: Node) -> ManifestError:
+    def too_early(self, name: str, error: Report, user: NodeSection) -> ManifestError:
         """Return why a value cannot be used above its definition."""
-        name = entry.text
-        path = self.path(name, user["name"].text, ())
+        path = self.path(name, user.name, ())
         if path:
-            cycle = " -> ".join((user["name"].text, *path))
-            return entry.error("a cycle: a value cannot depend on itself", cycle)
-        line = self.definitions[name].position.line
+            cycle = " -> ".join((user.name, *path))
+            return error("a cycle: a value cannot depend on itself", cycle)
+        line = self.definitions[name].at.position().line
         hint = f"move the node that defines it, at line {line}, up"
-        return entry.error(f"'{name}' is used before it is defined", hint)
+        return error(f"'{name}' is used before it is defined", hint)
 
     def path(self, start: str, goal: str, seen: tuple[str, ...]) -> tuple[str, ...]:
         """Return the values from `start`, by what each depends on, to `goal`."""
@@ -332,8 +344,8 @@ class _Nodes:
         node = self.definitions.get(start)
         if node is None or start in seen:
             return ()
-        for entry in entries(node, "operands").values():
-            if rest := self.path(entry.text, goal, (*seen, start)):
+        for value in node.operands.values():
+            if rest := self.path(value, goal, (*seen, start)):
                 return (start, *rest)
         return ()
 
@@ -341,14 +353,12 @@ class _Nodes:
         """Return the parameter that holds this one's values."""
         return self.scope.tied.get(parameter, parameter)
 
-    def parameter(self, entry: Node) -> SymbolicType | None:
+    def parameter(self, name: str, error: Report) -> SymbolicType | None:
         """Return the type of a parameter that is used; report an undeclared one."""
-        if entry.text not in self.scope.parameters:
-            known = list(self.scope.parameters)
-            hint = did_you_mean(entry.text, known, "parameters")
-            message = f"no parameter named '{entry.text}'"
-            self.errors.append(entry.error(message, hint))
-        return self.scope.parameters.get(entry.text)
+        if name not in self.scope.parameters:
+            hint = did_you_mean(name, list(self.scope.parameters), "parameters")
+            self.errors.append(error(f"no parameter named '{name}'", hint))
+        return self.scope.parameters.get(name)
 
 
 def _renamed(call: Call, prefix: str, names: Mapping[str, str]) -> Call:
@@ -362,25 +372,16 @@ def _renamed(call: Call, prefix: str, names: Mapping[str, str]) -> Call:
     )
 
 
-def result_names(node: Node) -> tuple[str, ...]:
-    """Return the names of the values that a node defines: its own, if it names none."""
-    results = node.get("results")
-    if results is None:
-        return (node["name"].text,)
-    return tuple(item.text for item in results.items)
-
-
-def _refuse_unused(node: Node, errors: list[ManifestError]) -> None:
-    """Add an error for each value of a block that nothing takes."""
-    used = {entry.text for entry in node["outputs"].entries.values()}
-    for item in node["nodes"].items:
-        used.update(entry.text for entry in entries(item, "operands").values())
-    for name in node["inputs"].entries:
+def _unused(block: BlockSection) -> Iterator[ManifestError]:
+    """Yield each value of a block that nothing takes."""
+    used = {*block.outputs.values()}
+    for node in block.nodes:
+        used.update(node.operands.values())
+    for name in block.inputs:
         if name not in used:
             message = f"input '{name}' is used by nothing"
-            errors.append(node["inputs"].key_error(name, message))
-    for item in node["nodes"].items:
-        for name in result_names(item):
+            yield block.at.key_error("inputs", name, message)
+    for node in block.nodes:
+        for name in node.values:
             if name not in used:
-                message = f"value '{name}' is used by nothing"
-                errors.append(item["name"].error(message))
+                yield node.at.error("name", f"value '{name}' is used by nothing")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from ingot.errors import IngotError, Position
+from ingot.errors import IngotError
 from ingot.model.bind import Binding, Scope
 from ingot.model.component import (
     ComponentSignature,
@@ -35,8 +36,8 @@ from ingot.model.graph import (
 )
 from ingot.model.layout import Layout
 from ingot.model.resolve_blocks import PARAMETER
+from ingot.model.schema_types import NOWHERE
 from ingot.model.shapes import SymbolicType
-from ingot.model.yaml_nodes import Node
 
 Stored = Callable[[str], str]
 """Gives the stored type that a manifest's policy wants for a parameter."""
@@ -305,7 +306,7 @@ def _is_divided(formal: Formal) -> bool:
 
 
 def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
-    nowhere = Node(Position("", 0, 0), "", None)
+    error = partial(NOWHERE.error, "")
     actual = SymbolicType(
         tuple(
             Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
@@ -317,7 +318,7 @@ def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
     if wanted.element != kind.element or len(wanted.shape) != len(actual.shape):
         return False
     return all(
-        binding.unify(dim, found, nowhere)
+        binding.unify(dim, found, error)
         for dim, found in zip(wanted.shape, actual.shape, strict=True)
     )
 

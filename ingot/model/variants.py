@@ -8,66 +8,71 @@ attention) are written once; or the node that calls the block does.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.model.bind import entries
-from ingot.model.yaml_nodes import Node
+from ingot.model.architecture_schema import BlockSection, Given, NodeSection
 
 MARK = "$"
 
 
 def expand_variants(
-    blocks: Node, called: Container[str], errors: list[ManifestError]
-) -> dict[str, Node]:
+    blocks: Mapping[str, BlockSection],
+    called: Container[str],
+    errors: list[ManifestError],
+) -> dict[str, BlockSection]:
     """Return the blocks by name: `layer.local` and `layer.global` for two variants.
 
     Those that are `called` by nodes, and by no step, get the rest from the node.
     """
-    found: dict[str, Node] = {}
-    for kind, block in blocks.entries.items():
-        variants = block.get("variants")
-        if variants is None:
+    found: dict[str, BlockSection] = {}
+    for kind, block in blocks.items():
+        if not block.variants:
             found[kind] = block
             if kind not in called:
                 hint = "give the block 'variants', or write what is meant"
                 found[kind] = _filled(kind, block, {}, hint, errors)
             continue
-        for variant, given in variants.entries.items():
+        for variant, given in block.variants.items():
             name = f"{kind}.{variant}"
             before = len(errors)
-            found[name] = _filled(name, block, given.entries, "", errors)
+            found[name] = _filled(name, block, given, "", errors)
             if len(errors) > before:
                 continue
-            used = {node.text[1:] for node in _marks(block["nodes"])}
-            for unused in [item for item in given.entries if item not in used]:
+            used = {mark.name for mark in _references(block)}
+            for unused in [item for item in given if item not in used]:
                 message = f"no node of block '{kind}' uses '{MARK}{unused}'"
-                errors.append(given.key_error(unused, message))
+                part = f"variants.{variant}"
+                errors.append(block.at.key_error(part, unused, message))
     return found
 
 
-def fill(name: str, block: Node, caller: Node, errors: list[ManifestError]) -> Node:
+def fill(
+    name: str, block: BlockSection, caller: NodeSection, errors: list[ManifestError]
+) -> BlockSection:
     """Return the block that a node calls, with what the node gives it."""
-    used = {node.text[1:]: node for node in _marks(block["nodes"])}
-    given: dict[str, Node] = {}
-    for section in ("parameters", "attributes"):
-        for key, value in entries(caller, section).items():
+    used = {mark.name: mark for mark in _references(block)}
+    sections = {"parameters": caller.parameters, "attributes": caller.attributes}
+    given: dict[str, Given] = {}
+    for section, values in sections.items():
+        for key, value in values.items():
             given[key] = value
             if key not in used:
                 hint = did_you_mean(MARK + key, [MARK + item for item in used], "names")
                 message = f"no node of block '{name}' uses '{MARK}{key}'"
-                errors.append(caller[section].key_error(key, message, hint))
-    for key in used:
+                errors.append(caller.at.key_error(section, key, message, hint))
+    for key, mark in used.items():
         if key not in given:
             message = f"'{MARK}{key}' of block '{name}' is missing"
-            hint = f"give it under parameters or attributes; see {used[key].position}"
-            errors.append(caller["uses"].error(message, hint))
+            place = mark.node.at.position(mark.part)
+            hint = f"give it under parameters or attributes; see {place}"
+            errors.append(caller.at.error("uses", message, hint))
     return _replaced(block, given)
 
 
-def takes_names(block: Node) -> bool:
+def takes_names(block: BlockSection) -> bool:
     """Return whether the nodes of a block have a `$name` that no variant gives."""
-    return "variants" not in block.entries and any(_marks(block["nodes"]))
+    return not block.variants and any(_references(block))
 
 
 def block_name(kind: str) -> str:
@@ -75,44 +80,53 @@ def block_name(kind: str) -> str:
     return kind.partition(".")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A `$name` in a node."""
+
+    name: str
+    node: NodeSection
+    part: str  # "parameters.weight"
+
+
+def _references(block: BlockSection) -> Iterator[_Reference]:
+    for node in block.nodes:
+        sections = {"parameters": node.parameters, "attributes": node.attributes}
+        for section, values in sections.items():
+            for key, value in values.items():
+                if isinstance(value, str) and value.startswith(MARK):
+                    yield _Reference(value[1:], node, f"{section}.{key}")
+
+
 def _filled(
     name: str,
-    block: Node,
-    given: Mapping[str, Node],
+    block: BlockSection,
+    given: Mapping[str, Given],
     hint: str,
     errors: list[ManifestError],
-) -> Node:
+) -> BlockSection:
     """Return the block with every `$name` replaced; an unknown one is an error."""
-    for node in _marks(block["nodes"]):
-        if node.text[1:] not in given:
-            near = hint or did_you_mean(node.text[1:], list(given), "names")
-            message = f"block '{name}' gives no value to '{node.text}'"
-            errors.append(node.error(message, near))
+    for mark in _references(block):
+        if mark.name not in given:
+            near = hint or did_you_mean(mark.name, list(given), "names")
+            message = f"block '{name}' gives no value to '{MARK}{mark.name}'"
+            errors.append(mark.node.at.error(mark.part, message, near))
     return _replaced(block, given)
 
 
-def _marks(node: Node) -> Iterator[Node]:
-    """Yield every text that begins with the mark."""
-    if isinstance(node.value, str) and node.value.startswith(MARK):
-        yield node
-    for inner in _inner(node):
-        yield from _marks(inner)
+def _replaced(block: BlockSection, given: Mapping[str, Given]) -> BlockSection:
+    """Return the block with what is given; its place stays where `$name` is used."""
 
+    def value(written: Given) -> Given:
+        is_name = isinstance(written, str) and written.startswith(MARK)
+        return given.get(str(written)[1:], written) if is_name else written
 
-def _inner(node: Node) -> tuple[Node, ...]:
-    if isinstance(node.value, tuple):
-        return node.value
-    return tuple(node.value.values()) if isinstance(node.value, dict) else ()
-
-
-def _replaced(node: Node, given: Mapping[str, Node]) -> Node:
-    value = node.value
-    if isinstance(value, str) and value.startswith(MARK) and value[1:] in given:
-        # The place stays that of the use: there a value does not fit.
-        return replace(node, value=given[value[1:]].value)
-    if isinstance(value, tuple):
-        return replace(node, value=tuple(_replaced(item, given) for item in value))
-    if isinstance(value, dict):
-        entries = {key: _replaced(item, given) for key, item in value.items()}
-        return replace(node, value=entries)
-    return node
+    nodes = tuple(
+        replace(
+            node,
+            parameters={k: str(value(v)) for k, v in node.parameters.items()},
+            attributes={k: value(v) for k, v in node.attributes.items()},
+        )
+        for node in block.nodes
+    )
+    return replace(block, nodes=nodes)
