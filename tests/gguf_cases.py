@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFWriter
 
-from ingot.stages import bake
+from ingot.codec import from_json
+from ingot.programs.bake.main import bake
+from ingot.programs.bake.spec import BakeSpec
 from tests.weights_cases import save
 
 F32 = np.float32
@@ -220,21 +222,20 @@ class Twins:
         self.write(file)
         monkeypatch.chdir(self.folder)
         hf = file.endswith(".safetensors")
-        bake.bake(
-            {
-                "model": "twins",
-                "layout": "plain",
-                "origin": f"file {file}",
-                "seed": None,
-                "splat": None,
-                "files": [{"path": f"weights/{file}", "label": file, "sha256": None}],
-                "ignore": [],
-                "parameters": [
-                    item if hf else {**item, "tensor": item["name"]}
-                    for item in self.parameters
-                ],
-            }
-        )
+        specification = {
+            "model": "twins",
+            "layout": "plain",
+            "origin": f"file {file}",
+            "seed": None,
+            "splat": None,
+            "files": [{"path": f"weights/{file}", "label": file, "sha256": None}],
+            "ignore": [],
+            "parameters": [
+                item if hf else {**item, "tensor": item["name"]}
+                for item in self.parameters
+            ],
+        }
+        bake(from_json(BakeSpec, json.dumps(specification)))
         report: dict[str, Any] = json.loads(Path("bake.json").read_text())
         return report
 

@@ -241,7 +241,7 @@ def write_as_gguf(
 
     `more` has whole keys, `changes` those of the architecture.
     """
-    architecture = {"gemma3_text": "gemma3"}.get(
+    architecture: str = {"gemma3_text": "gemma3"}.get(
         config["model_type"], config["model_type"]
     )
     tensors = {}

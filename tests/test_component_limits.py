@@ -98,6 +98,7 @@ def refused(component: str, name: str, kind: SymbolicType) -> str:
     assert f"%{name}: " in line
     told = [error for error in errors if f"'{name}' does not fit" in str(error)]
     assert told, errors
+    assert isinstance(formal, TensorFormal)
     hint = f"{formal.position}: %{name} is {formal.type}"
     assert str(told[0]).splitlines()[1].strip().startswith(hint)
     return str(told[0])

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingot.codec import from_json
 from ingot.engine.actions import SourceFile
 from ingot.imports.checkpoint import import_checkpoint
 from ingot.model.layout import read_layout
 from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.yaml_nodes import format_errors
+from ingot.programs.bake import main as bake_main
+from ingot.programs.bake.spec import ARCHIVE, BakeSpec
 from ingot.stages import bake
 from tests.import_cases import checkout
 from tests.moe_checkpoints import CONFIGS, arrays, checkpoint, sized
@@ -53,8 +56,8 @@ def baked(
             assert isinstance(source, SourceFile)
             os.symlink(source.path, folder / name)
     monkeypatch.chdir(folder)
-    bake.bake(specification(action))
-    return Path(bake.ARCHIVE).read_bytes()
+    bake_main.bake(from_json(BakeSpec, json.dumps(specification(action))))
+    return Path(ARCHIVE).read_bytes()
 
 
 @pytest.mark.parametrize("layout", ["plain", "lanes8"])

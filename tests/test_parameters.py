@@ -18,9 +18,11 @@ from ingot.checks.artifact_fit import (
     dump_module,
     loaded_parameters,
 )
+from ingot.codec import from_json
 from ingot.engine.toolchain import executable
 from ingot.errors import IngotError
-from ingot.stages import bake
+from ingot.programs.bake.main import bake
+from ingot.programs.bake.spec import BakeSpec
 from ingot.weights.irpa import read_archive
 
 WEIGHT, BIAS = "blk.0.attn_q.weight", "blk.0.attn_q.bias"
@@ -80,7 +82,7 @@ def bake_shapes(shapes: dict[str, list[int]], folder: Path) -> dict[str, Any]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        bake.bake(specification)
+        bake(from_json(BakeSpec, json.dumps(specification)))
     report: dict[str, Any] = json.loads((folder / "bake.json").read_text())
     return report
 

@@ -19,6 +19,7 @@ from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
 from ingot.engine.cache.folder import FolderBackend
 from ingot.engine.cache.shared_cache import N_UPLOAD_THREADS, SharedCache, UploadQueue
+from ingot.engine.digests import hash_file
 from ingot.engine.keys import digest_of
 from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
@@ -31,7 +32,7 @@ def test_a_blob_that_the_disk_cannot_read_is_named_and_left(
     kept = Store(tmp_path, print)
     bad, good = kept.put_bytes(b"bad"), kept.put_bytes(b"good")
     kept.put_action(digest_of(b"key"), ActionResult((("out", good),)))
-    read = verify_store.hash_file
+    read = hash_file
 
     def failing(path: Path) -> Digest:
         if path == kept.blob(bad):

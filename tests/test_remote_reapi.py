@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import reapi_pb2 as reapi
+from ingot.engine import toolchain
 from ingot.engine.actions import InlineText
-from ingot.engine.remote import reapi_execution, reapi_worker
+from ingot.engine.cache import services_pb2 as api
+from ingot.engine.remote import reapi_execution
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine
 from tests.dask_cluster import processes, shell, until
@@ -245,9 +247,7 @@ def test_a_worker_of_another_kind_refuses(
 def test_a_worker_without_this_environment_is_told_what_it_lacks(
     server: ExecutionServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        reapi_worker.toolchain, "executable", lambda name: f"/nowhere/{name}"
-    )
+    monkeypatch.setattr(toolchain, "executable", lambda name: f"/nowhere/{name}")
     text = refused(machine(tmp_path / "a", server))
     assert text.startswith(
         f"upper:x: {server.address}: ingot does not start on its worker, exit code 127"
@@ -275,7 +275,7 @@ def test_the_bytes_of_an_operation_are_those_of_the_published_protocol() -> None
     # result = 1 {exit_code = 4}, cached_result = 2, status = 3 {code = 1}.
     answer = b"\x0a\x02\x20\x07\x10\x01\x1a\x02\x08\x09"
     told = b"\x0a\x01o\x18\x01\x2a\x0c\x12\x0a" + answer
-    ended = reapi_execution._ended(reapi_execution.api.Operation.FromString(told))
+    ended = reapi_execution._ended(api.Operation.FromString(told))
     assert ended == reapi_execution.OperationEnd(
         code="FAILED_PRECONDITION",
         result=reapi.ActionResult(exit_code=7),

@@ -22,9 +22,8 @@ from ingot.engine.remote.reapi_worker import worker_action
 from ingot.engine.remote.request import WorkRequest, decode_response
 from ingot.errors import IngotError
 from tests.cache_server import CacheServer, Machine, serving
-from tests.execution_server import running_actions
+from tests.execution_server import machine, running_actions
 from tests.small_actions import UPPER
-from tests.test_remote_reapi import machine
 
 
 @pytest.fixture
