@@ -76,7 +76,7 @@ def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     return y.reshape(*ids.shape[:2], ids.shape[2] * n_out)
 
 
-def mul_mat_id_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
+def mul_mat_id_packed(weight: NDArray[Any], ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Do what `mul_mat_id` does, from matrices that are stored in tiles.
 
     Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
@@ -87,7 +87,9 @@ def mul_mat_id_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64
     return mul_mat_id(_unpacked(weight), ids, x)
 
 
-def mul_mat_id_each_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
+def mul_mat_id_each_packed(
+    weight: NDArray[Any], ids: Ids, x: Floats
+) -> NDArray[np.float64]:
     """Do what `mul_mat_id_each` does, from matrices that are stored in tiles.
 
     Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
@@ -96,28 +98,6 @@ def mul_mat_id_each_packed(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.fl
     Source: doi:10.1145/1356052.1356053 (packed panels).
     """
     return mul_mat_id_each(_unpacked(weight), ids, x)
-
-
-def mul_mat_id_packed_bf16(
-    weight: NDArray[Any], ids: Ids, x: Floats
-) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_packed` does, with bfloat16 weights.
-
-    Shapes: as `mul_mat_id_packed`.
-    Raises: ValueError if there is no such expert.
-    """
-    return mul_mat_id(_unpacked(weight), ids, x)
-
-
-def mul_mat_id_packed_f16(
-    weight: NDArray[np.float16], ids: Ids, x: Floats
-) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_packed` does, with float16 weights.
-
-    Shapes: as `mul_mat_id_packed`.
-    Raises: ValueError if there is no such expert.
-    """
-    return mul_mat_id(_unpacked(weight), ids, x)
 
 
 def mul_mat_id_packed_i8(
@@ -130,28 +110,6 @@ def mul_mat_id_packed_i8(
     Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1.
     """
     return mul_mat_id(_unpacked(weight), ids, x) * _row_scales(weight_scale, ids)
-
-
-def mul_mat_id_each_packed_bf16(
-    weight: NDArray[Any], ids: Ids, x: Floats
-) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_each_packed` does, with bfloat16 weights.
-
-    Shapes: as `mul_mat_id_each_packed`.
-    Raises: ValueError if there is no such expert.
-    """
-    return mul_mat_id_each(_unpacked(weight), ids, x)
-
-
-def mul_mat_id_each_packed_f16(
-    weight: NDArray[np.float16], ids: Ids, x: Floats
-) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_each_packed` does, with float16 weights.
-
-    Shapes: as `mul_mat_id_each_packed`.
-    Raises: ValueError if there is no such expert.
-    """
-    return mul_mat_id_each(_unpacked(weight), ids, x)
 
 
 def mul_mat_id_each_packed_i8(

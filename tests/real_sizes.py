@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ingot.model.component import read_component
 from ingot.model.graph import Instance
 from ingot.model.manifest import read_manifest
-from tests.component_cases import ROOT, instance_of
+from tests.component_cases import ROOT, instance_of, signature_of
 
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, gpt-oss, Whisper, SigLIP,
 # Qwen 2 VL, Stable Diffusion and mixtures of experts; rows of tables, experts, groups
@@ -84,16 +83,13 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     ),
     "moe/mul_mat_id": ({"n_expert": 5, "n_expert_used": 2, "n_in": 1408, "n_out": 48},),
     # Rows so long that no tile of them fits the stack.
-    "moe/mul_mat_id_each_packed": (
-        {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
-    ),
     **{
-        f"moe/mul_mat_id_each_packed_{stored}": (
+        f"moe/mul_mat_id_each_packed{stored}": (
             {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
         )
-        for stored in ("bf16", "f16", "i8")
+        for stored in (":f32", ":bf16", ":f16", "_i8")
     },
-    "moe/mul_mat_id_packed": (
+    "moe/mul_mat_id_packed:f32": (
         {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "lane": 8},
     ),
     "normalization/group_norm": ({"n_group": 2, "n_in": 10, "n_row": 64, "n_col": 64},),
@@ -128,7 +124,7 @@ def real_instances() -> dict[str, Instance]:
     model = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     found = {item.name: item for item in model.graph.instances}
     for component, rows in REAL_SIZES.items():
-        signature = read_component(component, ROOT)
+        signature = signature_of(component)
         steps = ({}, {"seq": 1}) if "seq" in signature.dynamic else ({},)
         for row in rows:
             for sizes in (row | step for step in steps):

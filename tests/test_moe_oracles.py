@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -119,8 +120,8 @@ def test_stored_types_are_the_formulas_of_their_headers(name: str) -> None:
     rows = x.reshape(1, 2, -1, 5).astype(np.float64) * np.ones((1, 1, 2, 1))
     tiles = codes.astype(np.float64)[ids]
     expected = np.einsum("bski,bsktiv->bsktv", rows, tiles)
-    for suffix, made in (("bf16", codes.astype(np.float32)), ("f16", codes)):
-        found = getattr(moe, f"{name}_packed_{suffix}")(made, ids, x)
+    for kind in (np.float32, ml_dtypes.bfloat16, np.float16):
+        found = getattr(moe, f"{name}_packed")(codes.astype(kind), ids, x)
         np.testing.assert_allclose(found, expected.reshape(1, 2, 16), **EXACT)
     found = getattr(moe, f"{name}_packed_i8")(codes, scale, ids, x)
     np.testing.assert_allclose(

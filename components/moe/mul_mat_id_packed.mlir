@@ -13,15 +13,16 @@
 // Imports: none
 // Dims:    n_expert, n_expert_used, n_tile, n_in, lane (fixed by specialize),
 //          batch, seq (dynamic)
-// Types:   f32 in, i32 ids, f32 out, f32 accumulation
+// Types:   f32 in, i32 ids, weight in {f32, bf16, f16}, f32 out, f32 accumulation
 // Oracle:  oracles/moe.py mul_mat_id_packed
 // Try:     iree-opt components/moe/mul_mat_id_packed.mlir
+!weight = bf16
 module @mul_mat_id_packed {
   util.func public @forward(
-      %weight: tensor<?x?x?x?xf32>,  // [n_expert, n_tile, n_in, lane]
-      %ids: tensor<?x?x?xi32>,       // [batch, seq, n_expert_used] in [0, n_expert)
-      %x: tensor<?x?x?xf32>          // [batch, seq, n_in]
-  ) -> tensor<?x?x?xf32> {           // [batch, seq, n_expert_used*n_tile*lane]
+      %weight: tensor<?x?x?x?x!weight>,  // [n_expert, n_tile, n_in, lane]
+      %ids: tensor<?x?x?xi32>,           // [batch, seq, n_expert_used] in [0, n_expert)
+      %x: tensor<?x?x?xf32>              // [batch, seq, n_in]
+  ) -> tensor<?x?x?xf32> {               // [batch, seq, n_expert_used*n_tile*lane]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -30,9 +31,9 @@ module @mul_mat_id_packed {
     %batch = tensor.dim %ids, %c0 : tensor<?x?x?xi32>
     %seq = tensor.dim %ids, %c1 : tensor<?x?x?xi32>
     %n_expert_used = tensor.dim %ids, %c2 : tensor<?x?x?xi32>
-    %n_tile = tensor.dim %weight, %c1 : tensor<?x?x?x?xf32>
-    %n_in = tensor.dim %weight, %c2 : tensor<?x?x?x?xf32>
-    %lane = tensor.dim %weight, %c3 : tensor<?x?x?x?xf32>
+    %n_tile = tensor.dim %weight, %c1 : tensor<?x?x?x?x!weight>
+    %n_in = tensor.dim %weight, %c2 : tensor<?x?x?x?x!weight>
+    %lane = tensor.dim %weight, %c3 : tensor<?x?x?x?x!weight>
     %positions = arith.muli %batch, %seq : index
     %rows = arith.muli %positions, %n_expert_used : index
 
@@ -58,10 +59,10 @@ module @mul_mat_id_packed {
     // where they are: outside of it IREE 3.13 would copy the chosen experts' first, and
     // take 20 times as long.
     %product = flow.dispatch.region -> (tensor<?x?x?xf32>{%rows, %n_tile, %lane}) {
-      %tiles_init = tensor.empty(%rows, %n_tile, %n_in, %lane) : tensor<?x?x?x?xf32>
+      %tiles_init = tensor.empty(%rows, %n_tile, %n_in, %lane) : tensor<?x?x?x?x!weight>
       %tiles = iree_linalg_ext.gather dimension_map = [0]
-          ins(%weight, %id_rows : tensor<?x?x?x?xf32>, tensor<?xi32>)
-          outs(%tiles_init : tensor<?x?x?x?xf32>) -> tensor<?x?x?x?xf32>
+          ins(%weight, %id_rows : tensor<?x?x?x?x!weight>, tensor<?xi32>)
+          outs(%tiles_init : tensor<?x?x?x?x!weight>) -> tensor<?x?x?x?x!weight>
       %sum_init = tensor.empty(%rows, %n_tile, %lane) : tensor<?x?x?xf32>
       %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x?x?xf32>)
           -> tensor<?x?x?xf32>
@@ -71,10 +72,11 @@ module @mul_mat_id_packed {
           affine_map<(r, t, v, i) -> (r, t, v)>
         ],
         iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-      } ins(%x_rows, %tiles : tensor<?x?xf32>, tensor<?x?x?x?xf32>)
+      } ins(%x_rows, %tiles : tensor<?x?xf32>, tensor<?x?x?x?x!weight>)
         outs(%sum_zero : tensor<?x?x?xf32>) {
-      ^bb0(%value: f32, %factor: f32, %partial: f32):
-        %term = arith.mulf %value, %factor : f32
+      ^bb0(%value: f32, %factor: !weight, %partial: f32):
+        %wide = arith.extf %factor : !weight to f32
+        %term = arith.mulf %value, %wide : f32
         %next = arith.addf %partial, %term : f32
         linalg.yield %next : f32
       } -> tensor<?x?x?xf32>
