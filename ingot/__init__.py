@@ -1,1 +1,1 @@
-"""A build graph of model artifacts: manifests in, reproducible bundles out."""
+"""Build model artifacts as a graph: from manifests to reproducible bundles."""

@@ -1,4 +1,4 @@
-"""A manifest is read into a typed, resolved graph.
+"""Read a manifest and resolve it into a typed graph.
 
-It imports `ingot.engine` and `ingot.weights`; it starts no process.
+This package imports `ingot.engine` and `ingot.weights`, and starts no process.
 """

@@ -1,5 +1,5 @@
-"""Programs run inside the sandbox, each told what to do by one frozen specification.
+"""Programs run inside the sandbox; one frozen specification tells each what to do.
 
-A program imports rooms below this one, never a stage: its sources, and all that they
-import, are inputs of the actions that run it.
+This package imports `ingot.bundles` and what is below it, never a stage: the sources of
+a program, and all that they import, are inputs of the actions that run it.
 """

@@ -1,4 +1,4 @@
 """A project is a checkout: its settings, models and targets, and their plans.
 
-It imports `ingot.stages` and what lies below it.
+This package imports `ingot.stages` and what is below it.
 """

@@ -1,9 +1,8 @@
-"""A checkout in, its models, targets and planned actions out: read once per change.
+"""Read the models, targets and planned actions of a checkout, once per change.
 
-Reading a manifest and planning its model costs 0.2 s. What comes out is kept in the
-build folder, model by model, under the identity of every file that it was read from: a
-build with nothing to do only compares identities, and others read the models that they
-are about.
+Reading a manifest and planning its model takes 0.2 s. The build folder caches each
+model's plan under the identity of every file that it was read from: a build with
+nothing to do only compares identities, and others read only the models that they need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frozen values that the catalogue of a checkout is made of."""
+"""Define the frozen values that the catalogue of a checkout consists of."""
 
 from __future__ import annotations
 

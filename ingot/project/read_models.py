@@ -1,4 +1,4 @@
-"""What a checkout's manifests declare: each model's actions, or its defects."""
+"""Read a checkout's manifests: the actions of each model, or its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A catalogue and a command's variables in, the models and targets it means out."""
+"""Select the models and targets that a command's variables name."""
 
 from __future__ import annotations
 

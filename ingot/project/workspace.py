@@ -1,4 +1,4 @@
-"""A checkout in, its targets, settings and the names of its manifests out."""
+"""Load the targets and settings of a checkout, and the names of its manifests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """A stage plans actions; the programs that they run are in `ingot.programs`.
 
-It imports all that lies below it, and no stage imports another one.
+This package imports `ingot.programs` and what is below it; no stage imports another.
 """
