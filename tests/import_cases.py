@@ -241,9 +241,8 @@ def write_as_gguf(
 
     `more` has whole keys, `changes` those of the architecture.
     """
-    architecture: str = {"gemma3_text": "gemma3"}.get(
-        config["model_type"], config["model_type"]
-    )
+    model_type = str(config["model_type"])
+    architecture = {"gemma3_text": "gemma3"}.get(model_type, model_type)
     tensors = {}
     for name, values in numbers(config).items():
         if architecture == "gemma3" and "norm" in name:
