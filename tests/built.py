@@ -18,7 +18,7 @@ from ingot.model.select_kernels import select_kernels
 from ingot.model.target import Target
 from ingot.runtime.invoke import Module
 from ingot.stages.specialize import plan_specialize
-from ingot.weights.tables import rope_blocks
+from ingot.weights.rope_table import rope_blocks
 from tests import scratch
 from tests.project import ROOT
 

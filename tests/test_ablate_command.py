@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ingot.ablation.ablation_report import FILES, Report, show, write
 from ingot.ablation.line_plot import STYLES, line_plot
 from ingot.ablation.modes import MODES, matrices
-from ingot.ablation.tables import FILES, Report, show, write
 from ingot.project.catalogue import read
 from tests.project import Project, edit
 from tests.toy_ablation import reported, toy_subject

@@ -110,6 +110,16 @@ def test_no_room_imports_one_above_it() -> None:
     none(wrong)
 
 
+def test_no_two_modules_have_one_name() -> None:
+    # A program's package stands for the program: each has a `main` and a `spec`.
+    names = [
+        Path(name).stem
+        for name in tree.python_files("ingot")
+        if not name.endswith("__init__.py") and not name.startswith("ingot/programs/")
+    ]
+    none(sorted({name for name in names if names.count(name) > 1}))
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = graphlib.TopologicalSorter(modules())
     try:

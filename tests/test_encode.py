@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.bundle import report, run
+from ingot.cli.bundle_commands import report, run
 from ingot.errors import IngotError
 from tests.tiny_bundle import pack_whole
 

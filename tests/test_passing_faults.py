@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli import store as command
+from ingot.cli import store_commands as command
 from ingot.engine import json_lines, records, verify_store
 from ingot.engine.actions import ActionResult, Digest
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable

@@ -11,7 +11,7 @@ from doit.doit_cmd import DoitMain
 
 from ingot.cli import startup
 from ingot.cli.doctor import start
-from ingot.cli.store import store_root
+from ingot.cli.store_commands import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.selection import select

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from ingot.weights.tables import rope_blocks
+from ingot.weights.rope_table import rope_blocks
 
 
 def table(n_ctx: int, n_rot: int, base: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.store import check_limit
+from ingot.cli.store_commands import check_limit
 from ingot.errors import IngotError
 from ingot.project.workspace import load
 from tests.project import ROOT

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ingot.ablation.ablation_report import Report
 from ingot.ablation.experiment import Subject, measure
 from ingot.ablation.modes import kinds, modes
 from ingot.ablation.prompt import prompt, reading_tokens
-from ingot.ablation.tables import Report
 from ingot.model.oracle import load_oracles
 from tests import toy_decoder
 

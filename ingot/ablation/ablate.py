@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ingot.ablation.ablation_report import FILES, Report, show, write
 from ingot.ablation.experiment import Row, Subject, measure
 from ingot.ablation.modes import (
     kinds,
     modes,
 )
 from ingot.ablation.prompt import prompt
-from ingot.ablation.tables import FILES, Report, show, write
 from ingot.checks.archive_parameters import read_parameters
 from ingot.model.graph import EntryPoint
 from ingot.model.manifest import Manifest

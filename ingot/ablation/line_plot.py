@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ingot.report import svg
 
 if TYPE_CHECKING:
-    from ingot.ablation.tables import Report
+    from ingot.ablation.ablation_report import Report
 
 # The dashes are for print without colour.
 STYLES = {

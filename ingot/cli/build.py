@@ -22,7 +22,7 @@ from ingot.cli.connections import Connections
 from ingot.cli.doit_commands import REFUSALS, report_unexpected
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
-from ingot.cli.store import check_limit, open_store, record_build
+from ingot.cli.store_commands import check_limit, open_store, record_build
 from ingot.cli.tasks import ACTION, Checkout, choose, load
 from ingot.engine import process
 from ingot.engine.actions import Action, stage_of
@@ -43,7 +43,7 @@ def run(call: Call) -> int:
     """Run tasks; or, with input=..., the built bundle."""
     if "input" in call.variables:
         options.check_used(call.variables, (*TASKS, "input"), "doit run input=...")
-        from ingot.cli.bundle import run_input
+        from ingot.cli.bundle_commands import run_input
 
         return run_input(call)
     options.check_used(call.variables, TASKS, "a build")

@@ -25,7 +25,7 @@ from ingot.cli.build import build_first
 from ingot.cli.commands import INTERRUPTED, Call
 from ingot.cli.options import integer, number, one_of_each
 from ingot.cli.reporter import counted
-from ingot.cli.store import open_store
+from ingot.cli.store_commands import open_store
 from ingot.engine import process
 from ingot.engine.actions import InlineText
 from ingot.errors import IngotError

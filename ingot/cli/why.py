@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ingot.cli.commands import Call
 from ingot.cli.connections import Connections
 from ingot.cli.reporter import counted
-from ingot.cli.store import open_store
+from ingot.cli.store_commands import open_store
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor

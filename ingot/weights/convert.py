@@ -28,9 +28,9 @@ from ingot.weights.element_types import (
 from ingot.weights.packing import grouped, quantised
 from ingot.weights.parameter_spec import ParameterSpec, SourceForm
 from ingot.weights.relayout import is_turned, turned_bytes, view
+from ingot.weights.rope_table import rope_blocks
 from ingot.weights.safetensors import StoredTensor, read_chunks
 from ingot.weights.synthetic import synthetic_chunks
-from ingot.weights.tables import rope_blocks
 
 Array: TypeAlias = Any
 Found: TypeAlias = tuple[StoredTensor, ...]
