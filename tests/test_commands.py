@@ -16,6 +16,7 @@ import ingot.project.catalogue
 import ingot.project.selection
 from ingot.cli import build, commands, listing
 from ingot.cli.build import n_parallel
+from ingot.cli.commands import COMMANDS, Command
 from ingot.cli.connections import Connections
 from ingot.cli.doit_commands import command_class
 from ingot.engine import process
@@ -203,3 +204,8 @@ def test_results_that_were_not_sent_when_the_wait_was_stopped_are_reported() -> 
         connections.finish()
     connections.abandon()
     assert told == ["1 results were not sent"]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[c.name for c in COMMANDS])
+def test_the_function_of_a_command_is_there(command: Command) -> None:
+    assert callable(command.load())

@@ -162,7 +162,7 @@ COMMANDS = (
         purpose="re-hash a bundle, load it and re-run its golden input",
         usage="bundle=PATH",
         variables=("bundle",),
-        function="bundle:verify",
+        function="bundle_commands:verify",
     ),
     Command(
         name="generate",
@@ -187,7 +187,7 @@ COMMANDS = (
         purpose="say which block a low-precision model's error comes from",
         usage="model=NAME [modes=...] [weights=SCHEME]",
         variables=("model", "target", "modes", "weights", "tokens", "seed"),
-        function="ablate:ablate",
+        function="ablate_command:ablate",
         builds=True,
     ),
     Command(
@@ -195,7 +195,7 @@ COMMANDS = (
         purpose="show a model as its graph, in linalg, as buffers or as a program",
         usage=("model=NAME target=NAME level=graph|linalg|tensor|program [filter=...]"),
         variables=("model", "target", "level", "filter"),
-        function="inspect:inspect",
+        function="inspect_command:inspect",
         builds=True,
     ),
     Command(
@@ -210,14 +210,14 @@ COMMANDS = (
         purpose="remove the least recently used results until the store fits its limit",
         usage="[limit=SIZE]",
         variables=("limit",),
-        function="store:collect_garbage",
+        function="store_commands:collect_garbage",
     ),
     Command(
         name="store",
         purpose="size, hit rate and users of the store; `store verify` re-hashes it",
         usage="[verify]",
         variables=(),
-        function="store:show_or_verify",
+        function="store_commands:show_or_verify",
         takes_tasks=True,
     ),
     Command(
