@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from ingot.engine.actions import Action, ActionResult, SourceFile
 from ingot.engine.keys import EncodedAction, encode_action
 from ingot.errors import IngotError
 from tests import scratch
-from tests.source_tree import ROOT, closure
+from tests.source_tree import ROOT, closure, text
 
 # What a test may start besides Python; those that are not installed are left out.
 TOOLS = (
@@ -147,13 +148,13 @@ def code(name: str) -> frozenset[str]:
     found = closure(name, nested=True) | {"tests/conftest.py"}
     # A stage's plan does not import the program that its action runs.
     programs = {
-        f"ingot/programs/{Path(path).stem}/main.py"
+        program
         for path in found
         if path.startswith("ingot/stages/")
+        for program in re.findall(r'program_argv\("(\w+)"\)', text(path))
     }
     for program in programs:
-        if (ROOT / program).exists():
-            found |= closure(program, nested=True)
+        found |= closure(f"ingot/programs/{program}/main.py", nested=True)
     return frozenset(found)
 
 
