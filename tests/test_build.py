@@ -91,7 +91,9 @@ def test_a_changed_flag_touches_only_its_target(project: Project) -> None:
 
 def test_a_changed_weight_reruns_bake_check_bench_and_bundle(project: Project) -> None:
     edit(project.root / "models/toy.yaml", "seed: 1", "seed: 2")
-    assert project.build(TARGET).stages == {"bake", "check", "bench", "bundle"}
+    parts = {f"check-{part}" for part in ("components", "blocks", "entry-points")}
+    expected = {"bake", *parts, "check", "bench", "bundle"}
+    assert project.build(TARGET).stages == expected
 
 
 @pytest.mark.parametrize("shown", SHIPPED)
