@@ -165,6 +165,8 @@ class Execution:
                 watch.heard_s, watch.operation = time.monotonic(), operation.name
                 self._note(call, operation.name)
                 if operation.done:
+                    # Once stopped, it ended because the server killed its worker.
+                    self.wait(0)
                     return _ended(operation)
                 if _stage(operation) != QUEUED:
                     timer.cancel()
