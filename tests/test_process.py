@@ -89,6 +89,28 @@ def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
     assert sandboxed(folder, "test", "-e", str(below_tmp / "secret")).exit_code == 1
 
 
+@needs_sandbox
+def test_a_confined_command_finds_no_variable_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGOT_SHARED_CACHE_TOKEN", "s3cret")
+    own = b"PATH=/usr/bin:/bin\nPWD=/tmp/ingot\n"
+    # `sh` would add variables of its own.
+    assert sandboxed(tmp_path, "env") == process.Completed(0, own)
+    # The sandbox's first process is bubblewrap itself.
+    assert sandboxed(tmp_path, "cat", "/proc/1/environ") == process.Completed(0, b"")
+
+
+@needs_sandbox
+def test_the_trial_of_the_sandbox_has_no_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: started.append(env))
+    process.ask_sandbox.__wrapped__()
+    assert started == [{}]
+
+
 def test_an_unconfined_command_sees_inputs_in_folders_of_their_own(
     tmp_path: Path,
 ) -> None:

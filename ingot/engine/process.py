@@ -87,6 +87,7 @@ def ask_sandbox() -> subprocess.Popen[bytes] | None:
         return None
     return subprocess.Popen(
         [*bubblewrap(Path("/tmp"), {}, {}, network=False), "true"],
+        env={},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -112,7 +113,8 @@ def run(
     """
     if sandboxed:
         command = [*bubblewrap(folder, env, mounts, network, bind_mounts), *argv]
-        cwd, variables = None, None
+        # bubblewrap is process 1 in there, and /proc/1/environ is readable in there.
+        cwd, variables = None, dict[str, str]()
     else:
         for name, path in mounts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
