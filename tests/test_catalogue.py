@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 import shutil
 import time
 from collections.abc import Collection
@@ -10,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from ingot.cli.options import VARIABLES, check_known
+from ingot.codec import to_json
+from ingot.engine.actions import Action, InlineText
 from ingot.engine.digests import SETTLED_NS
 from ingot.errors import IngotError
 from ingot.project import catalogue, plan_cache
 from ingot.project.catalogue import asked, read
 from ingot.project.catalogue_values import Model
 from ingot.project.selection import select
+from ingot.project.stored_plan import model_from_plain, to_stored
 from ingot.project.workspace import Workspace
 from tests.project import ROOT, edit
 
@@ -101,6 +107,45 @@ def test_it_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read(root)
     assert was_kept(root, monkeypatch)
     assert read(root) == first
+
+
+class Planted:
+    """What a pickle may hold: a call of any function."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Return the call that unpickling makes."""
+        return os.mkdir, ("PICKLED",)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pickle.dumps(Planted()),
+        b"[" * 100_000,
+        b"9" * 5_000,
+        b'{"sources": "", "watched": [], "value": {"models": "a"}}',
+    ],
+    ids=["pickle", "deep", "long", "mistyped"],
+)
+def test_a_planted_plan_runs_nothing_and_is_read_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, planted: bytes
+) -> None:
+    first = read(root)
+    monkeypatch.chdir(root)
+    for place in (root / "build/.ingot/plans").iterdir():
+        place.write_bytes(plan_cache.seal(planted) + planted)
+    assert read(root) == first
+    assert not (root / "PICKLED").exists()
+
+
+def test_an_input_that_a_stored_plan_lacks_is_an_error() -> None:
+    action = Action("a:x", ("true",), (("in", InlineText("1")),), ("out",))
+    stored = json.loads(to_json(to_stored(Model(actions=(action,)))))
+    assert model_from_plain(stored).actions == (action,)
+    for number in (-1, 1):
+        stored["actions"][0]["inputs"] = [number]
+        with pytest.raises(ValueError, match="no such input"):
+            model_from_plain(stored)
 
 
 @pytest.mark.parametrize(

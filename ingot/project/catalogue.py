@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingot import codec
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.project import plan_cache
 from ingot.project.catalogue_values import Model, Settings
+from ingot.project.stored_plan import model_from_plain, to_stored
 
 if TYPE_CHECKING:
     from ingot.project.workspace import Workspace
@@ -172,8 +174,9 @@ class _Reader:
 
     def settings(self) -> Settings:
         """Return what all models share."""
-        place = self._folder / "settings.pickle"
-        settings = plan_cache.load(place, Settings, self._sources)
+        place = self._folder / "settings.json"
+        decode = partial(codec.from_plain, Settings)
+        settings = plan_cache.load(place, decode, self._sources)
         if settings is None:
             from ingot.project.read_models import shared_settings
 
@@ -185,8 +188,8 @@ class _Reader:
 
     def model(self, name: str) -> Model:
         """Return what the manifest of this name declares."""
-        place = self._folder / f"{name}.model.pickle"
-        model = plan_cache.load(place, Model, self._sources)
+        place = self._folder / f"{name}.model.json"
+        model = plan_cache.load(place, model_from_plain, self._sources)
         if model is None:
             from ingot.project.read_models import plan_named
 
@@ -195,7 +198,9 @@ class _Reader:
             # While a target is broken, every plan lacks its actions.
             if not model.broken and not self._loaded().broken:
                 watched = plan_cache.watched_paths(self._root, model.actions)
-                plan_cache.save(place, model, self._sources, self._asked_ns, watched)
+                plan_cache.save(
+                    place, to_stored(model), self._sources, self._asked_ns, watched
+                )
         return model
 
     def _loaded(self) -> Workspace:

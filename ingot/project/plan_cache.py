@@ -1,15 +1,21 @@
-"""Cache a value that was read from a checkout until its source files change."""
+"""Cache a value that was read from a checkout until its source files change.
+
+The cache is JSON, which `codec` reads back by types: whoever can write a file below
+`build/` must not be able to run code in `doit` with it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import pickle
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ingot import codec
 from ingot.engine.actions import Action, SourceFile
 from ingot.engine.atomic_files import remedy
 from ingot.engine.digests import Identity, identify, is_settled
@@ -21,41 +27,53 @@ SEAL_BYTES = 4
 # The folders and files of a checkout that its plans are read from.
 SOURCES = ("models", "targets", "components", "oracles", "ingot", "pyproject.toml")
 
-Identities = tuple[object, ...]
 T = TypeVar("T")
 
 
-def sources(root: Path) -> Identities:
-    """Return what changes whenever anything that is read from the checkout may change.
+@dataclass(frozen=True)
+class Cached:
+    """A cached value, and what it was read from."""
+
+    sources: str
+    watched: tuple[tuple[str, Identity | None], ...]
+    value: Any
+
+
+def sources(root: Path) -> str:
+    """Return a hash of what changes when anything read from the checkout may change.
 
     Benchmarks are planned for this machine's processor, and its features decide what
     `host` is and what cannot run here: a machine of the same name may have others.
     """
     here = (sys.prefix, sys.version, os.uname().machine, cpu_features(), *machine())
-    return (here, tuple(_walk(root)))
+    return hashlib.sha256(repr((here, *_walk(root))).encode()).hexdigest()
 
 
-def load(place: Path, kind: type[T], read_from: Identities) -> T | None:
-    """Return the cached value; None where what it was read from has changed."""
+def load(place: Path, decode: Callable[[Any], T], read_from: str) -> T | None:
+    """Return the cached value; None where what it was read from has changed.
+
+    `decode` makes the value from parsed JSON; it raises ValueError where it cannot.
+    """
     try:
         sealed = place.read_bytes()
         content = sealed[SEAL_BYTES:]
         if sealed[:SEAL_BYTES] != seal(content):
             return None
-        identities, paths, value = pickle.loads(content)
-        if identities == (read_from, _identities(paths)):
-            assert isinstance(value, kind)
-            return value
-    except Exception:
+        cached = codec.from_json(Cached, content)
+        if cached.sources != read_from or any(
+            _identity(path) != identity for path, identity in cached.watched
+        ):
+            return None
+        return decode(cached.value)
+    except (OSError, ValueError, RecursionError):
         # A corrupt file, or one of another version, is a cache miss.
         return None
-    return None
 
 
 def save(
     place: Path,
     value: object,
-    read_from: Identities,
+    read_from: str,
     asked_ns: int,
     watched: Iterable[Path] = (),
 ) -> None:
@@ -67,10 +85,10 @@ def save(
     Raises: IngotError where the file cannot be written.
     """
     named = sorted(str(path) for path in set(watched))
-    identities = _identities(named)
-    if not all(is_settled(item, asked_ns) for item in identities if item):
+    identities = tuple((path, _identity(path)) for path in named)
+    if not all(is_settled(item, asked_ns) for _, item in identities if item):
         return
-    content = pickle.dumps(((read_from, identities), named, value))
+    content = codec.to_json(Cached(read_from, identities, value)).encode()
     temporary = place.with_name(f"{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -109,10 +127,6 @@ def watched_paths(root: Path, actions: Iterable[Action]) -> set[Path]:
 def seal(content: bytes) -> bytes:
     """Return a checksum: a flipped bit must not pass as another compiler flag."""
     return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
-
-
-def _identities(paths: Iterable[str]) -> tuple[Identity | None, ...]:
-    return tuple(_identity(path) for path in paths)
 
 
 def _identity(path: str) -> Identity | None:
