@@ -260,7 +260,7 @@ def machine(
     made = Machine(root, server.address, timeouts=timeouts)
     assert made.shared is not None
     place, told = f"{server.address}{query}", made.said.append
-    remote = open_server(place, made.shared, made.store, {}, told, timeouts)[1]
+    remote = open_server(place, made.shared, made.store, {}, told, timeouts)
     made.executor._remote = remote
     return made
 

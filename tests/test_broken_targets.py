@@ -9,7 +9,7 @@ import pytest
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import runner_for
 from ingot.cli.listing import list_catalogue
-from ingot.cli.why import matching
+from ingot.cli.tasks import choose
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
@@ -61,7 +61,7 @@ def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
             select(found, {"target": asked_for})
         assert str(caught.value) == told
     with pytest.raises(IngotError) as caught:
-        matching(found, ["check:toy-moe@bad"])
+        choose(found.plan.by_task, ["check:toy-moe@bad"], root)
     assert str(caught.value) == told
     monkeypatch.chdir(root)
     assert list_catalogue(call()) == 0

@@ -6,24 +6,25 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import ingot.engine.remote.local_cluster
 import ingot.project.catalogue
 import ingot.project.selection
-from ingot.cli import build, commands, listing
+from ingot.cli import build, listing
 from ingot.cli.build import n_parallel
-from ingot.cli.commands import COMMANDS, Command
-from ingot.cli.connections import Connections
+from ingot.cli.commands import COMMANDS, INTERRUPTED, Command
 from ingot.cli.doit_commands import command_class
 from ingot.engine import process
 from ingot.errors import IngotError, did_you_mean
 from ingot.project.catalogue import Catalogue, Plan, Selection
 from ingot.project.catalogue_values import Settings
-from tests.command_calls import run
+from tests.command_calls import call, run
 from tests.project import Project, edit
 
 NONE = Settings((), {}, {}, {}, "", "", ("", ""))
@@ -96,11 +97,6 @@ def test_of_many_words_the_nearest_are_told() -> None:
     hint = did_you_mean("other", words, "words")
     assert hint.startswith("the nearest of 100 words: word-")
     assert hint.count(",") == 4
-
-
-def test_every_command_of_the_table_has_a_function() -> None:
-    for command in commands.COMMANDS:
-        assert callable(command.load()), command.name
 
 
 def test_a_task_of_the_users_own_runs_with_what_it_needs(project: Project) -> None:
@@ -188,22 +184,27 @@ def test_as_many_actions_are_under_way_as_this_process_has_cores(
     assert n_parallel({"executor": "dask://x:1"}) == build.IN_FLIGHT
 
 
-def test_results_that_were_not_sent_when_the_wait_was_stopped_are_reported() -> None:
-    told: list[str] = []
+def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
 
     class Cache:
         def finish(self) -> None:
             raise KeyboardInterrupt
 
         def abandon(self) -> None:
-            told.append("1 results were not sent")
+            reported.append("1 result was not uploaded")
 
-    connections = Connections()
-    connections._caches.append(cast(Any, Cache()))
-    with pytest.raises(KeyboardInterrupt):
-        connections.finish()
-    connections.abandon()
-    assert told == ["1 results were not sent"]
+    checkout = SimpleNamespace(root=tmp_path, settings=NONE)
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "store"))
+    monkeypatch.setattr(build, "load", lambda *_: (checkout, {}))
+    monkeypatch.setattr(build, "open_cache", lambda *_: Cache())
+    monkeypatch.setattr(process, "_stopped", False)
+    loader = SimpleNamespace(load_doit_config=dict)
+    stopped = replace(call(), doit={"task_loader": loader})
+    assert build.Build(stopped, ()).run() == INTERRUPTED
+    assert reported == ["1 result was not uploaded"]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[c.name for c in COMMANDS])

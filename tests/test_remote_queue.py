@@ -39,7 +39,7 @@ def test_what_nobody_takes_waits_and_says_so_until_it_is_stopped(
         thread = threading.Thread(target=lambda: ends.append(refused(made, action)))
         thread.start()
         until(lambda: made.said)
-        made.executor._remote._workers.close()  # type: ignore[union-attr]
+        made.executor._remote.close()  # type: ignore[union-attr]
         thread.join(3)
         assert made.said == [
             f"executor {server.address}: {who} has taken upper:x yet; it waits"

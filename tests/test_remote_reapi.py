@@ -78,7 +78,7 @@ def test_a_stopped_build_leaves_nothing_running_there(
     thread = threading.Thread(target=lambda: ends.append(refused(made, action)))
     thread.start()
     until(lambda: processes(mark))
-    made.executor._remote._workers.close()  # type: ignore[union-attr]
+    made.executor._remote.close()  # type: ignore[union-attr]
     thread.join(3)
     until(lambda: not processes(mark), 5)
     assert ends == ["stopped"]

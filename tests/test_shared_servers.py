@@ -85,7 +85,7 @@ def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
     assert far.shared is not None
     far.executor._remote = open_server(
         EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Timeouts()
-    )[1]
+    )
     # Words that no earlier run has used: nothing of it is there.
     salt = f": {os.urandom(8).hex()};"
     upper, count = (

@@ -249,9 +249,9 @@ def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
     program = (
         "import sys; from pathlib import Path; from ingot.cli import build;"
         "from ingot.project.catalogue import read;"
-        "opened = build.Connections(); settings = read(Path.cwd()).settings;"
-        "assert opened.open_cache(settings, None, 'local') is None;"
-        "assert opened.open_workers('local', None, None) is None;"
+        "settings = read(Path.cwd()).settings;"
+        "assert build.open_cache(settings, None, 'local') is None;"
+        "assert build.open_workers('local', None, None) is None;"
         "print([m for m in sys.modules if 'shared' in m or m in"
         " ('urllib3', 'grpc', 'obstore', 'distributed')])"
     )

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from doit.task import Stream, Task
 
 from ingot.cli import options, startup
 from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
-from ingot.cli.connections import Connections
+from ingot.cli.connections import open_cache, open_workers
 from ingot.cli.doit_commands import REFUSALS, report_unexpected
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
@@ -29,6 +29,10 @@ from ingot.engine.actions import Action, stage_of
 from ingot.engine.event_log import EventLog
 from ingot.engine.executor import Executor
 from ingot.errors import IngotError
+
+if TYPE_CHECKING:
+    from ingot.engine.cache.shared_cache import SharedCache
+    from ingot.engine.remote.remote_executor import RemoteExecutor
 
 # Stages whose output people read: it is printed when they end.
 PRINTED = ("check", "bench", "bundle")
@@ -67,7 +71,8 @@ class Build:
         self._call = call
         self._words = words
         self._first = first
-        self._connections = Connections()
+        self._shared: SharedCache | None = None
+        self._remote: RemoteExecutor | None = None
         self._log: EventLog | None = None
         self._stale: set[str] = set()
 
@@ -114,7 +119,10 @@ class Build:
     def _leave(self) -> None:
         """End the commands that run, and the uploads."""
         process.stop_all()
-        self._connections.abandon()
+        if self._shared is not None:
+            self._shared.abandon()
+        if self._remote is not None:
+            self._remote.close()
 
     def _build(self) -> int:
         call, chosen_threads = self._call, self._call.options["num_process"]
@@ -126,7 +134,7 @@ class Build:
         checkout, tasks = load(call, self._words)
         config = call.doit["task_loader"].load_doit_config()
         words = self._words or config.get("default_tasks") or list(tasks)
-        chosen = choose(tasks, words, call)
+        chosen = choose(tasks, words, call.root)
         threads = config.get("num_process", n_parallel(call.variables))
         threads = threads if chosen_threads is None else max(chosen_threads, 1)
         with _output(call.options["outfile"], self._first) as out:
@@ -144,8 +152,8 @@ class Build:
         store = open_store()
         store.sweep()
         where = self._call.variables.get("executor", "local")
-        shared = self._connections.open_cache(checkout.settings, store, where)
-        workers = self._connections.open_workers(where, shared, store)
+        shared = self._shared = open_cache(checkout.settings, store, where)
+        remote = self._remote = open_workers(where, shared, store)
         variables = (f"{k}={v}" for k, v in self._call.variables.items())
         log = self._log = EventLog(checkout.root, [*self._words, *variables])
         reporter = Reporter(out, log, given["quiet"], only_work=self._first)
@@ -155,7 +163,7 @@ class Build:
             output = executor.log(task) if printed else ""
             reporter.obtained(task, source, wall_ms, output)
 
-        executor = Executor(checkout.root, store, report, shared, workers)
+        executor = Executor(checkout.root, store, report, shared, remote)
         # All at once: one by one takes a tenth of a build with nothing to do.
         store.lease(*executor.records.digests())
         log.trace = executor.trace
@@ -175,7 +183,10 @@ class Build:
             failures = scheduler.run(order)
         finally:
             reporter.finish()
-        self._connections.finish()
+        if shared is not None:
+            shared.finish()
+        if remote is not None:
+            remote.close()
         if failures.internal:
             return INTERNAL_ERROR
         return FAILED if failures.names else 0

@@ -82,9 +82,9 @@ class Command:
 
     name: str
     purpose: str
-    usage: str
-    variables: tuple[str, ...] | None  # None: the function checks them itself
     function: str  # "module:function" in this package
+    usage: str = ""
+    variables: tuple[str, ...] | None = ()  # None: the function checks them itself
     takes_tasks: bool = False
     builds: bool = False  # it takes the options of a build
 
@@ -122,8 +122,6 @@ COMMANDS = (
     Command(
         name="list",
         purpose="show models, targets and stages",
-        usage="",
-        variables=(),
         function="listing:list_catalogue",
     ),
     Command(
@@ -153,8 +151,6 @@ COMMANDS = (
     Command(
         name="doctor",
         purpose="test tools, emulators, drivers, store and disk",
-        usage="",
-        variables=(),
         function="doctor:doctor",
     ),
     Command(
@@ -193,7 +189,7 @@ COMMANDS = (
     Command(
         name="inspect",
         purpose="show a model as its graph, in linalg, as buffers or as a program",
-        usage=("model=NAME target=NAME level=graph|linalg|tensor|program [filter=...]"),
+        usage="model=NAME target=NAME level=graph|linalg|tensor|program [filter=...]",
         variables=("model", "target", "level", "filter"),
         function="inspect_command:inspect",
         builds=True,
@@ -216,7 +212,6 @@ COMMANDS = (
         name="store",
         purpose="size, hit rate and users of the store; `store verify` re-hashes it",
         usage="[verify]",
-        variables=(),
         function="store_commands:show_or_verify",
         takes_tasks=True,
     ),
@@ -231,8 +226,6 @@ COMMANDS = (
     Command(
         name="report",
         purpose="write a page on the builds: checks, benchmarks, sizes, reasons",
-        usage="",
-        variables=(),
         function="report:report",
     ),
 )
@@ -247,6 +240,8 @@ UNSUPPORTED = {
     "dumpdb": "`doit report` shows the builds, `doit why` what changed since",
     "strace": "an action sees only declared inputs; its failure names missing ones",
 }
+
+NAMES = (*(command.name for command in COMMANDS), *UNSUPPORTED)
 
 
 def unsupported(name: str) -> IngotError:

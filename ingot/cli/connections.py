@@ -1,4 +1,4 @@
-"""Open the shared cache and the workers that a build uses, and close them at its end.
+"""Open the shared cache and the workers that a command uses.
 
 INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE come before `shared-cache` and
 `shared-cache-mode` in pyproject.toml's `[tool.ingot]`. Without any of them, no module
@@ -15,7 +15,7 @@ from ingot.errors import IngotError, did_you_mean
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
-    from ingot.engine.remote.remote_executor import RemoteExecutor, WorkerPool
+    from ingot.engine.remote.remote_executor import RemoteExecutor
     from ingot.engine.store import Store
     from ingot.project.catalogue_values import Settings
 
@@ -24,115 +24,81 @@ MODES = ("read-write", "read")
 EXECUTORS = ("dask", "dask+tls", "grpc", "grpcs")
 
 
-class Connections:
-    """The shared cache and the workers of one command."""
+def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache | None:
+    """Return the shared cache of the settings; None if they name none.
 
-    def __init__(self) -> None:
-        """Open nothing yet."""
-        self._caches: list[SharedCache] = []
-        self._workers: list[WorkerPool] = []
+    A server that runs actions has a cache too: it is used unless another is named.
 
-    def open_cache(
-        self, settings: Settings, store: Store, executor: str
-    ) -> SharedCache | None:
-        """Return the shared cache of the settings; None if they name none.
-
-        A server that runs actions has a cache too: it is used unless another is named.
-
-        Raises: IngotError if address or mode is wrong, or a package is missing.
-        """
-        configured, mode = settings.shared_cache
-        mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
-        address = os.environ.get("INGOT_SHARED_CACHE", configured)
-        if not address and executor.startswith(("grpc:", "grpcs:")):
-            address = executor
-        if mode not in MODES:
-            raise IngotError(
-                f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
-            )
-        if not address:
-            return None
-        from ingot.engine.cache.address import connect, has_password
-        from ingot.engine.cache.backend import Timeouts
-        from ingot.engine.cache.shared_cache import SharedCache
-
-        if has_password(configured):
-            raise IngotError(
-                "pyproject.toml: tool.ingot.shared-cache: names a user; expected none",
-                "put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
-            )
-        timeouts = Timeouts()
-        cache = SharedCache(
-            connect(address, os.environ, timeouts),
-            store,
-            _warn,
-            writes=mode == "read-write",
-            timeouts=timeouts,
-            project=settings.project,
+    Raises: IngotError if address or mode is wrong, or a package is missing.
+    """
+    configured, mode = settings.shared_cache
+    mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
+    address = os.environ.get("INGOT_SHARED_CACHE", configured)
+    if not address and executor.startswith(("grpc:", "grpcs:")):
+        address = executor
+    if mode not in MODES:
+        raise IngotError(
+            f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
         )
-        self._caches.append(cache)
-        return cache
+    if not address:
+        return None
+    from ingot.engine.cache.address import connect, has_password
+    from ingot.engine.cache.backend import Timeouts
+    from ingot.engine.cache.shared_cache import SharedCache
 
-    def open_workers(
-        self, address: str, shared: SharedCache | None, store: Store
-    ) -> RemoteExecutor | None:
-        """Return the machines that `executor=` names; None if it is this one.
+    if has_password(configured):
+        raise IngotError(
+            "pyproject.toml: tool.ingot.shared-cache: names a user; expected none",
+            "put it into ~/.netrc, INGOT_SHARED_CACHE or INGOT_SHARED_CACHE_TOKEN",
+        )
+    timeouts = Timeouts()
+    return SharedCache(
+        connect(address, os.environ, timeouts),
+        store,
+        _warn,
+        writes=mode == "read-write",
+        timeouts=timeouts,
+        project=settings.project,
+    )
 
-        Raises: IngotError if the address is wrong, or a package is missing.
-        """
-        if address == "local":
-            return None
-        scheme = address.partition("://")[0]
-        if scheme not in EXECUTORS:
-            raise IngotError(
-                f"executor={address}: no executor named '{scheme}';"
-                " expected local, dask://HOST:PORT or grpc://HOST:PORT/INSTANCE",
-                did_you_mean(scheme, ["local", *EXECUTORS], "executors"),
-            )
-        if shared is None:
-            raise IngotError(
-                f"executor={address}: workers exchange inputs and results through a"
-                " shared cache, and none is set",
-                "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
-            )
-        extra = "dask" if scheme.startswith("dask") else "reapi"
-        try:
-            if extra == "dask":
-                from ingot.engine.remote.dask_client import DaskWorkers
-                from ingot.engine.remote.remote_executor import RemoteExecutor
 
-                workers: WorkerPool = DaskWorkers(address, _warn)
-                remote = RemoteExecutor(workers, shared, store)
-            else:
-                from ingot.engine.remote.reapi_client import open_server
+def open_workers(
+    address: str, shared: SharedCache | None, store: Store
+) -> RemoteExecutor | None:
+    """Return the machines that `executor=` names; None if it is this one.
 
-                workers, remote = open_server(address, shared, store, os.environ, _warn)
-        except ModuleNotFoundError as error:
-            raise IngotError(
-                f"executor={address}: the package '{error.name}' is not installed",
-                f"run: pip install -e '.[{extra}]'",
-            ) from error
-        self._workers.append(workers)
-        return remote
+    Raises: IngotError if the address is wrong, or a package is missing.
+    """
+    if address == "local":
+        return None
+    scheme = address.partition("://")[0]
+    if scheme not in EXECUTORS:
+        raise IngotError(
+            f"executor={address}: no executor named '{scheme}';"
+            " expected local, dask://HOST:PORT or grpc://HOST:PORT/INSTANCE",
+            did_you_mean(scheme, ["local", *EXECUTORS], "executors"),
+        )
+    if shared is None:
+        raise IngotError(
+            f"executor={address}: workers exchange inputs and results through a"
+            " shared cache, and none is set",
+            "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
+        )
+    extra = "dask" if scheme.startswith("dask") else "reapi"
+    try:
+        if extra == "dask":
+            from ingot.engine.remote.dask_client import DaskWorkers
+            from ingot.engine.remote.remote_executor import RemoteExecutor
 
-    def finish(self) -> None:
-        """Wait until all uploads are done."""
-        while self._caches:
-            # Left in the list until then: if Ctrl-C stops the wait, `abandon` reports
-            # what was not sent.
-            self._caches[-1].finish()
-            self._caches.pop()
-        self._close()
+            return RemoteExecutor(DaskWorkers(address, _warn), shared, store)
+        from ingot.engine.remote.reapi_client import open_server
 
-    def abandon(self) -> None:
-        """Stop the uploads."""
-        while self._caches:
-            self._caches.pop().abandon()
-        self._close()
-
-    def _close(self) -> None:
-        while self._workers:
-            self._workers.pop().close()
+        return open_server(address, shared, store, os.environ, _warn)
+    except ModuleNotFoundError as error:
+        raise IngotError(
+            f"executor={address}: the package '{error.name}' is not installed",
+            f"run: pip install -e '.[{extra}]'",
+        ) from error
 
 
 def _warn(message: str) -> None:

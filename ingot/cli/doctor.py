@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
 from ingot.cli.reporter import counted
+from ingot.cli.store_commands import store_root
 from ingot.engine import process, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError
@@ -95,15 +96,14 @@ def doctor(call: Call) -> int:
     from ingot.project.workspace import load
 
     root = call.root
-    place = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    store_dir = Path(place).expanduser().absolute()
     workspace = load(root)
-    findings = diagnose(root, [*workspace.targets.values()], store_dir)
-    for name in workspace.broken:
-        remedy = f"`doit build target={name}` says why"
-        findings.append(
-            Finding(f"target {name}", Level.ERROR, "cannot be read", remedy)
+    findings = diagnose(root, [*workspace.targets.values()], store_root())
+    findings += [
+        _error(
+            f"target {name}", "cannot be read", f"`doit build target={name}` says why"
         )
+        for name in workspace.broken
+    ]
     print(render(findings))
     return int(any(item.level is Level.ERROR for item in findings))
 
@@ -124,20 +124,20 @@ def diagnose(root: Path, targets: Sequence[Target], store_dir: Path) -> list[Fin
 def toolchain_findings(root: Path) -> Iterator[Finding]:
     """Yield Python, the pinned packages, and whether every tool starts."""
     version = ".".join(str(part) for part in sys.version_info[:3])
-    yield Finding("python", Level.OK, f"{version} ({sys.executable})")
+    yield _ok("python", f"{version} ({sys.executable})")
     for pin in read_project(root).pins:
         yield package_finding(pin, f"pip install '{pin}'")
     for tool in TOOLS:
         try:
             path = toolchain.executable(tool)
         except IngotError as error:
-            yield Finding(tool, Level.ERROR, error.message, "run: ./bootstrap")
+            yield _error(tool, error.message, "run: ./bootstrap")
             continue
         code, words = start(path, "--help")
         if code != 0:
-            yield Finding(tool, Level.ERROR, f"does not start: {last_line(words)}")
+            yield _error(tool, f"does not start: {last_line(words)}")
         else:
-            yield Finding(tool, Level.OK, "starts")
+            yield _ok(tool, "starts")
 
 
 def package_finding(pin: str, command: str) -> Finding:
@@ -146,32 +146,26 @@ def package_finding(pin: str, command: str) -> Finding:
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, Level.ERROR, "not installed", f"run: {command}")
+        return _error(name, "not installed", f"run: {command}")
     if found != wanted:
-        return Finding(
-            name, Level.ERROR, f"expected {wanted}, found {found}", f"run: {command}"
-        )
-    return Finding(name, Level.OK, found)
+        return _error(name, f"expected {wanted}, found {found}", f"run: {command}")
+    return _ok(name, found)
 
 
 def sandbox_finding() -> Finding:
     """Return whether commands can be sandboxed; builds work without, too."""
     if process.sandbox() == "bubblewrap":
-        return Finding(
-            "sandbox", Level.OK, "bubblewrap: actions see only what they declare"
-        )
+        return _ok("sandbox", "bubblewrap: actions see only what they declare")
     if shutil.which("bwrap") is None:
-        return Finding(
+        return _warning(
             "sandbox",
-            Level.WARNING,
             "no bubblewrap: actions run without a sandbox, and share results only with"
             " machines that have none either",
             "run: apt-get install bubblewrap",
         )
     _, words = start("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
-    return Finding(
+    return _warning(
         "sandbox",
-        Level.WARNING,
         f"bubblewrap does not start: {last_line(words)}",
         "allow unprivileged user namespaces: "
         "sysctl -w kernel.unprivileged_userns_clone=1 "
@@ -190,14 +184,13 @@ def store_findings(store_dir: Path) -> Iterator[Finding]:
             first.replace(second)
             second.read_bytes()
     except OSError as error:
-        yield Finding(
+        yield _error(
             "store",
-            Level.ERROR,
             f"{store_dir}: {error.strerror or error}",
             "set INGOT_CACHE to a folder on a disk that you can write",
         )
         return
-    yield Finding("store", Level.OK, f"{store_dir}: writes, links and renames")
+    yield _ok("store", f"{store_dir}: writes, links and renames")
     free = shutil.disk_usage(store_dir).free
     level = Level.OK if free >= GOOD_DISK_BYTES else Level.WARNING
     if free < LEAST_DISK_BYTES:
@@ -226,7 +219,7 @@ def processor_finding() -> Finding:
     parts = [name, f"{len(os.sched_getaffinity(0))} threads"]
     if os.uname().machine == "x86_64":
         parts.append(f"x86-64{x86_64_level(set(cpu_features().split()))}")
-    return Finding("processor", Level.OK, ", ".join(parts))
+    return _ok("processor", ", ".join(parts))
 
 
 def x86_64_level(flags: set[str]) -> str:
@@ -250,10 +243,10 @@ def target_finding(target: Target) -> Finding:
     subject = f"target {target.name}"
     reason = target.unrunnable_reason()
     if reason:
-        return Finding(subject, Level.WARNING, f"cannot run here: {reason}")
+        return _warning(subject, f"cannot run here: {reason}")
     missing = runner_problem(target.runner)
     if missing is not None:
-        return Finding(subject, Level.ERROR, missing.found, missing.remedy)
+        return _error(subject, missing.found, missing.remedy)
     with tempfile.TemporaryDirectory(prefix="ingot-doctor-") as name:
         folder = Path(name)
         for relative, path in target.compile_inputs:
@@ -271,7 +264,7 @@ def _compile_and_run(
     compiler = toolchain.executable("iree-compile")
     code, words = start(compiler, str(source), *flags, "-o", str(vmfb), folder=folder)
     if code != 0:
-        return Finding(subject, Level.ERROR, f"does not compile: {last_line(words)}")
+        return _error(subject, f"does not compile: {last_line(words)}")
     argv = (
         *invoke.module_argv(runner, "iree-run-module", invoke.Module(vmfb)),
         "--function=double",
@@ -280,21 +273,19 @@ def _compile_and_run(
     env = {**os.environ, **dict(runner.env)}
     code, words = start(*argv, folder=folder, env=env)
     if code == -signal.SIGILL:
-        return Finding(
+        return _error(
             subject,
-            Level.ERROR,
             "the processor lacks instructions that the target compiles to",
         )
     if code != 0:
-        return Finding(subject, Level.ERROR, f"does not run: {last_line(words)}")
+        return _error(subject, f"does not run: {last_line(words)}")
     if OUTPUT not in words:
-        return Finding(
+        return _error(
             subject,
-            Level.ERROR,
             f"computes wrong numbers: expected {OUTPUT!r}, got {last_line(words)!r}",
             "a broken driver, or code for another device: see the target file",
         )
-    return Finding(subject, Level.OK, f"compiles and runs on {runner.device}")
+    return _ok(subject, f"compiles and runs on {runner.device}")
 
 
 def runner_problem(runner: Runner) -> Finding | None:
@@ -322,14 +313,14 @@ def emulator_findings() -> Iterator[Finding]:
     try:
         program = invoke.program(runner, "iree-run-module")
     except IngotError as error:
-        yield Finding(AARCH64_RUNTIME, Level.ERROR, error.message, "run: ./bootstrap")
+        yield _error(AARCH64_RUNTIME, error.message, "run: ./bootstrap")
         return
     code, words = start(emulator, "-L", str(AARCH64_ROOT), program, "--list_devices")
     if code != 0:
         found = f"aarch64 programs do not start: {last_line(words)}"
-        yield Finding("qemu-aarch64", Level.ERROR, found, "run: ./bootstrap")
+        yield _error("qemu-aarch64", found, "run: ./bootstrap")
         return
-    yield Finding("qemu-aarch64", Level.OK, "starts the aarch64 runtime")
+    yield _ok("qemu-aarch64", "starts the aarch64 runtime")
 
 
 def vulkan_findings() -> Iterator[Finding]:
@@ -341,11 +332,23 @@ def vulkan_findings() -> Iterator[Finding]:
         yield _missing("vulkan", found, "libvulkan1 mesa-vulkan-drivers")
         return
     count = words.count("vulkan://")
-    yield Finding("vulkan", Level.OK, counted(count, "device"))
+    yield _ok("vulkan", counted(count, "device"))
+
+
+def _ok(subject: str, found: str) -> Finding:
+    return Finding(subject, Level.OK, found)
+
+
+def _warning(subject: str, found: str, remedy: str = "") -> Finding:
+    return Finding(subject, Level.WARNING, found, remedy)
+
+
+def _error(subject: str, found: str, remedy: str = "") -> Finding:
+    return Finding(subject, Level.ERROR, found, remedy)
 
 
 def _missing(subject: str, found: str, packages: str) -> Finding:
-    return Finding(subject, Level.ERROR, found, f"run: apt-get install {packages}")
+    return _error(subject, found, f"run: apt-get install {packages}")
 
 
 def render(findings: Sequence[Finding]) -> str:

@@ -6,7 +6,7 @@ from doit.cmd_help import Help
 
 from ingot.cli.commands import Call
 from ingot.cli.options import VARIABLES
-from ingot.cli.tasks import load, no_task
+from ingot.cli.tasks import choose, load
 from ingot.errors import IngotError
 from ingot.project.catalogue import STAGES, read
 
@@ -47,17 +47,15 @@ def info(call: Call) -> int:
     """Print a task and the tasks before it; `doit why` says whether it would run."""
     if len(call.words) != 1:
         raise IngotError("info needs one task", "usage: doit info TASK")
-    (name,) = call.words
     _, tasks = load(call, call.words)
-    if name not in tasks:
-        raise no_task(name, call.doit["task_loader"].cmd_names, call.root)
-    print(f"\n{name}")
-    if tasks[name].doc:
-        print(f"\n{tasks[name].doc}")
-    if tasks[name].task_dep:
-        print("\ntask_dep   : ")
-        for other in tasks[name].task_dep:
-            print(f" - {other}")
+    for name in choose(tasks, call.words, call.root):
+        print(f"\n{name}")
+        if tasks[name].doc:
+            print(f"\n{tasks[name].doc}")
+        if tasks[name].task_dep:
+            print("\ntask_dep   : ")
+            for other in tasks[name].task_dep:
+                print(f" - {other}")
     return 0
 
 

@@ -13,7 +13,7 @@ REPORT = "build/report.html"
 
 def graph(call: Call) -> int:
     """Draw the actions of a build as SVG; print where the picture is."""
-    from ingot.cli.why import matching
+    from ingot.cli.tasks import choose_actions
     from ingot.engine.records import Records
     from ingot.project.catalogue import asked, read
     from ingot.project.selection import select
@@ -22,13 +22,10 @@ def graph(call: Call) -> int:
     root, variables = call.root, dict(call.variables)
     catalogue = read(root, asked(variables, call.words))
     selection = select(catalogue, variables)
-    tasks = matching(catalogue, call.words)
-    if not tasks:
-        tasks = set(catalogue.plan.ends(selection))
-    if not tasks:
+    needed = catalogue.plan.needed(choose_actions(catalogue.plan, selection, call))
+    if not needed:
         reasons = (f"{name} is left out: {why}" for name, why in selection.skipped)
         raise IngotError("nothing is selected to draw", "\n  ".join(reasons))
-    needed = catalogue.plan.needed(tasks)
     actions = tuple(a for a in catalogue.plan.actions if a.task in needed)
     records = Records(root / "build/.ingot/records.sqlite")
     ended = {

@@ -16,7 +16,7 @@ from typing import Any
 from doit import get_initial_workdir
 from doit.exceptions import InvalidDodoFile
 
-from ingot.cli.commands import Call
+from ingot.cli.commands import NAMES, Call
 from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
@@ -135,7 +135,7 @@ def load(call: Call, words: Sequence[str]) -> tuple[Checkout, dict[str, Any]]:
     return checkout, {item.name: item for item in tasks}
 
 
-def choose(names: Collection[str], words: Sequence[str], call: Call) -> list[str]:
+def choose(names: Collection[str], words: Sequence[str], root: Path) -> list[str]:
     """Return the tasks that words and wildcards name.
 
     Raises: IngotError for a word that names none, or an option among the tasks.
@@ -147,14 +147,33 @@ def choose(names: Collection[str], words: Sequence[str], call: Call) -> list[str
             raise IngotError(text, option_hint(text))
         matches = [name for name in names if fnmatch(name, word)] if "*" in word else []
         if not matches and word not in names:
-            raise no_task(word, call.doit["task_loader"].cmd_names, call.root)
+            raise no_task(word, root)
         found += matches or [word]
     return list(dict.fromkeys(found))
 
 
-def no_task(name: str, commands: Sequence[str], root: Path) -> IngotError:
+def choose_actions(plan: Plan, selection: Selection, call: Call) -> set[str]:
+    """Return the actions that the words of a command name; without words, of a build.
+
+    Of a stage, they are the selected ones and all that those need.
+
+    Raises: IngotError for a word that names none.
+    """
+    found: set[str] = set()
+    names = (*STAGES, "build", *plan.by_task)
+    for name in choose(names, call.words or ("build",), call.root):
+        if name == "build":
+            found |= plan.needed(plan.ends(selection))
+        elif name in STAGES:
+            found |= plan.needed(plan.selected(name, selection))
+        else:
+            found.add(name)
+    return found
+
+
+def no_task(name: str, root: Path) -> IngotError:
     """Return the error for a word that names no task; it may name something else."""
-    if name in commands:
+    if name in NAMES:
         hint = f"a command goes before its options: doit {name}"
         return IngotError(f"no task named '{name}'", hint)
     catalogue = read(root)
@@ -168,7 +187,7 @@ def no_task(name: str, commands: Sequence[str], root: Path) -> IngotError:
     except IngotError as error:
         return error
     known = [action.task for action in catalogue.plan.actions]
-    return unknown_task(name, [*STAGES, "build", *commands, *known])
+    return unknown_task(name, [*STAGES, "build", *NAMES, *known])
 
 
 def unknown_task(name: str, known: list[str]) -> IngotError:

@@ -12,25 +12,25 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ingot.cli.commands import Call
-from ingot.cli.connections import Connections
+from ingot.cli.connections import open_cache
 from ingot.cli.reporter import counted
 from ingot.cli.store_commands import open_store
+from ingot.cli.tasks import choose_actions
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
 from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
 from ingot.engine.records import TaskRecord
 from ingot.engine.store_survey import latest_results, read_messages
 from ingot.errors import IngotError
-from ingot.project.catalogue import Catalogue, Plan, asked, read
-from ingot.project.selection import refuse_unreadable, select
+from ingot.project.catalogue import Plan, asked, read
+from ingot.project.selection import select
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
@@ -67,17 +67,11 @@ def why(call: Call) -> int:
     plan, store = catalogue.plan, open_store()
     executor = Executor(call.root, store, lambda *_: None)
     where = variables.get("executor", "local")
-    connections = Connections()
     elsewhere = Elsewhere(
-        executor, lambda: connections.open_cache(catalogue.settings, store, where)
+        executor, lambda: open_cache(catalogue.settings, store, where)
     )
-    names = matching(catalogue, call.words) or plan.needed(
-        plan.ends(select(catalogue, variables))
-    )
-    try:
-        print_reasons(plan, names, executor, elsewhere)
-    finally:
-        connections.finish()
+    names = choose_actions(plan, select(catalogue, variables), call)
+    print_reasons(plan, names, executor, elsewhere)
     return 0
 
 
@@ -286,25 +280,6 @@ def _shown(record: TaskRecord, root: Path) -> list[str]:
         except OSError:
             lines.append(f"{path} is gone; it is restored from the store")
     return lines
-
-
-def matching(catalogue: Catalogue, patterns: Iterable[str]) -> set[str]:
-    """Return the tasks that the patterns name.
-
-    Raises: IngotError for one that names none, with the errors of a model or target
-        that cannot be read.
-    """
-    from ingot.cli.tasks import unknown_task
-
-    names = [action.task for action in catalogue.plan.actions]
-    matches: set[str] = set()
-    for pattern in patterns:
-        found = [name for name in names if fnmatch(name, pattern)]
-        if not found:
-            refuse_unreadable(catalogue, pattern)
-            raise unknown_task(pattern, names)
-        matches.update(found)
-    return matches
 
 
 class Value(NamedTuple):

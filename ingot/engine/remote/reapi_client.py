@@ -51,8 +51,8 @@ def open_server(
     environment: Mapping[str, str],
     warn: Callable[[str], None],
     timeouts: Timeouts | None = None,
-) -> tuple[ReapiWorkers, RemoteExecutor]:
-    """Return a server's workers; what follows `?` are properties for its actions.
+) -> RemoteExecutor:
+    """Return the executor of a server; after `?` come properties for its actions.
 
     Raises: IngotError where the address is wrong, or the server runs nothing.
     """
@@ -78,7 +78,7 @@ def open_server(
             " INGOT_SHARED_CACHE_TOKEN",
         )
     workers = ReapiWorkers(execution, tuple(pairs), shared, store, warn)
-    return workers, RemoteExecutor(workers, workers.shared, store)
+    return RemoteExecutor(workers, workers.shared, store)
 
 
 class ReapiWorkers:

@@ -114,6 +114,10 @@ class RemoteExecutor:
             Completed(response.exit_code, output), list(response.missing_outputs)
         )
 
+    def close(self) -> None:
+        """Stop waiting for everything that is still under way."""
+        self._workers.close()
+
     def _ask(
         self,
         action: Action,
