@@ -53,10 +53,10 @@ def mul_mat_id(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     Source: Shazeer et al. 2017, arXiv:1701.06538, eq. 1.
     """
     each: NDArray[np.float64] = np.tile(x.astype(np.float64), (1, 1, ids.shape[-1]))
-    return mul_mat_id_each(weight, ids, each)
+    return mul_mat_id_per_expert_x(weight, ids, each)
 
 
-def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
+def mul_mat_id_per_expert_x(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Multiply what each row has for an expert by the matrix of that expert.
 
     Shapes: weight [n_expert, n_out, n_in], ids [batch, seq, n_expert_used],
@@ -79,25 +79,25 @@ def mul_mat_id_each(weight: Floats, ids: Ids, x: Floats) -> NDArray[np.float64]:
 def mul_mat_id_packed(weight: NDArray[Any], ids: Ids, x: Floats) -> NDArray[np.float64]:
     """Do what `mul_mat_id` does, from matrices that are stored in tiles.
 
-    Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
-        x [batch, seq, n_in] -> [batch, seq, n_expert_used*n_tile*lane].
+    Shapes: weight [n_expert, n_tile, n_in, tile_n], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_in] -> [batch, seq, n_expert_used*n_tile*tile_n].
     Raises: ValueError if there is no such expert.
     Source: doi:10.1145/1356052.1356053 (packed panels).
     """
     return mul_mat_id(_unpacked(weight), ids, x)
 
 
-def mul_mat_id_each_packed(
+def mul_mat_id_per_expert_x_packed(
     weight: NDArray[Any], ids: Ids, x: Floats
 ) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_each` does, from matrices that are stored in tiles.
+    """Do what `mul_mat_id_per_expert_x` does, from matrices that are stored in tiles.
 
-    Shapes: weight [n_expert, n_tile, n_in, lane], ids [batch, seq, n_expert_used],
-        x [batch, seq, n_expert_used*n_in] -> [batch, seq, n_expert_used*n_tile*lane].
+    Shapes: weight [n_expert, n_tile, n_in, tile_n], ids [batch, seq, n_expert_used],
+        x [batch, seq, n_expert_used*n_in] -> [batch, seq, n_expert_used*n_tile*tile_n].
     Raises: ValueError if there is no such expert.
     Source: doi:10.1145/1356052.1356053 (packed panels).
     """
-    return mul_mat_id_each(_unpacked(weight), ids, x)
+    return mul_mat_id_per_expert_x(_unpacked(weight), ids, x)
 
 
 def mul_mat_id_packed_i8(
@@ -105,23 +105,26 @@ def mul_mat_id_packed_i8(
 ) -> NDArray[np.float64]:
     """Do what `mul_mat_id_packed` does, with integers and a scale a row.
 
-    Shapes: weight_scale [n_expert, n_tile, lane], the others as `mul_mat_id_packed`.
+    Shapes: weight_scale [n_expert, n_tile, tile_n], the others as `mul_mat_id_packed`.
     Raises: ValueError if there is no such expert.
     Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1.
     """
     return mul_mat_id(_unpacked(weight), ids, x) * _row_scales(weight_scale, ids)
 
 
-def mul_mat_id_each_packed_i8(
+def mul_mat_id_per_expert_x_packed_i8(
     weight: NDArray[np.int8], weight_scale: Floats, ids: Ids, x: Floats
 ) -> NDArray[np.float64]:
-    """Do what `mul_mat_id_each_packed` does, with integers and a scale a row.
+    """Do what `mul_mat_id_per_expert_x_packed` does, with integers and a scale a row.
 
-    Shapes: weight_scale [n_expert, n_tile, lane]; others as `mul_mat_id_each_packed`.
+    Shapes: weight_scale [n_expert, n_tile, tile_n], the others as
+        `mul_mat_id_per_expert_x_packed`.
     Raises: ValueError if there is no such expert.
     Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1.
     """
-    return mul_mat_id_each(_unpacked(weight), ids, x) * _row_scales(weight_scale, ids)
+    return mul_mat_id_per_expert_x(_unpacked(weight), ids, x) * _row_scales(
+        weight_scale, ids
+    )
 
 
 def expert_sum(share: Floats, x: Floats) -> NDArray[np.float64]:
@@ -150,8 +153,8 @@ def sigmoid_gate(x: Floats, gate: Floats) -> NDArray[np.float64]:
 def _row_scales(weight_scale: Floats, ids: Ids) -> NDArray[np.float64]:
     """Return the scale of each row of each chosen expert.
 
-    Shapes: weight_scale [n_expert, n_tile, lane], ids [batch, seq, n_expert_used]
-        -> [batch, seq, n_expert_used*n_tile*lane].
+    Shapes: weight_scale [n_expert, n_tile, tile_n], ids [batch, seq, n_expert_used]
+        -> [batch, seq, n_expert_used*n_tile*tile_n].
     """
     chosen = weight_scale.astype(np.float64)[ids]
     width = ids.shape[2] * weight_scale[0].size
@@ -161,8 +164,8 @@ def _row_scales(weight_scale: Floats, ids: Ids) -> NDArray[np.float64]:
 def _unpacked(weight: NDArray[Any]) -> NDArray[Any]:
     """Return matrices as they were before they were stored in tiles.
 
-    Shapes: [n_expert, n_tile, n_in, lane] -> [n_expert, n_tile*lane, n_in].
+    Shapes: [n_expert, n_tile, n_in, tile_n] -> [n_expert, n_tile*tile_n, n_in].
     """
-    n_expert, n_tile, n_in, lane = weight.shape
+    n_expert, n_tile, n_in, tile_n = weight.shape
     rows = np.moveaxis(weight, 3, 2)
-    return rows.reshape(n_expert, n_tile * lane, n_in)
+    return rows.reshape(n_expert, n_tile * tile_n, n_in)

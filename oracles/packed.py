@@ -1,9 +1,9 @@
 """Maps and lookups with packed weights: the truth for components named *_packed*.
 
-A packed weight is [n_tile, n_in, lane]: row n of the plain weight [n_out, n_in] is in
-tile n // lane, lane n % lane, and n_out = n_tile*lane. One of integers comes with
-scales: of a row, or of 32 of its values, its block. Of 4-bit integers, the 8 that an
-input has in a tile are one word, 8 added to each. bfloat16 is that of ml_dtypes.
+A packed weight is [n_tile, n_in, tile_n]: row n of the plain weight [n_out, n_in] is in
+tile n // tile_n, row n % tile_n of it, and n_out = n_tile*tile_n. One of integers comes
+with scales: of a row, or of 32 of its values, its block. Of 4-bit integers, the 8 that
+an input has in a tile are one word, 8 added to each. bfloat16 is that of ml_dtypes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ UNPACKED_VALUES = 1 << 17
 def unpacked(weight: NDArray[Any]) -> Exact:
     """Return the plain weight of a packed one.
 
-    Shapes: weight [n_tile, n_in, lane] -> [n_tile*lane, n_in].
+    Shapes: weight [n_tile, n_in, tile_n] -> [n_tile*tile_n, n_in].
     """
-    n_tile, n_in, lane = weight.shape
+    n_tile, n_in, tile_n = weight.shape
     rows = weight.transpose(0, 2, 1).astype(np.float64, order="C")
-    return rows.reshape(n_tile * lane, n_in)
+    return rows.reshape(n_tile * tile_n, n_in)
 
 
 def unpacked_i8(weight: Bytes, weight_scale: Floats) -> Exact:
     """Return the plain weight: each row's integers times the row's scale.
 
-    Shapes: weight [n_tile, n_in, lane], weight_scale [n_tile, lane]
-        -> [n_tile*lane, n_in].
+    Shapes: weight [n_tile, n_in, tile_n], weight_scale [n_tile, tile_n]
+        -> [n_tile*tile_n, n_in].
     """
     return unpacked(weight) * weight_scale.astype(np.float64).reshape(-1, 1)
 
@@ -49,12 +49,12 @@ def unpacked_i8(weight: Bytes, weight_scale: Floats) -> Exact:
 def unpacked_i8_block32(weight: Bytes, weight_scale: Halves) -> Exact:
     """Return the plain weight: each block's integers times the block's scale.
 
-    Shapes: weight [n_tile, n_block, 32, lane], weight_scale [n_tile, n_block, lane]
-        -> [n_tile*lane, 32*n_block].
+    Shapes: weight [n_tile, n_block, 32, tile_n], weight_scale [n_tile, n_block, tile_n]
+        -> [n_tile*tile_n, 32*n_block].
     """
-    n_tile, n_block, block, lane = weight.shape
+    n_tile, n_block, block, tile_n = weight.shape
     scales = np.repeat(weight_scale.astype(np.float64), block, axis=1)
-    return unpacked(weight.reshape(n_tile, n_block * block, lane)) * unpacked(scales)
+    return unpacked(weight.reshape(n_tile, n_block * block, tile_n)) * unpacked(scales)
 
 
 def unpacked_i4_block32(weight: Words, weight_scale: Halves) -> Exact:
@@ -72,8 +72,8 @@ def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
 
     Some tiles at a time: as float64, a head of 262144 rows would take 2 GB.
 
-    Shapes: x [batch, seq, n_in], parts [n_tile, ..., lane]
-        -> [batch, seq, n_tile*lane].
+    Shapes: x [batch, seq, n_in], parts [n_tile, ..., tile_n]
+        -> [batch, seq, n_tile*tile_n].
     """
     exact = x.astype(np.float64)
     step = max(1, UNPACKED_VALUES // parts[0][0].size)
@@ -85,28 +85,28 @@ def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
 
 
 def looked_up(
-    ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any], lane: int = 0
+    ids: Ids, scale: float, unpack: Unpack, *parts: NDArray[Any], tile_n: int = 0
 ) -> Exact:
     """Return the plain table's row for every id, times the scale.
 
-    Shapes: ids [batch, seq], parts [n_tile, ..., lane] -> [batch, seq, n_embd].
-    Raises: IndexError if an id is not in [0, n_tile*lane).
+    Shapes: ids [batch, seq], parts [n_tile, ..., tile_n] -> [batch, seq, n_embd].
+    Raises: IndexError if an id is not in [0, n_tile*tile_n).
     """
     # NumPy takes a negative id from the end; the table has no such row.
     if ids.size and ids.min() < 0:
         raise IndexError(f"id out of range; expected 0 or more, found {ids.min()}")
-    lane = lane or parts[0].shape[-1]
-    tiles, place = np.unique(ids // lane, return_inverse=True)
+    tile_n = tile_n or parts[0].shape[-1]
+    tiles, place = np.unique(ids // tile_n, return_inverse=True)
     plain = unpack(*(part[tiles] for part in parts))
-    rows: Exact = plain[place.reshape(ids.shape) * lane + ids % lane] * scale
+    rows: Exact = plain[place.reshape(ids.shape) * tile_n + ids % tile_n] * scale
     return rows
 
 
 def linear_packed(x: Floats, weight: NDArray[Any]) -> Exact:
     """Map each row of x by the weight.
 
-    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane]
-        -> [batch, seq, n_tile*lane].
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, tile_n]
+        -> [batch, seq, n_tile*tile_n].
     """
     return mapped(x, unpacked, weight)
 
@@ -114,8 +114,8 @@ def linear_packed(x: Floats, weight: NDArray[Any]) -> Exact:
 def linear_packed_i8(x: Floats, weight: Bytes, weight_scale: Floats) -> Exact:
     """Map each row of x by the weight, a scale an output.
 
-    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, lane],
-        weight_scale [n_tile, lane] -> [batch, seq, n_tile*lane].
+    Shapes: x [batch, seq, n_in], weight [n_tile, n_in, tile_n],
+        weight_scale [n_tile, tile_n] -> [batch, seq, n_tile*tile_n].
     """
     return mapped(x, unpacked_i8, weight, weight_scale)
 
@@ -123,8 +123,8 @@ def linear_packed_i8(x: Floats, weight: Bytes, weight_scale: Floats) -> Exact:
 def linear_packed_i8_block32(x: Floats, weight: Bytes, weight_scale: Halves) -> Exact:
     """Map each row of x by the weight, a scale for 32 inputs of an output.
 
-    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, lane],
-        weight_scale [n_tile, n_block, lane] -> [batch, seq, n_tile*lane].
+    Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, tile_n],
+        weight_scale [n_tile, n_block, tile_n] -> [batch, seq, n_tile*tile_n].
     """
     return mapped(x, unpacked_i8_block32, weight, weight_scale)
 
@@ -141,7 +141,7 @@ def linear_packed_i4_block32(x: Floats, weight: Words, weight_scale: Halves) -> 
 def embedding_lookup_packed(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale.
 
-    Shapes: weight [n_tile, n_embd, lane], ids [batch, seq] -> [batch, seq, n_embd].
+    Shapes: weight [n_tile, n_embd, tile_n], ids [batch, seq] -> [batch, seq, n_embd].
     """
     return looked_up(ids, scale, unpacked, weight)
 
@@ -151,7 +151,7 @@ def embedding_lookup_packed_i8(
 ) -> Exact:
     """Return the table's row for every id, times the row's scale and the scale.
 
-    Shapes: weight [n_tile, n_embd, lane], weight_scale [n_tile, lane],
+    Shapes: weight [n_tile, n_embd, tile_n], weight_scale [n_tile, tile_n],
         ids [batch, seq] -> [batch, seq, n_embd].
     """
     return looked_up(ids, scale, unpacked_i8, weight, weight_scale)
@@ -162,8 +162,9 @@ def embedding_lookup_packed_i8_block32(
 ) -> Exact:
     """Return the table's row for every id, times the blocks' scales and the scale.
 
-    Shapes: weight [n_tile, n_block, 32, lane], weight_scale [n_tile, n_block, lane],
-        ids [batch, seq] -> [batch, seq, 32*n_block].
+    Shapes: weight [n_tile, n_block, 32, tile_n],
+        weight_scale [n_tile, n_block, tile_n], ids [batch, seq]
+        -> [batch, seq, 32*n_block].
     """
     return looked_up(ids, scale, unpacked_i8_block32, weight, weight_scale)
 
@@ -176,4 +177,4 @@ def embedding_lookup_packed_i4_block32(
     Shapes: weight [n_tile, n_block, 32], weight_scale [n_tile, n_block, 8],
         ids [batch, seq] -> [batch, seq, 32*n_block].
     """
-    return looked_up(ids, scale, unpacked_i4_block32, weight, weight_scale, lane=8)
+    return looked_up(ids, scale, unpacked_i4_block32, weight, weight_scale, tile_n=8)

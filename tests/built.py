@@ -32,7 +32,7 @@ def random_weights(graph: Graph) -> dict[str, Any]:
     """Return random numbers as the graph stores them; tables are what they are.
 
     Products of normal rows with matrices are near 1: [..., n_in] or, packed,
-    [..., n_in, lane].
+    [..., n_in, tile_n].
     """
     rng = np.random.default_rng(3)
     found = {}

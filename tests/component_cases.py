@@ -144,6 +144,11 @@ def domains(component: str) -> ModuleType | None:
     return importlib.import_module(f"tests.domains.{family}")
 
 
+def is_for_cpus(variant: str) -> bool:
+    """Return whether a component's packed weights are for the vectors of a CPU."""
+    return "_packed" in variant and "_packed_u32" not in variant
+
+
 def tolerance(component: str) -> float:
     """Return the largest error of a component that passes, as a share of 1 + |y|."""
     digits: Mapping[str, float] = getattr(domains(component), "DIGITS", {})

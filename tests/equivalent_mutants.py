@@ -18,7 +18,7 @@ _SAME = "2^-14, the least normal float16, is the same either way"
 _DROPPED = "what is computed of rows that are not there is dropped"
 _HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
 _LOWERED = "%lowered arith.shrui -> arith.shrsi"
-_WORDS = {
+_PACKED_U32 = {
     "bf16": (_LOWERED,),
     "f16": _HALVES,
     "i8": (),
@@ -108,16 +108,19 @@ EQUIVALENT: dict[str, str] = {
     },
     **{
         f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
-        for component in ("embedding/embedding_lookup_words", "linear/linear_words")
-        for stored, names in _WORDS.items()
+        for component in (
+            "embedding/embedding_lookup_packed_u32",
+            "linear/linear_packed_u32",
+        )
+        for stored, names in _PACKED_U32.items()
         for name in names
     },
     **{
-        f"linear/linear_{words}: %last arith.subi {change}": _DROPPED
-        for words in (
-            *(f"words_{name}" for name in _WORDS),
-            "words_f32",
-            "bias_words_f32",
+        f"linear/linear_{kind}: %last arith.subi {change}": _DROPPED
+        for kind in (
+            *(f"packed_u32_{name}" for name in _PACKED_U32),
+            "packed_u32_f32",
+            "bias_packed_u32_f32",
         )
         for change in ("-> arith.addi", "with operands swapped")
     },

@@ -84,13 +84,13 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "moe/mul_mat_id": ({"n_expert": 5, "n_expert_used": 2, "n_in": 1408, "n_out": 48},),
     # Rows so long that no tile of them fits the stack.
     **{
-        f"moe/mul_mat_id_each_packed{stored}": (
-            {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "lane": 8},
+        f"moe/mul_mat_id_per_expert_x_packed{stored}": (
+            {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "tile_n": 8},
         )
         for stored in (":f32", ":bf16", ":f16", "_i8")
     },
     "moe/mul_mat_id_packed:f32": (
-        {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "lane": 8},
+        {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "tile_n": 8},
     ),
     "normalization/group_norm": ({"n_group": 2, "n_in": 10, "n_row": 64, "n_col": 64},),
     "normalization/rms_norm": ({"n_embd": 576}, {"n_embd": 1024}),

@@ -89,7 +89,7 @@ def endless_scale(toy: Toy) -> None:
         {"name": name, "argument": name, "element": element, "shape": shape}
         for name, (element, shape) in shapes.items()
     ]
-    weight |= {"shape": [8, 64], "stored": "i8_block32", "lane": 8, "parts": parts}
+    weight |= {"shape": [8, 64], "stored": "i8_block32", "tile_n": 8, "parts": parts}
 
 
 def ignore_all(toy: Toy) -> None:

@@ -118,7 +118,7 @@ def test_a_task_of_the_users_own_runs_with_what_it_needs(project: Project) -> No
 
 
 def test_a_single_task_runs_without_what_it_needs(project: Project) -> None:
-    ran = project.doit("-s", "link:toy@lanes8")
+    ran = project.doit("-s", "link:toy@packed_n8")
     assert ran.code == 1
     assert "specialize:" in ran.err
     assert "1 of 1 action: 1 failed" in ran.out

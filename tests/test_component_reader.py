@@ -251,7 +251,7 @@ def test_a_weight_stands_for_each_of_its_types() -> None:
     assert plain.stem == "embedding_lookup_packed"
     weight, ids, _ = plain.arguments
     assert isinstance(weight, TensorFormal)
-    assert weight.type == parse_type("f32[n_tile, n_embd, lane]")
+    assert weight.type == parse_type("f32[n_tile, n_embd, tile_n]")
     assert ids == found.arguments[1]
 
 

@@ -249,7 +249,7 @@ def test_an_imported_checkpoint_is_baked_number_for_number(tmp_path: Path) -> No
     for model in ("tiny", "tiny-file"):
         run = project.doit("bake", f"model={model}", "target=vulkan-llvmpipe")
         assert run.code == 0, run.out + run.err
-        archive = project.root / "build" / model / "weights/words8/model.irpa"
+        archive = project.root / "build" / model / "weights/packed_u32/model.irpa"
         archives.append(archive.read_bytes())
     assert archives[0] == archives[1]
     baked = {entry.key: entry for entry in read_archive(archive)}

@@ -33,7 +33,7 @@ def inspect(project: Project, *words: str) -> list[str]:
 def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> None:
     lines = inspect(project)
     assert lines[:10] == [
-        f"{NAMED}, graph, layout words8",
+        f"{NAMED}, graph, layout packed_u32",
         "2 entry points, 11 blocks of 9 kinds, 71 calls of 20 instances",
         "18 parameters in 13,504 bytes",
         "",
@@ -50,7 +50,8 @@ def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> 
         "6 parameters in 3,648 bytes each"
     )
     assert " ".join(lines[start + 2].split()) == (
-        "q linear/linear_words_f32 (norm, blk.0.attn_q.weight) -> f32[batch, seq, 16]"
+        "q linear/linear_packed_u32_f32 (norm, blk.0.attn_q.weight)"
+        " -> f32[batch, seq, 16]"
     )
     assert "  output cache_k: f32[3, batch, ctx, 8], updates cache_k" in lines
     assert lines[-1] == f"build/{MODEL}/{TARGET}/graph.svg"
@@ -59,7 +60,7 @@ def test_the_graph_shows_blocks_once_and_calls_with_shapes(project: Project) -> 
 
 def test_a_filter_leaves_the_calls_that_it_names(project: Project) -> None:
     lines = inspect(project, "filter=position/*")
-    assert lines[0] == f"{NAMED}, graph, layout words8, filter position/*"
+    assert lines[0] == f"{NAMED}, graph, layout packed_u32, filter position/*"
     assert lines[1] == "2 entry points, 6 blocks of 4 kinds, 12 calls of 4 instances"
     calls = [line.split()[1] for line in lines if line.startswith("    ")]
     assert calls == ["position/rope"] * 8
@@ -138,7 +139,7 @@ def test_no_bundle_needs_a_phase_and_each_starts_from_the_one_before(
     needed = plan.needed([f"bundle:{NAMED}"])
     assert not [task for task in needed if stage_of(task) == "phase"]
     tasks = [f"phase-{phase}:{NAMED}" for phase in PHASES]
-    for task, before in zip(tasks, [f"link:{MODEL}@words8", *tasks], strict=False):
+    for task, before in zip(tasks, [f"link:{MODEL}@packed_u32", *tasks], strict=False):
         assert before in plan.needed([task])
     assert plan.by_task[tasks[1]].argv[:4] == (
         "iree-compile",

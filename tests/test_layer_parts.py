@@ -47,9 +47,9 @@ def packed(manifest: Manifest, target: Target) -> dict[str, Any]:
         if not item.packing:
             found[item.name] = values[item.name]
             continue
-        value, lane = values[item.packing.matrix], item.packing.lane
+        value, tile_n = values[item.packing.matrix], item.packing.tile_n
         *outer, rows, columns = value.shape
-        tiles = value.reshape(*outer, rows // lane, lane, columns)
+        tiles = value.reshape(*outer, rows // tile_n, tile_n, columns)
         shape = tuple(map(int, item.type.shape))
         found[item.name] = np.moveaxis(tiles, -2, -1).reshape(shape)
     return found

@@ -37,7 +37,7 @@ TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
 def graph() -> Graph:
     """The graph as the target has it."""
     manifest = read_manifest(ROOT / f"models/{MODEL}.yaml", ROOT)
-    layout = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
+    layout = read_layout(ROOT / "targets/layouts/packed_n8.yaml", ROOT)
     return select_kernels(manifest.graph, manifest.weights.stored, layout, ROOT)
 
 
@@ -70,7 +70,11 @@ def test_a_mixture_is_right_at_every_level(built: Path) -> None:
     assert report["passed"]
     rows = report["rows"]
     names = {row["name"].partition("__")[0] for row in rows}
-    assert {"mul_mat_id_packed", "mul_mat_id_each_packed", "expert_router"} <= names
+    assert {
+        "mul_mat_id_packed",
+        "mul_mat_id_per_expert_x_packed",
+        "expert_router",
+    } <= names
     whole = [row for row in rows if row["level"] == "model"]
     values = {row["value"] for row in whole}
     assert values == {"best token", "logits", "cache_k", "cache_v"}
@@ -89,7 +93,7 @@ def test_experts_are_stored_in_tiles_of_one_expert_each(graph: Graph) -> None:
 def test_no_pool_and_no_matrix_is_copied(
     built: Path, graph: Graph, tmp_path: Path
 ) -> None:
-    linked = built / "linked/lanes8/linked.mlir"
+    linked = built / "linked/packed_n8/linked.mlir"
     made = scratch.compiled(
         TARGET, linked, tmp_path, "streams.mlir", ("--compile-to=stream",)
     )

@@ -60,7 +60,7 @@ def baked(
     return Path(ARCHIVE).read_bytes()
 
 
-@pytest.mark.parametrize("layout", ["plain", "lanes8"])
+@pytest.mark.parametrize("layout", ["plain", "packed_n8"])
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_a_checkpoint_makes_the_archive_of_the_same_weights_by_ggufs_names(
     root: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, layout: str
@@ -90,7 +90,7 @@ def test_the_report_says_which_tensors_a_parameter_is_made_of(
 
 
 @pytest.mark.parametrize("element", ["F16", "F32"])
-@pytest.mark.parametrize("layout", ["plain", "lanes8"])
+@pytest.mark.parametrize("layout", ["plain", "packed_n8"])
 def test_the_dim_of_experts_may_be_the_last(
     root: Path, monkeypatch: pytest.MonkeyPatch, layout: str, element: str
 ) -> None:

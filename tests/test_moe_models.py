@@ -123,7 +123,7 @@ def test_experts_may_be_stored_as_integers(project: Project) -> None:
     folder = project.root / "build/toy-moe-i8"
     rows = json.loads((folder / "x86_64/check.json").read_text())["rows"]
     names = {row["name"].partition("__")[0] for row in rows}
-    assert {"mul_mat_id_packed_i8", "mul_mat_id_each_packed_i8"} <= names
+    assert {"mul_mat_id_packed_i8", "mul_mat_id_per_expert_x_packed_i8"} <= names
     baked = json.loads(next(folder.rglob("bake.json")).read_text())["parameters"]
     types = {item["name"]: (item["type"], item["shape"]) for item in baked}
     name = "blk.0.ffn_down_exps.weight"

@@ -81,7 +81,7 @@ def test_a_mixture_is_its_sums(ids: list[list[list[int]]]) -> None:
     weights = normal(4, 6, 5, seed=2), normal(4, 6, 5, seed=3), normal(4, 5, 6, seed=4)
     gate, up = (moe.mul_mat_id(weight, chosen, x) for weight in weights[:2])
     inner = gate / (1 + np.exp(-gate)) * up
-    y = moe.expert_sum(share, moe.mul_mat_id_each(weights[2], chosen, inner))
+    y = moe.expert_sum(share, moe.mul_mat_id_per_expert_x(weights[2], chosen, inner))
     for s in range(3):
         expected = mixture(x[0, s], weights, chosen[0, s], share[0, s])
         np.testing.assert_allclose(y[0, s], expected, **EXACT)
@@ -106,17 +106,17 @@ def test_tiles_hold_the_rows_of_each_expert() -> None:
         moe.mul_mat_id_packed(tiles, ids, x), moe.mul_mat_id(weight, ids, x)
     )
     np.testing.assert_array_equal(
-        moe.mul_mat_id_each_packed(tiles, ids, each),
-        moe.mul_mat_id_each(weight, ids, each),
+        moe.mul_mat_id_per_expert_x_packed(tiles, ids, each),
+        moe.mul_mat_id_per_expert_x(weight, ids, each),
     )
 
 
-@pytest.mark.parametrize("name", ["mul_mat_id", "mul_mat_id_each"])
+@pytest.mark.parametrize("name", ["mul_mat_id", "mul_mat_id_per_expert_x"])
 def test_stored_types_are_the_formulas_of_their_headers(name: str) -> None:
     rng = np.random.default_rng(6)
     codes = rng.integers(-127, 128, (3, 2, 5, 4)).astype(np.int8)
     scale, ids = rng.random((3, 2, 4)), np.array([[[0, 2], [1, 2]]], np.int32)
-    x = normal(1, 2, 10 if name == "mul_mat_id_each" else 5)
+    x = normal(1, 2, 10 if name == "mul_mat_id_per_expert_x" else 5)
     rows = x.reshape(1, 2, -1, 5).astype(np.float64) * np.ones((1, 1, 2, 1))
     tiles = codes.astype(np.float64)[ids]
     expected = np.einsum("bski,bsktiv->bsktv", rows, tiles)

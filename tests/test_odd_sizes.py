@@ -32,6 +32,7 @@ from tests.component_cases import (
     cases,
     component_files,
     instance_of,
+    is_for_cpus,
     row_sizes,
     signature_of,
 )
@@ -79,7 +80,7 @@ def served(target: str) -> list[str]:
     return [
         item
         for item in VARIANTS
-        if "_packed" not in item or item == "embedding/embedding_lookup_packed:f32"
+        if not is_for_cpus(item) or item == "embedding/embedding_lookup_packed:f32"
         if item != "attention/attention_paged_decode"
     ]
 

@@ -32,7 +32,7 @@ tolerances:
   block: {max_abs_error: 2.0e-5}
   golden: {max_abs_error: 3}
 """,
-    "targets/layouts/rows.yaml": "lane: 8\n",
+    "targets/layouts/rows.yaml": "tile_n: 8\n",
 }
 BLOCK = "tolerances.block.max_abs_error"
 
@@ -89,7 +89,7 @@ def test_a_task_is_made_of_what_its_name_leads_to(root: Path) -> None:
             3.0,
             "targets/here.yaml:4: tolerances.golden.max_abs_error",
         ),
-        ("lane", 8, "targets/layouts/rows.yaml:1: lane"),
+        ("tile_n", 8, "targets/layouts/rows.yaml:1: tile_n"),
         # Another value, another key, a part of a name, and no number.
         ("seed", 2, ""),
         ("weights.target.seed", 1, ""),

@@ -25,19 +25,19 @@ from tests.component_runs import (
 # Of Gemma 3 270M, SmolLM2 135M and Qwen 2 0.5B; rows of tables are fewer, as they are
 # addresses. The last is of a CPU with AVX-512.
 MAPS = (
-    {"n_in": 640, "n_tile": 256, "lane": 8},
-    {"n_in": 576, "n_tile": 24, "lane": 8},
-    {"n_in": 4864, "n_tile": 112, "lane": 8},
-    {"n_in": 640, "n_tile": 64, "lane": 16},
+    {"n_in": 640, "n_tile": 256, "tile_n": 8},
+    {"n_in": 576, "n_tile": 24, "tile_n": 8},
+    {"n_in": 4864, "n_tile": 112, "tile_n": 8},
+    {"n_in": 640, "n_tile": 64, "tile_n": 16},
 )
 ELEMENTS = (":f32", ":bf16", ":f16", "_i8", "_i8_block32", "_i4_block32")
 
 
 def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes by the dims of a component: of `name`, or of its blocks."""
-    found = {"n_tile": sizes["n_tile"], "lane": sizes["lane"]}
+    found = {"n_tile": sizes["n_tile"], "tile_n": sizes["tile_n"]}
     if suffix == "_i4_block32":
-        del found["lane"]
+        del found["tile_n"]
     if suffix.endswith("block32"):
         return found | {"n_block": sizes["n_in"] // 32}
     return found | {name: sizes["n_in"]}
@@ -77,7 +77,7 @@ def test_packed_table_computes_its_oracle_at_real_dims(
         judge(forward, signature, found, bound=True)
 
 
-def test_unpacked_puts_tile_and_lane_into_rows_by_hand() -> None:
+def test_unpacked_puts_tiles_into_rows_by_hand() -> None:
     weight = np.array([[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]])
     assert packed.unpacked(weight).tolist() == [
         [1, 3, 5],

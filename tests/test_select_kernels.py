@@ -24,8 +24,8 @@ from oracles.packed import (
 from tests import toy_decoder
 from tests.project import ROOT
 
-LANES = read_layout(ROOT / "targets/layouts/lanes8.yaml", ROOT)
-WORDS = read_layout(ROOT / "targets/layouts/words8.yaml", ROOT)
+PACKED_N8 = read_layout(ROOT / "targets/layouts/packed_n8.yaml", ROOT)
+PACKED_U32 = read_layout(ROOT / "targets/layouts/packed_u32.yaml", ROOT)
 PLAIN = read_layout(ROOT / "targets/layouts/plain.yaml", ROOT)
 RNG = np.random.default_rng(3)
 
@@ -35,7 +35,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return toy_decoder.read(tmp_path_factory.mktemp("toy"))
 
 
-def lowered(graph: Graph, stored: str, layout: Layout = LANES) -> Graph:
+def lowered(graph: Graph, stored: str, layout: Layout = PACKED_N8) -> Graph:
     return select_kernels(graph, lambda name: stored, layout, ROOT)
 
 
@@ -86,7 +86,9 @@ def test_every_use_of_a_matrix_calls_the_kernel_of_its_stored_type(
     assert lookup == (1.0,)
 
 
-@pytest.mark.parametrize("layout", [LANES, WORDS], ids=["lanes8", "words8"])
+@pytest.mark.parametrize(
+    "layout", [PACKED_N8, PACKED_U32], ids=["packed_n8", "packed_u32"]
+)
 def test_a_packed_table_has_the_rows_of_its_matrix(
     graph: Graph, layout: Layout
 ) -> None:
@@ -107,7 +109,7 @@ def calls(graph: Graph) -> list:  # type: ignore[type-arg]
 def test_one_new_token_has_a_kernel_where_the_layout_has_one() -> None:
     mixture = read_manifest(ROOT / "models/toy-moe.yaml", ROOT).graph
     found = {}
-    for layout in (LANES, WORDS):
+    for layout in (PACKED_N8, PACKED_U32):
         made = lowered(mixture, "f32", layout)
         for entry in made.entry_points:
             (used,) = {
@@ -117,10 +119,10 @@ def test_one_new_token_has_a_kernel_where_the_layout_has_one() -> None:
                 if call.name == "attn"
             }
             found[layout.name, entry.name] = used
-    component, *numbers = found["lanes8", "prefill"]
+    component, *numbers = found["packed_n8", "prefill"]
     assert component == "attention/attention_paged"
     expected = dict.fromkeys(found, (component, *numbers))
-    expected["lanes8", "decode"] = (f"{component}_decode", *numbers)
+    expected["packed_n8", "decode"] = (f"{component}_decode", *numbers)
     assert found == expected
 
 
@@ -128,7 +130,7 @@ def test_a_kernel_takes_what_the_component_takes() -> None:
     mixture = read_manifest(ROOT / "models/toy-moe.yaml", ROOT).graph
     other = {"attention/attention_paged": "attention/attention_causal"}
     with pytest.raises(IngotError) as caught:
-        lowered(mixture, "f32", replace(LANES, decode=other))
+        lowered(mixture, "f32", replace(PACKED_N8, decode=other))
     assert str(caught.value) == (
         "components/attention/attention_causal.mlir: no kernel of"
         " attention/attention_paged: its arguments or results are others"
@@ -138,13 +140,13 @@ def test_a_kernel_takes_what_the_component_takes() -> None:
 def test_a_kernel_is_for_the_stored_types_that_its_weight_may_have(
     graph: Graph,
 ) -> None:
-    kernel = LANES.kernels["linear/linear", "f32"]
-    kernels = {**LANES.kernels, ("linear/linear", "i8"): kernel}
+    kernel = PACKED_N8.kernels["linear/linear", "f32"]
+    kernels = {**PACKED_N8.kernels, ("linear/linear", "i8"): kernel}
     with pytest.raises(IngotError) as caught:
-        lowered(graph, "i8", replace(LANES, kernels=kernels))
+        lowered(graph, "i8", replace(PACKED_N8, kernels=kernels))
     assert str(caught.value) == (
         "components/linear/linear_packed.mlir: its weight cannot be i8, which"
-        " targets/layouts/lanes8.yaml asks for\n  expected one of f32, bf16, f16"
+        " targets/layouts/packed_n8.yaml asks for\n  expected one of f32, bf16, f16"
     )
 
 
@@ -168,7 +170,7 @@ def test_a_stored_type_without_a_kernel_is_refused_with_those_that_there_are(
 
 
 def test_rows_that_do_not_divide_stay_as_they_are_in_f32_alone(graph: Graph) -> None:
-    odd = replace(LANES, lane=7)
+    odd = replace(PACKED_N8, tile_n=7)
     assert parameters(select_kernels(graph, lambda _: "f32", odd, ROOT)) == parameters(
         graph
     )
@@ -235,7 +237,7 @@ def test_a_layout_names_components_that_there_are(tmp_path: Path) -> None:
     path = tmp_path / "targets/layouts/odd.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "layout: even\nsummary: wrong\nlane: 8\nkernels:\n"
+        "layout: even\nsummary: wrong\ntile_n: 8\nkernels:\n"
         "  linear/linear: {f32: linear/gone}\n"
         "decode:\n  linear/linear: linear/away\n"
     )

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> Path:
         "models/toy-moe.yaml",
         "models/architectures/mixtral.yaml",
         "targets/x86_64.yaml",
-        "targets/layouts/lanes8.yaml",
+        "targets/layouts/packed_n8.yaml",
         "components/normalization/rms_norm.mlir",
         "components/linear/linear_packed.mlir",
     ],

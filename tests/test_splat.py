@@ -70,7 +70,7 @@ def test_a_splat_is_compiled_and_baked_and_nothing_else() -> None:
     one = Selection(("mixtral-8x7b",), ("x86_64",))
     tasks = ("compile-configured:mixtral-8x7b@x86_64", "compile:mixtral-8x7b@x86_64")
     assert found.selected("compile", one) == tasks
-    assert "bake:mixtral-8x7b@lanes8" in found.selected("bake", one)
+    assert "bake:mixtral-8x7b@packed_n8" in found.selected("bake", one)
     for stage in ("check", "bench", "bundle"):
         assert found.selected(stage, one) == ()
     assert found.compiled_only(Selection(names, ("x86_64",))) == ["mixtral-8x7b"]
@@ -101,7 +101,7 @@ def test_why_looks_at_all_that_a_splat_is_built_of(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "checkout", tmp_path / "cache", toy=False)
     run = project.doit("why", "model=gemma3-1b", "target=x86_64")
     assert run.code == 0, run.err
-    for task in ("compile:gemma3-1b@x86_64", "bake:gemma3-1b@lanes8"):
+    for task in ("compile:gemma3-1b@x86_64", "bake:gemma3-1b@packed_n8"):
         assert f"{task} would run:" in run.out
 
 

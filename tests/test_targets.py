@@ -50,7 +50,7 @@ def of_tree(name: str) -> Target:
     return read_target(ROOT / f"targets/{name}.yaml", ROOT)
 
 
-PLAIN = "layout: plain\nsummary: row by row\nlane: 1\n"
+PLAIN = "layout: plain\nsummary: row by row\ntile_n: 1\n"
 
 
 def toy(folder: Path, text: str) -> Target:

@@ -54,7 +54,7 @@ ROWS = (
 # What is static. Rows are whole vectors and a rest, or blocks of 32 where a kernel has
 # those; half a head is 12 columns, one vector and a half.
 FIXED = {
-    **{"lane": 8, "n_expert": 5, "n_expert_used": 2},
+    **{"tile_n": 8, "n_expert": 5, "n_expert_used": 2},
     **{"n_in": 29, "n_embd": 29, "n_block": 3},
 }
 HEADS = {
@@ -67,11 +67,11 @@ HEADS = {
 }
 
 LAYOUTS = {
-    "aarch64": "lanes8",
-    "x86_64": "lanes8",
-    "x86_64-v4": "lanes8",
-    "vulkan-llvmpipe": "words8",
-    "vulkan": "words8",
+    "aarch64": "packed_n8",
+    "x86_64": "packed_n8",
+    "x86_64-v4": "packed_n8",
+    "vulkan-llvmpipe": "packed_u32",
+    "vulkan": "packed_u32",
 }
 MARKS = {
     "aarch64": [pytest.mark.aarch64],
@@ -80,7 +80,7 @@ MARKS = {
 }
 # What every run of the tests tries; the rest is nightly.
 KERNELS = ("aarch64-", "vulkan-llvmpipe-")
-KNOWN = ("aarch64-moe/mul_mat_id_each_packed_i8",)
+KNOWN = ("aarch64-moe/mul_mat_id_per_expert_x_packed_i8",)
 ATTENTION = ("aarch64-",)
 
 UNRUNNABLE = read(ROOT, ()).settings.unrunnable

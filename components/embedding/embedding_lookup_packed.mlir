@@ -1,22 +1,22 @@
 // embedding_lookup_packed: embedding_lookup_scaled, of linear_packed's weight.
 //
-//   y[b, s, j] = weight[id / lane, j, id % lane] * scale     with id = ids[b, s]
+//   y[b, s, j] = weight[id / tile_n, j, id % tile_n] * scale     with id = ids[b, s]
 //
 // The table is the weight of linear_packed, in models that tie both. An id must be
-// in [0, n_tile*lane): it is an index, and is not checked here.
+// in [0, n_tile*tile_n): it is an index, and is not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
 // Exports: @embedding_lookup_packed.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_tile, n_embd, lane (fixed by specialize)
+// Dims:    batch, seq (dynamic), n_tile, n_embd, tile_n (fixed by specialize)
 // Types:   weight in {f32, bf16, f16}, i32 ids, f32 out
 // Oracle:  oracles/packed.py embedding_lookup_packed
 // Try:     iree-opt components/embedding/embedding_lookup_packed.mlir
 !weight = bf16
 module @embedding_lookup_packed {
   util.func public @forward(
-      %weight: tensor<?x?x?x!weight>,  // [n_tile, n_embd, lane]
-      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, n_tile*lane)
+      %weight: tensor<?x?x?x!weight>,  // [n_tile, n_embd, tile_n]
+      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, n_tile*tile_n)
       %scale: f32                      // dimensionless
   ) -> tensor<?x?x?xf32> {             // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
@@ -25,7 +25,7 @@ module @embedding_lookup_packed {
     %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
     %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
     %n_embd = tensor.dim %weight, %c1 : tensor<?x?x?x!weight>
-    %lane = tensor.dim %weight, %c2 : tensor<?x?x?x!weight>
+    %tile_n = tensor.dim %weight, %c2 : tensor<?x?x?x!weight>
     %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
     %rows = linalg.generic {
       indexing_maps = [
@@ -36,8 +36,8 @@ module @embedding_lookup_packed {
     } ins(%ids : tensor<?x?xi32>) outs(%rows_init : tensor<?x?x?xf32>) {
     ^bb0(%id: i32, %unused: f32):
       %row = arith.index_cast %id : i32 to index
-      %tile = arith.divui %row, %lane : index
-      %in_tile = arith.remui %row, %lane : index
+      %tile = arith.divui %row, %tile_n : index
+      %in_tile = arith.remui %row, %tile_n : index
       %column = linalg.index 2 : index
       %w = tensor.extract %weight[%tile, %column, %in_tile] : tensor<?x?x?x!weight>
       %value = arith.extf %w : !weight to f32

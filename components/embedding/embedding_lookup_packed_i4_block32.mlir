@@ -47,8 +47,8 @@ module @embedding_lookup_packed_i4_block32 {
       %block = arith.divui %column, %c32 : index
       %place = arith.remui %column, %c32 : index
       %word = tensor.extract %weight[%tile, %block, %place] : tensor<?x?x32xi32>
-      %lane_i32 = arith.index_cast %in_tile : index to i32
-      %low = arith.muli %lane_i32, %bits : i32
+      %in_tile_i32 = arith.index_cast %in_tile : index to i32
+      %low = arith.muli %in_tile_i32, %bits : i32
       %lowered = arith.shrui %word, %low : i32
       %code = arith.andi %lowered, %mask : i32
       %centred = arith.subi %code, %middle : i32

@@ -1,23 +1,23 @@
 // embedding_lookup_packed_i8: embedding_lookup_packed, 8-bit, a scale a row.
 //
-//   y[b, s, j] = weight[id / lane, j, id % lane] * weight_scale[id / lane, id % lane]
-//       * scale     with id = ids[b, s]
+//   y[b, s, j] = weight[t, j, v] * weight_scale[t, v] * scale
+//       with t = ids[b, s] / tile_n and v = ids[b, s] % tile_n
 //
 // The table is the weight of linear_packed_i8, in models that tie
-// both. An id must be in [0, n_tile*lane): it is an address, not checked here.
+// both. An id must be in [0, n_tile*tile_n): it is an address, not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
 // Exports: @embedding_lookup_packed_i8.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_tile, n_embd, lane (fixed by specialize)
+// Dims:    batch, seq (dynamic), n_tile, n_embd, tile_n (fixed by specialize)
 // Types:   i8 table, f32 scale, i32 ids, f32 out
 // Oracle:  oracles/packed.py embedding_lookup_packed_i8
 // Try:     iree-opt components/embedding/embedding_lookup_packed_i8.mlir
 module @embedding_lookup_packed_i8 {
   util.func public @forward(
-      %weight: tensor<?x?x?xi8>,       // [n_tile, n_embd, lane]
-      %weight_scale: tensor<?x?xf32>,  // [n_tile, lane]
-      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, n_tile*lane)
+      %weight: tensor<?x?x?xi8>,       // [n_tile, n_embd, tile_n]
+      %weight_scale: tensor<?x?xf32>,  // [n_tile, tile_n]
+      %ids: tensor<?x?xi32>,           // [batch, seq] rows, in [0, n_tile*tile_n)
       %scale: f32                      // dimensionless
   ) -> tensor<?x?x?xf32> {             // [batch, seq, n_embd]
     %c0 = arith.constant 0 : index
@@ -26,7 +26,7 @@ module @embedding_lookup_packed_i8 {
     %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
     %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
     %n_embd = tensor.dim %weight, %c1 : tensor<?x?x?xi8>
-    %lane = tensor.dim %weight, %c2 : tensor<?x?x?xi8>
+    %tile_n = tensor.dim %weight, %c2 : tensor<?x?x?xi8>
     %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
     %rows = linalg.generic {
       indexing_maps = [
@@ -37,8 +37,8 @@ module @embedding_lookup_packed_i8 {
     } ins(%ids : tensor<?x?xi32>) outs(%rows_init : tensor<?x?x?xf32>) {
     ^bb0(%id: i32, %unused: f32):
       %row = arith.index_cast %id : i32 to index
-      %tile = arith.divui %row, %lane : index
-      %in_tile = arith.remui %row, %lane : index
+      %tile = arith.divui %row, %tile_n : index
+      %in_tile = arith.remui %row, %tile_n : index
       %column = linalg.index 2 : index
       %w = tensor.extract %weight[%tile, %column, %in_tile] : tensor<?x?x?xi8>
       %factor = tensor.extract %weight_scale[%tile, %in_tile] : tensor<?x?xf32>

@@ -4,7 +4,7 @@
 //       sum_k(sum_j(x[b, s, 32*k + j] * w[t, k, j, v]) * weight_scale[t, k, v])
 //   w[t, k, j, v] = (weight[t, k, j] >> 4*v) % 16 - 8
 //
-// Output n is in tile n / 8, lane n % 8: the 8 weights that an input has in a tile are
+// Output n is in row n % 8 of tile n / 8: the 8 weights that an input has in a tile are
 // one word, from its lowest bits up. For llvm-cpu only.
 //
 // Source:  ggml's type q4_0 (blocks of 32, a f16 scale each, 8 added to the codes).
@@ -63,9 +63,9 @@ module @linear_packed_i4_block32 {
     } ins(%weight, %weight_scale : tensor<?x?x32xi32>, tensor<?x?x8xf16>)
       outs(%exact_init : tensor<?x?x32x8xf32>) {
     ^bb0(%word: i32, %factor: f16, %unused: f32):
-      %lane = linalg.index 3 : index
-      %lane_i32 = arith.index_cast %lane : index to i32
-      %place = arith.muli %lane_i32, %bits : i32
+      %in_tile = linalg.index 3 : index
+      %in_tile_i32 = arith.index_cast %in_tile : index to i32
+      %place = arith.muli %in_tile_i32, %bits : i32
       %lowered = arith.shrui %word, %place : i32
       %code = arith.andi %lowered, %mask : i32
       %centred = arith.subi %code, %middle : i32
@@ -81,7 +81,7 @@ module @linear_packed_i4_block32 {
     %groups_init = tensor.empty(%groups, %n_tile) : tensor<?x6x?x8xf32>
     %groups_zero = linalg.fill ins(%zero : f32)
         outs(%groups_init : tensor<?x6x?x8xf32>) -> tensor<?x6x?x8xf32>
-    // The tile sizes are for lanes of 8; IREE's own choice takes twice as long.
+    // The tile sizes are for tiles of 8; IREE's own choice takes twice as long.
     %groups_sum = linalg.generic {
       indexing_maps = [
         affine_map<(g, m, t, v, i) -> (g, i, m)>,
@@ -143,9 +143,9 @@ module @linear_packed_i4_block32 {
           pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>>
     } {
     ^bb0(%value: f32, %word: i32, %partial: f32):
-      %lane = linalg.index 3 : index
-      %lane_i32 = arith.index_cast %lane : index to i32
-      %place = arith.muli %lane_i32, %bits : i32
+      %in_tile = linalg.index 3 : index
+      %in_tile_i32 = arith.index_cast %in_tile : index to i32
+      %place = arith.muli %in_tile_i32, %bits : i32
       %lowered = arith.shrui %word, %place : i32
       %code = arith.andi %lowered, %mask : i32
       %centred = arith.subi %code, %middle : i32

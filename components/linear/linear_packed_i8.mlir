@@ -1,23 +1,24 @@
 // linear_packed_i8: linear_packed with an 8-bit weight and a scale an output.
 //
-//   y[b, s, t*lane + v] = sum_i(x[b, s, i] * weight[t, i, v]) * weight_scale[t, v]
+//   y[b, s, t*tile_n + v] = sum_i(x[b, s, i] * weight[t, i, v]) * weight_scale[t, v]
 //
-// Output n is in tile n / lane, lane n % lane: of a tile, a vector register holds one
-// input's weights, and decode reads them from first to last. For llvm-cpu only.
+// Output n is in row n % tile_n of tile n / tile_n: of a tile, a vector register
+// holds one input's weights, and decode reads them from first to last. For llvm-cpu
+// only.
 //
 // Source:  Dettmers et al. 2022, arXiv:2208.07339, section 2 (a scale an output).
 // Exports: @linear_packed_i8.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_tile, n_in, lane (fixed by specialize)
+// Dims:    batch, seq (dynamic), n_tile, n_in, tile_n (fixed by specialize)
 // Types:   f32 in, i8 weight, f32 scale, f32 out, f32 accumulation
 // Oracle:  oracles/packed.py linear_packed_i8
 // Try:     iree-opt components/linear/linear_packed_i8.mlir
 module @linear_packed_i8 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,          // [batch, seq, n_in]
-      %weight: tensor<?x?x?xi8>,      // [n_tile, n_in, lane]
-      %weight_scale: tensor<?x?xf32>  // [n_tile, lane]
-  ) -> tensor<?x?x?xf32> {            // [batch, seq, n_tile*lane]
+      %weight: tensor<?x?x?xi8>,      // [n_tile, n_in, tile_n]
+      %weight_scale: tensor<?x?xf32>  // [n_tile, tile_n]
+  ) -> tensor<?x?x?xf32> {            // [batch, seq, n_tile*tile_n]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -27,8 +28,8 @@ module @linear_packed_i8 {
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
     %n_tile = tensor.dim %weight, %c0 : tensor<?x?x?xi8>
     %n_in = tensor.dim %weight, %c1 : tensor<?x?x?xi8>
-    %lane = tensor.dim %weight, %c2 : tensor<?x?x?xi8>
-    %n_out = arith.muli %n_tile, %lane : index
+    %tile_n = tensor.dim %weight, %c2 : tensor<?x?x?xi8>
+    %n_out = arith.muli %n_tile, %tile_n : index
     // What makes x stays out of these kernels: each tile would compute it again.
     %x_ready = iree_tensor_ext.compute_barrier.start %x
         : tensor<?x?x?xf32>{%batch, %seq, %n_in} -> tensor<?x?x?xf32>
@@ -45,10 +46,10 @@ module @linear_packed_i8 {
     %x_groups = tensor.collapse_shape %x_turned [[0, 1], [2], [3]]
         : tensor<?x?x?x6xf32> into tensor<?x?x6xf32>
     %groups = arith.muli %batch, %seq_groups : index
-    %groups_init = tensor.empty(%groups, %n_tile, %lane) : tensor<?x6x?x?xf32>
+    %groups_init = tensor.empty(%groups, %n_tile, %tile_n) : tensor<?x6x?x?xf32>
     %groups_zero = linalg.fill ins(%zero : f32)
         outs(%groups_init : tensor<?x6x?x?xf32>) -> tensor<?x6x?x?xf32>
-    // The tile sizes are for lanes of 8 and 16; IREE's own choice takes twice as long.
+    // The tile sizes are for tiles of 8 and 16; IREE's own choice takes twice as long.
     %groups_sum = linalg.generic {
       indexing_maps = [
         affine_map<(g, m, t, v, i) -> (g, i, m)>,
@@ -99,7 +100,7 @@ module @linear_packed_i8 {
     %x_rows = tensor.collapse_shape %x_rest [[0, 1], [2]]
         : tensor<?x?x?xf32> into tensor<?x?xf32>
     %rows = arith.muli %batch, %rest : index
-    %rest_init = tensor.empty(%rows, %n_tile, %lane) : tensor<?x?x?xf32>
+    %rest_init = tensor.empty(%rows, %n_tile, %tile_n) : tensor<?x?x?xf32>
     %rest_zero = linalg.fill ins(%zero : f32) outs(%rest_init : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
     %rest_sum = linalg.generic {
@@ -136,7 +137,7 @@ module @linear_packed_i8 {
         output_shape [%batch, %rest, %n_out]
         : tensor<?x?xf32> into tensor<?x?x?xf32>
 
-    // Step 3: both behind each other, [batch, seq, n_tile*lane].
+    // Step 3: both behind each other, [batch, seq, n_tile*tile_n].
     %y_init = tensor.empty(%batch, %seq, %n_out) : tensor<?x?x?xf32>
     %y_begun = tensor.insert_slice %y_whole
         into %y_init[0, 0, 0] [%batch, %whole, %n_out] [1, 1, 1]

@@ -1,24 +1,25 @@
 // linear_packed_i8_block32: linear_packed with an 8-bit weight, a scale a block.
 //
-//   y[b, s, t*lane + v] =
+//   y[b, s, t*tile_n + v] =
 //       sum_k(sum_j(x[b, s, 32*k + j] * weight[t, k, j, v]) * weight_scale[t, k, v])
 //
-// Output n is in tile n / lane, lane n % lane: of a tile, a vector register holds one
-// input's weights, and decode reads them from first to last. For llvm-cpu only.
+// Output n is in row n % tile_n of tile n / tile_n: of a tile, a vector register
+// holds one input's weights, and decode reads them from first to last. For llvm-cpu
+// only.
 //
 // Source:  ggml's type q8_0 (blocks of 32, a f16 scale each).
 // Exports: @linear_packed_i8_block32.forward
 // Imports: none
-// Dims:    batch, seq (dynamic), n_tile, n_block, lane (fixed by specialize)
+// Dims:    batch, seq (dynamic), n_tile, n_block, tile_n (fixed by specialize)
 // Types:   f32 in, i8 weight, f16 scale, f32 out, f32 accumulation
 // Oracle:  oracles/packed.py linear_packed_i8_block32
 // Try:     iree-opt components/linear/linear_packed_i8_block32.mlir
 module @linear_packed_i8_block32 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,            // [batch, seq, 32*n_block]
-      %weight: tensor<?x?x32x?xi8>,     // [n_tile, n_block, 32, lane]
-      %weight_scale: tensor<?x?x?xf16>  // [n_tile, n_block, lane]
-  ) -> tensor<?x?x?xf32> {              // [batch, seq, n_tile*lane]
+      %weight: tensor<?x?x32x?xi8>,     // [n_tile, n_block, 32, tile_n]
+      %weight_scale: tensor<?x?x?xf16>  // [n_tile, n_block, tile_n]
+  ) -> tensor<?x?x?xf32> {              // [batch, seq, n_tile*tile_n]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index
@@ -30,8 +31,8 @@ module @linear_packed_i8_block32 {
     %n_tile = tensor.dim %weight, %c0 : tensor<?x?x32x?xi8>
     %n_block = tensor.dim %weight, %c1 : tensor<?x?x32x?xi8>
     %n_in = arith.muli %n_block, %c32 : index
-    %lane = tensor.dim %weight, %c3 : tensor<?x?x32x?xi8>
-    %n_out = arith.muli %n_tile, %lane : index
+    %tile_n = tensor.dim %weight, %c3 : tensor<?x?x32x?xi8>
+    %n_out = arith.muli %n_tile, %tile_n : index
     // What makes x stays out of these kernels: each tile would compute it again.
     %x_ready = iree_tensor_ext.compute_barrier.start %x
         : tensor<?x?x?xf32>{%batch, %seq, %n_in} -> tensor<?x?x?xf32>
@@ -49,7 +50,7 @@ module @linear_packed_i8_block32 {
         : tensor<?x?x?x6xf32> into tensor<?x?x6xf32>
     %groups = arith.muli %batch, %seq_groups : index
     // The exact weight is made first: in the kernel below it took 10 times as long.
-    %exact_init = tensor.empty(%n_tile, %n_block, %lane) : tensor<?x?x32x?xf32>
+    %exact_init = tensor.empty(%n_tile, %n_block, %tile_n) : tensor<?x?x32x?xf32>
     %exact = linalg.generic {
       indexing_maps = [
         affine_map<(t, k, j, v) -> (t, k, j, v)>,
@@ -66,13 +67,13 @@ module @linear_packed_i8_block32 {
       linalg.yield %value : f32
     } -> tensor<?x?x32x?xf32>
     %exact_ready = iree_tensor_ext.compute_barrier.start %exact
-        : tensor<?x?x32x?xf32>{%n_tile, %n_block, %lane} -> tensor<?x?x32x?xf32>
+        : tensor<?x?x32x?xf32>{%n_tile, %n_block, %tile_n} -> tensor<?x?x32x?xf32>
     %exact_weight = tensor.collapse_shape %exact_ready [[0], [1, 2], [3]]
         : tensor<?x?x32x?xf32> into tensor<?x?x?xf32>
-    %groups_init = tensor.empty(%groups, %n_tile, %lane) : tensor<?x6x?x?xf32>
+    %groups_init = tensor.empty(%groups, %n_tile, %tile_n) : tensor<?x6x?x?xf32>
     %groups_zero = linalg.fill ins(%zero : f32)
         outs(%groups_init : tensor<?x6x?x?xf32>) -> tensor<?x6x?x?xf32>
-    // The tile sizes are for lanes of 8 and 16; IREE's own choice takes twice as long.
+    // The tile sizes are for tiles of 8 and 16; IREE's own choice takes twice as long.
     %groups_sum = linalg.generic {
       indexing_maps = [
         affine_map<(g, m, t, v, i) -> (g, i, m)>,
@@ -114,7 +115,7 @@ module @linear_packed_i8_block32 {
         : tensor<?x?xf32> into tensor<?x?x32xf32>
     // Sums of blocks, then their sum: one loop over both takes 4 times as long. IREE's
     // own choice of tiles takes 1.6 times as long.
-    %parts_init = tensor.empty(%rows, %n_tile, %n_block, %lane) : tensor<?x?x?x?xf32>
+    %parts_init = tensor.empty(%rows, %n_tile, %n_block, %tile_n) : tensor<?x?x?x?xf32>
     %parts_zero = linalg.fill ins(%zero : f32)
         outs(%parts_init : tensor<?x?x?x?xf32>) -> tensor<?x?x?x?xf32>
     %parts = linalg.generic {
@@ -139,7 +140,7 @@ module @linear_packed_i8_block32 {
       %next = arith.addf %partial, %product : f32
       linalg.yield %next : f32
     } -> tensor<?x?x?x?xf32>
-    %rest_init = tensor.empty(%rows, %n_tile, %lane) : tensor<?x?x?xf32>
+    %rest_init = tensor.empty(%rows, %n_tile, %tile_n) : tensor<?x?x?xf32>
     %rest_zero = linalg.fill ins(%zero : f32) outs(%rest_init : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
     %rest_sum = linalg.generic {
@@ -170,7 +171,7 @@ module @linear_packed_i8_block32 {
         output_shape [%batch, %rest, %n_out]
         : tensor<?x?xf32> into tensor<?x?x?xf32>
 
-    // Step 3: both behind each other, [batch, seq, n_tile*lane].
+    // Step 3: both behind each other, [batch, seq, n_tile*tile_n].
     %y_init = tensor.empty(%batch, %seq, %n_out) : tensor<?x?x?xf32>
     %y_begun = tensor.insert_slice %y_whole
         into %y_init[0, 0, 0] [%batch, %whole, %n_out] [1, 1, 1]

@@ -1,29 +1,29 @@
 // mul_mat_id_packed_i8: mul_mat_id_packed with integers and a scale a row.
 //
-//   y[b, s, (k*n_tile + t)*lane + v]
+//   y[b, s, (k*n_tile + t)*tile_n + v]
 //       = sum_i(x[b, s, i] * weight[ids[b, s, k], t, i, v])
 //       * weight_scale[ids[b, s, k], t, v]
 //
-// Output o of an expert is in tile o / lane, lane o % lane. It reads the tiles of the
-// chosen experts, once for each row that has one. An id must be in [0, n_expert): it is
-// used as an address and not checked here. For llvm-cpu only.
+// Output o of an expert is in row o % tile_n of tile o / tile_n. It reads the tiles of
+// the chosen experts, once for each row that has one. An id must be in [0, n_expert): it
+// is used as an address and not checked here. For llvm-cpu only.
 //
 // Source:  Shazeer et al. 2017, arXiv:1701.06538, eq. 1 (the sum only where G > 0);
 //          Jacob et al. 2018, arXiv:1712.05877, section 2.1 (symmetric, per row).
 // Exports: @mul_mat_id_packed_i8.forward
 // Imports: none
-// Dims:    n_expert, n_expert_used, n_tile, n_in, lane (fixed by specialize),
+// Dims:    n_expert, n_expert_used, n_tile, n_in, tile_n (fixed by specialize),
 //          batch, seq (dynamic)
 // Types:   f32 in, i32 ids, i8 weight with f32 scales, f32 out, f32 accumulation
 // Oracle:  oracles/moe.py mul_mat_id_packed_i8
 // Try:     iree-opt components/moe/mul_mat_id_packed_i8.mlir
 module @mul_mat_id_packed_i8 {
   util.func public @forward(
-      %weight: tensor<?x?x?x?xi8>,       // [n_expert, n_tile, n_in, lane]
-      %weight_scale: tensor<?x?x?xf32>,  // [n_expert, n_tile, lane]
+      %weight: tensor<?x?x?x?xi8>,       // [n_expert, n_tile, n_in, tile_n]
+      %weight_scale: tensor<?x?x?xf32>,  // [n_expert, n_tile, tile_n]
       %ids: tensor<?x?x?xi32>,           // [batch, seq, n_expert_used] in [0, n_expert)
       %x: tensor<?x?x?xf32>              // [batch, seq, n_in]
-  ) -> tensor<?x?x?xf32> {               // [batch, seq, n_expert_used*n_tile*lane]
+  ) -> tensor<?x?x?xf32> {               // [batch, seq, n_expert_used*n_tile*tile_n]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -34,7 +34,7 @@ module @mul_mat_id_packed_i8 {
     %n_expert_used = tensor.dim %ids, %c2 : tensor<?x?x?xi32>
     %n_tile = tensor.dim %weight, %c1 : tensor<?x?x?x?xi8>
     %n_in = tensor.dim %weight, %c2 : tensor<?x?x?x?xi8>
-    %lane = tensor.dim %weight, %c3 : tensor<?x?x?x?xi8>
+    %tile_n = tensor.dim %weight, %c3 : tensor<?x?x?x?xi8>
     %positions = arith.muli %batch, %seq : index
     %rows = arith.muli %positions, %n_expert_used : index
 
@@ -56,15 +56,15 @@ module @mul_mat_id_packed_i8 {
     %id_rows = tensor.collapse_shape %ids [[0, 1, 2]]
         : tensor<?x?x?xi32> into tensor<?xi32>
 
-    // Step 2: the products, [rows, n_tile, lane]. One region, so that tiles are read
+    // Step 2: the products, [rows, n_tile, tile_n]. One region, so that tiles are read
     // where they are: outside of it IREE 3.13 would copy the chosen experts' first, and
     // take 20 times as long.
-    %product = flow.dispatch.region -> (tensor<?x?x?xf32>{%rows, %n_tile, %lane}) {
-      %tiles_init = tensor.empty(%rows, %n_tile, %n_in, %lane) : tensor<?x?x?x?xi8>
+    %product = flow.dispatch.region -> (tensor<?x?x?xf32>{%rows, %n_tile, %tile_n}) {
+      %tiles_init = tensor.empty(%rows, %n_tile, %n_in, %tile_n) : tensor<?x?x?x?xi8>
       %tiles = iree_linalg_ext.gather dimension_map = [0]
           ins(%weight, %id_rows : tensor<?x?x?x?xi8>, tensor<?xi32>)
           outs(%tiles_init : tensor<?x?x?x?xi8>) -> tensor<?x?x?x?xi8>
-      %sum_init = tensor.empty(%rows, %n_tile, %lane) : tensor<?x?x?xf32>
+      %sum_init = tensor.empty(%rows, %n_tile, %tile_n) : tensor<?x?x?xf32>
       %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x?x?xf32>)
           -> tensor<?x?x?xf32>
       %sum = linalg.generic {
@@ -101,7 +101,7 @@ module @mul_mat_id_packed_i8 {
     }
     %y_rows = tensor.collapse_shape %product [[0], [1, 2]]
         : tensor<?x?x?xf32> into tensor<?x?xf32>
-    %n_out = arith.muli %n_tile, %lane : index
+    %n_out = arith.muli %n_tile, %tile_n : index
     %y_experts = tensor.expand_shape %y_rows [[0, 1, 2], [3]]
         output_shape [%batch, %seq, %n_expert_used, %n_out]
         : tensor<?x?xf32> into tensor<?x?x?x?xf32>

@@ -169,15 +169,15 @@ def held_values(
 class Packing:
     """How a matrix of the model is stored as one or several parameters.
 
-    Rows, those of all experts one after the other, are taken in groups of `lane`, and a
-    group is stored column by column: element (row, column) is at
-    [row / lane, column, row % lane].
+    Rows, those of all experts one after the other, are taken in tiles of `tile_n`, and
+    a tile is stored column by column: element (row, column) is at
+    [row / tile_n, column, row % tile_n].
     """
 
     matrix: str  # "blk.0.attn_q.weight"
     shape: tuple[int, ...]  # (rows, columns), of experts (n_expert, rows, columns)
     scheme: str  # element type and quantisation: "f32", "bf16", "i8", "i4_block32"
-    lane: int
+    tile_n: int
     part: str  # the kernel's argument: "weight", "weight_scale"
 
 

@@ -44,7 +44,7 @@ class _LayoutFile(Section):
 
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
-    lane: int = key(Integer(1), "rows of a matrix that are stored together")
+    tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
     kernels: Map[str, Map[str, str | _Kernels]] = key(
         Mapping(
             Mapping(Either((COMPONENT, _Kernels)), Choice(STORED_ELEMENTS)), COMPONENT
@@ -72,8 +72,8 @@ class Layout:
     """How a target wants weights to be stored, and what computes with them so."""
 
     name: str
-    path: str  # "targets/layouts/lanes8.yaml", relative to the checkout
-    lane: int
+    path: str  # "targets/layouts/packed_n8.yaml", relative to the checkout
+    tile_n: int
     kernels: Map[tuple[str, str], Kernel]  # by component and stored type
     decode: Map[str, str]  # by component without a weight, what runs where seq is 1
 
@@ -96,7 +96,7 @@ def read_layout(path: Path, root: Path) -> Layout:
     }
     raise_all([*_check(file, path, kernels, root)])
     name = file.at.position().path
-    return Layout(file.layout, name, file.lane, kernels, file.decode)
+    return Layout(file.layout, name, file.tile_n, kernels, file.decode)
 
 
 def _kernel(given: str | _Kernels) -> Kernel:

@@ -110,7 +110,7 @@ def _is_packed(
     missing = [item for item in named if (item, stored) not in layout.kernels]
     rows, columns = map(int, shape[-2:])
     in_blocks = stored.endswith(f"_block{BLOCK}")
-    fits = rows % layout.lane == 0 and not (in_blocks and columns % BLOCK)
+    fits = rows % layout.tile_n == 0 and not (in_blocks and columns % BLOCK)
     if not missing and fits:
         return True
     if stored == "f32":
@@ -121,7 +121,7 @@ def _is_packed(
         why = f"layout '{layout.name}' has no kernel of {component} for it"
         hint = f"stored types that it has: {known}; see {layout.path}"
     else:
-        why = f"its shape {list(shape)} does not divide into {layout.lane} rows"
+        why = f"its shape {list(shape)} does not divide into {layout.tile_n} rows"
         hint = f"or into blocks of {BLOCK} columns; store it as f32"
     raise IngotError(
         f"{model}: parameter '{parameter.name}' cannot be stored as {stored}; {why}",
@@ -236,8 +236,8 @@ class _Kernels:
         n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
         return {
             "n_expert": n_expert,
-            "n_tile": rows // self.layout.lane,
-            "lane": self.layout.lane,
+            "n_tile": rows // self.layout.tile_n,
+            "tile_n": self.layout.tile_n,
             "n_in": columns,
             "n_embd": columns,
             "n_block": columns // BLOCK,
@@ -250,7 +250,7 @@ class _Kernels:
             return
         shape, scheme = self.shapes[parameter.name], self.packed[parameter.name]
         for part, kind in self.taken[parameter.name].items():
-            packing = Packing(parameter.name, shape, scheme, self.layout.lane, part)
+            packing = Packing(parameter.name, shape, scheme, self.layout.tile_n, part)
             name = part_name(parameter.name, part)
             yield replace(parameter, name=name, type=kind, packing=packing)
 

@@ -77,7 +77,7 @@ def _matrices(manifest: Manifest) -> Iterator[ParameterSpec]:
             _parameter(manifest, stored[0], matrix, packing.shape),
             stored=packing.scheme,
             table=None,
-            lane=packing.lane,
+            tile_n=packing.tile_n,
             parts=tuple(
                 Part(
                     name=item.name,

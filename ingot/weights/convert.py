@@ -102,7 +102,7 @@ def packed_from_seed(
 ) -> list[Content]:
     """Return random content for each part of a packed matrix."""
     width = wanted.shape[-1]
-    step = wanted.lane * width
+    step = wanted.tile_n * width
     chunk_bytes = step * max(1, BLOCK_VALUES // step) * ITEM_BYTES["f32"]
     blocks = synthetic_chunks(wanted.name, wanted.shape, seed, chunk_bytes)
     rows = (block.reshape(-1, width) for block in blocks)
@@ -129,7 +129,7 @@ def row_blocks(
     rows, width = _rows(wanted.piece)
     heads = convention.interleaved_heads
     head_rows = rows // heads if heads else 1
-    multiple = math.lcm(head_rows, wanted.lane)
+    multiple = math.lcm(head_rows, wanted.tile_n)
     turned = wanted.form if is_turned(wanted) else None
     for _, values in _checked_chunks(view(wanted, tensor), path, multiple, turned):
         block = values.reshape(-1, width)
@@ -213,9 +213,9 @@ def _pack(
         if wanted.stored in SAFETENSORS:
             data = _encoded(block, wanted, label, start)
             bits = np.frombuffer(data, f"u{ITEM_BYTES[wanted.stored]}")
-            parts = {"weight": grouped(bits.reshape(block.shape), wanted.lane)}
+            parts = {"weight": grouped(bits.reshape(block.shape), wanted.tile_n)}
         else:
-            parts = quantised(block, wanted.stored, wanted.lane)
+            parts = quantised(block, wanted.stored, wanted.tile_n)
             _refuse_endless_scale(parts, block, wanted, label, start)
         start += block.size
         weight = parts.pop("weight")

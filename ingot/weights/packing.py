@@ -1,8 +1,8 @@
 """Pack the rows of a matrix as a layout stores them.
 
-Rows are taken in groups of `lane`, and a group is stored column by column: element
-(row, column) is at [row / lane, column, row % lane]. One vector load then reads `lane`
-rows of one column, and a product with a vector reads the matrix sequentially.
+Rows are taken in tiles of `tile_n`, and a tile is stored column by column: element
+(row, column) is at [row / tile_n, column, row % tile_n]. One vector load then reads
+`tile_n` rows of one column, and a product with a vector reads the matrix sequentially.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ I4_LIMIT = 7
 BLOCK = 32
 
 
-def quantised(rows: Array, scheme: str, lane: int) -> dict[str, bytes]:
+def quantised(rows: Array, scheme: str, tile_n: int) -> dict[str, bytes]:
     """Return the bytes of each part, by the kernel's argument.
 
-    Shapes: rows [n * lane, columns], float32; n groups.
+    Shapes: rows [n * tile_n, columns], float32; n groups.
 
-    Raises: ValueError for an unknown scheme, or a lane that does not match its words.
+    Raises: ValueError for an unknown scheme, or a tile_n that does not match its words.
     """
     if scheme == "i8":
         codes, scale = quantise_rows(rows)
         return {
-            "weight": grouped(codes, lane),
+            "weight": grouped(codes, tile_n),
             "weight_scale": scale.astype("<f4").tobytes(),
         }
     if scheme == "i8_block32":
         codes, scale = quantise_blocks(rows, I8_LIMIT)
         return {
-            "weight": grouped(codes, lane),
-            "weight_scale": grouped(scale, lane),
+            "weight": grouped(codes, tile_n),
+            "weight_scale": grouped(scale, tile_n),
         }
     if scheme == "i4_block32":
         codes, scale = quantise_blocks(rows, I4_LIMIT)
-        return {"weight": words(codes, lane), "weight_scale": grouped(scale, lane)}
+        return {"weight": words(codes, tile_n), "weight_scale": grouped(scale, tile_n)}
     raise ValueError(f"no packing named '{scheme}'")
 
 
@@ -79,16 +79,16 @@ def quantise_blocks(rows: Array, limit: int) -> tuple[Array, Array]:
     return codes.astype(np.int8).reshape(rows.shape), scale
 
 
-def grouped(rows: Array, lane: int) -> bytes:
+def grouped(rows: Array, tile_n: int) -> bytes:
     """Return the values of a matrix in the order of the layout.
 
-    Shapes: rows [n * lane, columns], of any element type.
+    Shapes: rows [n * tile_n, columns], of any element type.
     """
-    groups = rows.reshape(-1, lane, rows.shape[1])
+    groups = rows.reshape(-1, tile_n, rows.shape[1])
     return bytes(groups.swapaxes(1, 2).tobytes())
 
 
-def words(codes: Array, lane: int) -> bytes:
+def words(codes: Array, tile_n: int) -> bytes:
     """Return 4-bit codes in the order of the layout, a word per column of a group.
 
     Row r of a group is in bits 4*r and up, with 8 added.
@@ -97,9 +97,9 @@ def words(codes: Array, lane: int) -> bytes:
     """
     import numpy as np
 
-    if lane != 8:
-        raise ValueError(f"words of 4-bit codes have 8 rows, the layout {lane}")
-    groups = (codes + 8).astype("<u4").reshape(-1, lane, codes.shape[1])
+    if tile_n != 8:
+        raise ValueError(f"words of 4-bit codes have 8 rows, the layout {tile_n}")
+    groups = (codes + 8).astype("<u4").reshape(-1, tile_n, codes.shape[1])
     places = np.arange(0, 32, 4, dtype="<u4")[:, None]
     packed: Array = np.bitwise_or.reduce(groups << places, axis=1)
     return bytes(packed.astype("<u4").tobytes())

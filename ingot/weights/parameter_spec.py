@@ -66,7 +66,7 @@ class ParameterSpec:
     interleaved_heads: int | None = None  # whose rows GGUF stores in pairs
     table: tuple[str, float] | None = None  # computed: ("rope", base)
     form: SourceForm | None = None  # of a tensor that differs by more than its name
-    lane: int = 1  # rows per group
+    tile_n: int = 1  # rows per group
     parts: tuple[Part, ...] = ()  # empty where it is stored unpacked
 
     def __str__(self) -> str:

@@ -81,28 +81,28 @@ def words_scale_i4(draw: Draw) -> np.ndarray:
     return halves(draw, weight_scale_i4(wider(draw, 2)))
 
 
-WORDS = {
-    "words_bf16.weight": words_bf16,
-    "words_f16.weight": words_f16,
-    "words_i8.weight": words_i8,
-    "words_i8_block32.weight": words_i8,
-    "words_i8_block32.weight_scale": words_scale,
-    "words_i4_block32.weight": weight_words,
-    "words_i4_block32.weight_scale": words_scale_i4,
+PACKED_U32 = {
+    "packed_u32_bf16.weight": words_bf16,
+    "packed_u32_f16.weight": words_f16,
+    "packed_u32_i8.weight": words_i8,
+    "packed_u32_i8_block32.weight": words_i8,
+    "packed_u32_i8_block32.weight_scale": words_scale,
+    "packed_u32_i4_block32.weight": weight_words,
+    "packed_u32_i4_block32.weight_scale": words_scale_i4,
 }
 
 
 def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
-    """Return sizes whose tiles have as many lanes as a vector."""
-    if "lane" in sizes:
-        sizes["lane"] = {7: 4, 15: 8, 16: 16, 31: 8, 32: 16}.get(sizes["lane"], 4)
+    """Return sizes whose tiles have as many rows as a vector has numbers."""
+    if "tile_n" in sizes:
+        sizes["tile_n"] = {7: 4, 15: 8, 16: 16, 31: 8, 32: 16}.get(sizes["tile_n"], 4)
     if "n_tile" in sizes:
         sizes["n_tile"] = min(sizes["n_tile"], 33)
     return sizes
 
 
 VALUES = {
-    **{f"linear_{name}": draw for name, draw in WORDS.items()},
+    **{f"linear_{name}": draw for name, draw in PACKED_U32.items()},
     "weight": weight,
     "linear_packed_i8.weight": weight_i8,
     "linear_packed_i8_block32.weight": weight_i8,

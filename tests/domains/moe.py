@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.component_cases import Draw
-from tests.domains.linear import fit as fit_lanes
+from tests.domains.linear import fit as fit_tiles
 from tests.domains.linear import weight_i8, weight_scale
 
 
@@ -13,9 +13,9 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes with no more experts used than there are."""
     if "n_expert" in sizes and "n_expert_used" in sizes:
         sizes["n_expert_used"] = min(sizes["n_expert_used"], sizes["n_expert"])
-    # Lanes that a model has stay as they are.
-    fits = sizes.get("lane", 8) in (4, 8, 16)
-    return sizes if fits else fit_lanes(component, sizes)
+    # A tile_n that a model has stays as it is.
+    fits = sizes.get("tile_n", 8) in (4, 8, 16)
+    return sizes if fits else fit_tiles(component, sizes)
 
 
 def ids(draw: Draw) -> np.ndarray:
@@ -56,6 +56,6 @@ VALUES = {
     "weight": weight,
     "weight_scale": weight_scale,
     "mul_mat_id_packed_i8.weight": weight_i8,
-    "mul_mat_id_each_packed_i8.weight": weight_i8,
+    "mul_mat_id_per_expert_x_packed_i8.weight": weight_i8,
 }
 VARIANTS = {"expert_router": 3}

@@ -1,18 +1,18 @@
-// embedding_lookup_words_bf16: embedding_lookup_scaled, bfloat16, in words.
+// embedding_lookup_packed_u32_bf16: a scaled look-up, bfloat16, in words.
 //
 //   y[b, s, j] = half(weight[id / 8, j, id % 8 / 2], id % 2) * scale,  id = ids[b, s]
 //
-// The table is the weight of linear_words_bf16, which says how a word is
+// The table is the weight of linear_packed_u32_bf16, which says how a word is
 // read. An id must be in [0, 8*n_tile): it is an address, not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
-// Exports: @embedding_lookup_words_bf16.forward
+// Exports: @embedding_lookup_packed_u32_bf16.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_embd (fixed by specialize)
 // Types:   i32 words of 2 bfloat16, i32 ids, f32 out
-// Oracle:  oracles/words.py embedding_lookup_words_bf16
-// Try:     iree-opt components/embedding/embedding_lookup_words_bf16.mlir
-module @embedding_lookup_words_bf16 {
+// Oracle:  oracles/packed_u32.py embedding_lookup_packed_u32_bf16
+// Try:     iree-opt components/embedding/embedding_lookup_packed_u32_bf16.mlir
+module @embedding_lookup_packed_u32_bf16 {
   util.func public @forward(
       %weight: tensor<?x?x4xi32>,  // [n_tile, n_embd, 4]
       %ids: tensor<?x?xi32>,       // [batch, seq] rows, in [0, 8*n_tile)

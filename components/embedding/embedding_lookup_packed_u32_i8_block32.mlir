@@ -1,21 +1,21 @@
-// embedding_lookup_words_i4_block32: embedding_lookup_scaled, 4-bit, blocks, in words.
+// embedding_lookup_packed_u32_i8_block32: a scaled look-up, 8-bit, blocks, in words.
 //
-//   y[b, s, 32*k + j] = (nibble(weight[id / 8, k, j], id % 8) - 8)
+//   y[b, s, 32*k + j] = byte(weight[id / 8, k, j, id % 8 / 4], id % 4)
 //       * half(weight_scale[id / 8, k, id % 8 / 2], id % 2) * scale,  id = ids[b, s]
 //
-// The table is the weight of linear_words_i4_block32, which says how a word is
+// The table is the weight of linear_packed_u32_i8_block32, which says how a word is
 // read. An id must be in [0, 8*n_tile): it is an address, not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
-// Exports: @embedding_lookup_words_i4_block32.forward
+// Exports: @embedding_lookup_packed_u32_i8_block32.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_block (fixed by specialize)
-// Types:   i32 words of 8 codes and of 2 f16 scales, i32 ids, f32 out
-// Oracle:  oracles/words.py embedding_lookup_words_i4_block32
-// Try:     iree-opt components/embedding/embedding_lookup_words_i4_block32.mlir
-module @embedding_lookup_words_i4_block32 {
+// Types:   i32 words of 4 bytes and of 2 f16 scales, i32 ids, f32 out
+// Oracle:  oracles/packed_u32.py embedding_lookup_packed_u32_i8_block32
+// Try:     iree-opt components/embedding/embedding_lookup_packed_u32_i8_block32.mlir
+module @embedding_lookup_packed_u32_i8_block32 {
   util.func public @forward(
-      %weight: tensor<?x?x32xi32>,       // [n_tile, n_block, 32]
+      %weight: tensor<?x?x32x2xi32>,     // [n_tile, n_block, 32, 2]
       %weight_scale: tensor<?x?x4xi32>,  // [n_tile, n_block, 4]
       %ids: tensor<?x?xi32>,             // [batch, seq] rows, in [0, 8*n_tile)
       %scale: f32                        // dimensionless
@@ -23,6 +23,7 @@ module @embedding_lookup_words_i4_block32 {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
+    %c4 = arith.constant 4 : index
     %c8 = arith.constant 8 : index
     %c32 = arith.constant 32 : index
     %thirteen = arith.constant 13 : i32
@@ -32,12 +33,11 @@ module @embedding_lookup_words_i4_block32 {
     %least_normal = arith.constant 0x0400 : i32
     %rebias = arith.constant 0x38000000 : i32
     %step = arith.constant 5.9604644775390625e-08 : f32
-    %width = arith.constant 4 : i32
-    %mask = arith.constant 15 : i32
-    %middle = arith.constant 8 : i32
+    %width = arith.constant 8 : i32
+    %top = arith.constant 24 : i32
     %batch = tensor.dim %ids, %c0 : tensor<?x?xi32>
     %seq = tensor.dim %ids, %c1 : tensor<?x?xi32>
-    %n_block = tensor.dim %weight, %c1 : tensor<?x?x32xi32>
+    %n_block = tensor.dim %weight, %c1 : tensor<?x?x32x2xi32>
     %n_embd = arith.muli %n_block, %c32 : index
     %rows_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
     %rows = linalg.generic {
@@ -54,13 +54,17 @@ module @embedding_lookup_words_i4_block32 {
       %column = linalg.index 2 : index
       %block = arith.divui %column, %c32 : index
       %in_block = arith.remui %column, %c32 : index
-      %place_i32 = arith.index_cast %in_tile : index to i32
-      %word = tensor.extract %weight[%tile, %block, %in_block] : tensor<?x?x32xi32>
+      %word_place = arith.divui %in_tile, %c4 : index
+      %place = arith.remui %in_tile, %c4 : index
+      %place_i32 = arith.index_cast %place : index to i32
+      %word = tensor.extract %weight[%tile, %block, %in_block, %word_place]
+          : tensor<?x?x32x2xi32>
       %low = arith.muli %place_i32, %width : i32
-      %lowered = arith.shrui %word, %low : i32
-      %code = arith.andi %lowered, %mask : i32
-      %centred = arith.subi %code, %middle : i32
-      %wide = arith.sitofp %centred : i32 to f32
+      // Up to the word's top, then down again: the sign comes with it.
+      %above = arith.subi %top, %low : i32
+      %raised = arith.shli %word, %above : i32
+      %code = arith.shrsi %raised, %top : i32
+      %wide = arith.sitofp %code : i32 to f32
       %pair_place = arith.divui %in_tile, %c2 : index
       %pair = tensor.extract %weight_scale[%tile, %block, %pair_place]
           : tensor<?x?x4xi32>

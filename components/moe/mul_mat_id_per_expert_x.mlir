@@ -1,4 +1,4 @@
-// mul_mat_id_each: what each row has for an expert, times the matrix of that expert.
+// mul_mat_id_per_expert_x: what a row has for an expert, times that one's matrix.
 //
 //   y[b, s, k*n_out + o] = sum_i(x[b, s, k*n_in + i] * weight[ids[b, s, k], o, i])
 //
@@ -6,14 +6,14 @@
 // [0, n_expert): it is used as an address and not checked here.
 //
 // Source:  Shazeer et al. 2017, arXiv:1701.06538, eq. 1 (the sum only where G > 0).
-// Exports: @mul_mat_id_each.forward
+// Exports: @mul_mat_id_per_expert_x.forward
 // Imports: none
 // Dims:    n_expert, n_expert_used, n_in, n_out (fixed by specialize),
 //          batch, seq (dynamic)
 // Types:   f32 in, i32 ids, f32 out, f32 accumulation
-// Oracle:  oracles/moe.py mul_mat_id_each
-// Try:     iree-opt components/moe/mul_mat_id_each.mlir
-module @mul_mat_id_each {
+// Oracle:  oracles/moe.py mul_mat_id_per_expert_x
+// Try:     iree-opt components/moe/mul_mat_id_per_expert_x.mlir
+module @mul_mat_id_per_expert_x {
   util.func public @forward(
       %weight: tensor<?x?x?xf32>,  // [n_expert, n_out, n_in]
       %ids: tensor<?x?x?xi32>,     // [batch, seq, n_expert_used] in [0, n_expert)

@@ -1,4 +1,4 @@
-// linear_words_i8_block32: a linear map, 8-bit weight, a scale a block, in words.
+// linear_packed_u32_i8_block32: a linear map, 8-bit weight, a scale a block, in words.
 //
 //   y[b, s, 8*t + 4*w + h] = sum_k(sum_j(x[b, s, 32*k + j]
 //       * byte(weight[t, k, j, w], h) * weight_scale[t, k, 4*w + h]))
@@ -8,13 +8,13 @@
 // A word, because a device need not have narrower types in memory.
 //
 // Source:  ggml's type q8_0 (blocks of 32, a f16 scale each).
-// Exports: @linear_words_i8_block32.forward
+// Exports: @linear_packed_u32_i8_block32.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_block (fixed by specialize)
 // Types:   f32 in, i32 words of 4 bytes, i32 words of 2 f16 scales, f32 out
-// Oracle:  oracles/words.py linear_words_i8_block32
-// Try:     iree-opt components/linear/linear_words_i8_block32.mlir
-module @linear_words_i8_block32 {
+// Oracle:  oracles/packed_u32.py linear_packed_u32_i8_block32
+// Try:     iree-opt components/linear/linear_packed_u32_i8_block32.mlir
+module @linear_packed_u32_i8_block32 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,            // [batch, seq, 32*n_block]
       %weight: tensor<?x?x32x2xi32>,    // [n_tile, n_block, 32, 2]
@@ -130,8 +130,8 @@ module @linear_words_i8_block32 {
       %block = arith.divui %input, %c32 : index
       %word_place = linalg.index 3 : index
       %word_start = arith.muli %word_place, %c4 : index
-      %lane = arith.addi %word_start, %place : index
-      %own_factor = tensor.extract %scale[%tile, %block, %lane] : tensor<?x?x8xf32>
+      %in_tile = arith.addi %word_start, %place : index
+      %own_factor = tensor.extract %scale[%tile, %block, %in_tile] : tensor<?x?x8xf32>
       %w = arith.mulf %wide, %own_factor : f32
       %product = arith.mulf %value, %w : f32
       %next = arith.addf %partial, %product : f32

@@ -1,4 +1,4 @@
-// linear_words_f16: a linear map, float16 weight, in words.
+// linear_packed_u32_f16: a linear map, float16 weight, in words.
 //
 //   y[b, s, 8*t + 2*w + h] = sum_i(x[b, s, i] * half(weight[t, i, w], h))
 //
@@ -6,13 +6,13 @@
 // A word, because a device need not have narrower types in memory.
 //
 // Source:  IEEE 754-2019, section 3.6 (binary16).
-// Exports: @linear_words_f16.forward
+// Exports: @linear_packed_u32_f16.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_in (fixed by specialize)
 // Types:   f32 in, i32 words of 2 float16, f32 out, f32 accumulation
-// Oracle:  oracles/words.py linear_words_f16
-// Try:     iree-opt components/linear/linear_words_f16.mlir
-module @linear_words_f16 {
+// Oracle:  oracles/packed_u32.py linear_packed_u32_f16
+// Try:     iree-opt components/linear/linear_packed_u32_f16.mlir
+module @linear_packed_u32_f16 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,      // [batch, seq, n_in]
       %weight: tensor<?x?x4xi32>  // [n_tile, n_in, 4]

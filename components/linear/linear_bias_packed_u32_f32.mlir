@@ -1,17 +1,17 @@
-// linear_bias_words_f32: an affine map, float32 weight, in tiles of 8 outputs.
+// linear_bias_packed_u32_f32: an affine map, float32 weight, in tiles of 8 outputs.
 //
 //   y[b, s, 8*t + v] = sum_i(x[b, s, i] * weight[t, i, v]) + bias[8*t + v]
 //
 // Output n is in tile n / 8, number n % 8. For Vulkan: 4 rows by a tile an invocation.
 //
 // Source:  Goto & van de Geijn 2008, doi:10.1145/1356052.1356053 (packed panels).
-// Exports: @linear_bias_words_f32.forward
+// Exports: @linear_bias_packed_u32_f32.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_in (fixed by specialize)
 // Types:   f32 in, f32 out, f32 accumulation
-// Oracle:  oracles/words.py linear_bias_words_f32
-// Try:     iree-opt components/linear/linear_bias_words_f32.mlir
-module @linear_bias_words_f32 {
+// Oracle:  oracles/packed_u32.py linear_bias_packed_u32_f32
+// Try:     iree-opt components/linear/linear_bias_packed_u32_f32.mlir
+module @linear_bias_packed_u32_f32 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,      // [batch, seq, n_in]
       %weight: tensor<?x?x8xf32>, // [n_tile, n_in, 8]

@@ -24,7 +24,7 @@ from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.link import plan_link_probe
 from ingot.stages.specialize import plan_specialize
 from ingot.weights.packing import grouped, quantised
-from oracles import packed, words
+from oracles import packed, packed_u32
 from tests import scratch
 from tests.component_cases import (
     NUMPY,
@@ -54,7 +54,7 @@ REAL: tuple[tuple[str, dict[str, int], tuple[tuple[int, int], ...]], ...] = (
     ("linear/linear", {"n_in": 640, "n_tile": 256, "seq": 1}, ((3, 1),)),
     ("embedding/embedding_lookup", {"n_embd": 640, "n_tile": 256}, ((2, 5),)),
 )
-LAYOUT = read_layout(ROOT / "targets/layouts/words8.yaml", ROOT)
+LAYOUT = read_layout(ROOT / "targets/layouts/packed_u32.yaml", ROOT)
 
 
 def named(component: str, stored: str) -> str:
@@ -167,12 +167,15 @@ def test_what_is_baked_is_the_same_as_words_and_as_numbers(stored: str) -> None:
     rows = rng.standard_normal((24, 64)).astype(np.float32)
     # Below the normal numbers of float16 too.
     rows[:, ::5] *= 1e-5
-    arguments: dict[str, list[np.ndarray]] = {"linear_words": [], "linear_packed": []}
+    arguments: dict[str, list[np.ndarray]] = {
+        "linear_packed_u32": [],
+        "linear_packed": [],
+    }
     for kind, made in arguments.items():
         for formal in signature_of(f"linear/{variant(kind, stored)}").arguments[1:]:
             assert isinstance(formal, TensorFormal)
             shape = sized(
-                formal.type, {"n_tile": 3, "n_in": 64, "n_block": 2, "lane": 8}
+                formal.type, {"n_tile": 3, "n_in": 64, "n_block": 2, "tile_n": 8}
             )
             data = baked(stored, rows)[formal.name]
             made.append(np.frombuffer(data, NUMPY[formal.type.element]).reshape(shape))
@@ -184,33 +187,38 @@ def test_what_is_baked_is_the_same_as_words_and_as_numbers(stored: str) -> None:
             getattr(module, variant(f"{stem}_{kind}", stored).partition(":")[0])(
                 *first, *arguments[f"linear_{kind}"], *last
             )
-            for module, kind in ((words, "words"), (packed, "packed"))
+            for module, kind in (
+                (packed_u32, "packed_u32"),
+                (packed, "packed"),
+            )
         )
         np.testing.assert_array_equal(found, expected)
 
 
 def test_the_first_number_of_a_word_is_in_its_lowest_bits_by_hand() -> None:
     word = np.array([[0x3F80C000, 0x7F8000FF]], np.int32)
-    assert words.parts(word, 16).tolist() == [[0xC000, 0x3F80, 0x00FF, 0x7F80]]
-    assert words.bfloats(word[:, :1]).tolist() == [[-2.0, 1.0]]
-    assert words.halves(word[:, :1]).tolist() == [[-2.0, 1.875]]
-    assert words.signed(word[:, 1:]).tolist() == [[-1, 0, -128, 127]]
+    assert packed_u32.parts(word, 16).tolist() == [[0xC000, 0x3F80, 0x00FF, 0x7F80]]
+    assert packed_u32.bfloats(word[:, :1]).tolist() == [[-2.0, 1.0]]
+    assert packed_u32.halves(word[:, :1]).tolist() == [[-2.0, 1.875]]
+    assert packed_u32.signed(word[:, 1:]).tolist() == [[-1, 0, -128, 127]]
 
 
 def test_maps_in_tiles_of_float32_by_hand() -> None:
     # Output v is 10 - v + 3 * (v + 1), and its bias v / 2.
     weight = np.array([[[10, 9, 8, 7, 6, 5, 4, 3], range(1, 9)]], np.float32)
     x, bias = np.array([[[1.0, 3.0]]]), np.arange(8) / 2
-    found = words.linear_words_f32(x, weight)
+    found = packed_u32.linear_packed_u32_f32(x, weight)
     assert found.tolist() == [[[13, 15, 17, 19, 21, 23, 25, 27]]]
-    found = words.linear_bias_words_f32(x, weight, bias)
+    found = packed_u32.linear_bias_packed_u32_f32(x, weight, bias)
     assert found.tolist() == [[[13, 15.5, 18, 20.5, 23, 25.5, 28, 30.5]]]
 
 
 def test_words_refuse_an_id_outside_the_table() -> None:
     ids = np.array([[0, 24]], np.int32)
     with pytest.raises(IndexError):
-        words.embedding_lookup_words_bf16(np.zeros((3, 5, 4), np.int32), ids, 1.0)
+        packed_u32.embedding_lookup_packed_u32_bf16(
+            np.zeros((3, 5, 4), np.int32), ids, 1.0
+        )
 
 
 @pytest.mark.slow
@@ -239,4 +247,4 @@ def test_a_decoder_of_all_stored_types_is_right(
     assert all(row["passed"] for row in rows)
     told = {row["name"] for row in rows if row["level"] == "component"}
     for stored in rules.values():
-        assert any(re.search(rf"words_{stored}\b|words_{stored}_", n) for n in told)
+        assert any(re.search(rf"packed_u32_{stored}(_|\b)", n) for n in told)

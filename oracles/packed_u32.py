@@ -1,4 +1,4 @@
-"""Maps and lookups with weights in words: the truth for components named *_words_*.
+"""Maps and lookups with weights in words: the truth for components *_packed_u32_*.
 
 A word of 32 bits holds 1, 2, 4 or 8 numbers, the first in its lowest bits. Of a tile's
 words for one column, the numbers in order are those of 8 rows: row n of the plain
@@ -22,7 +22,7 @@ Words = NDArray[np.int32]
 Plain = Callable[..., Exact]
 
 # Rows of a tile.
-LANE = 8
+TILE_N = 8
 # Tiles are made plain as far as 8 MB of float64.
 PLAIN_VALUES = 1 << 20
 
@@ -75,7 +75,7 @@ def rows_of(numbers: NDArray[Any]) -> Exact:
     Shapes: numbers [n_tile, ..., 8] -> [8*n_tile, product of what is between].
     """
     turned = np.moveaxis(numbers.astype(np.float64), -1, 1)
-    return turned.reshape(len(numbers) * LANE, math.prod(numbers.shape[1:-1]))
+    return turned.reshape(len(numbers) * TILE_N, math.prod(numbers.shape[1:-1]))
 
 
 def plain_bf16(weight: Words) -> Exact:
@@ -124,7 +124,7 @@ def mapped(x: Floats, plain: Plain, *stored: NDArray[Any]) -> Exact:
     Shapes: x [batch, seq, n_in], stored [n_tile, ...] -> [batch, seq, 8*n_tile].
     """
     exact = x.astype(np.float64)
-    step = max(1, PLAIN_VALUES // (x.shape[-1] * LANE))
+    step = max(1, PLAIN_VALUES // (x.shape[-1] * TILE_N))
     products = [
         exact @ plain(*(part[start : start + step] for part in stored)).T
         for start in range(0, len(stored[0]), step)
@@ -141,13 +141,13 @@ def looked_up(ids: Ids, scale: float, plain: Plain, *stored: NDArray[Any]) -> Ex
     # NumPy takes a negative id from the end; the table has no such row.
     if ids.size and ids.min() < 0:
         raise IndexError(f"id out of range; expected 0 or more, found {ids.min()}")
-    tiles, place = np.unique(ids // LANE, return_inverse=True)
+    tiles, place = np.unique(ids // TILE_N, return_inverse=True)
     table = plain(*(part[tiles] for part in stored))
-    rows: Exact = table[place.reshape(ids.shape) * LANE + ids % LANE] * scale
+    rows: Exact = table[place.reshape(ids.shape) * TILE_N + ids % TILE_N] * scale
     return rows
 
 
-def linear_words_f32(x: Floats, weight: NDArray[np.float32]) -> Exact:
+def linear_packed_u32_f32(x: Floats, weight: NDArray[np.float32]) -> Exact:
     """Map each row of x by the weight, whose values are float32.
 
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 8] -> [batch, seq, 8*n_tile].
@@ -155,17 +155,17 @@ def linear_words_f32(x: Floats, weight: NDArray[np.float32]) -> Exact:
     return mapped(x, rows_of, weight)
 
 
-def linear_bias_words_f32(
+def linear_bias_packed_u32_f32(
     x: Floats, weight: NDArray[np.float32], bias: Floats
 ) -> Exact:
     """Map each row of x by the weight, whose values are float32, and move it.
 
-    Shapes: as `linear_words_f32`; bias [8*n_tile].
+    Shapes: as `linear_packed_u32_f32`; bias [8*n_tile].
     """
     return mapped(x, rows_of, weight) + bias.astype(np.float64)
 
 
-def linear_words_bf16(x: Floats, weight: Words) -> Exact:
+def linear_packed_u32_bf16(x: Floats, weight: Words) -> Exact:
     """Map each row of x by the weight, whose values are bfloat16.
 
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 4] -> [batch, seq, 8*n_tile].
@@ -173,15 +173,15 @@ def linear_words_bf16(x: Floats, weight: Words) -> Exact:
     return mapped(x, plain_bf16, weight)
 
 
-def linear_words_f16(x: Floats, weight: Words) -> Exact:
+def linear_packed_u32_f16(x: Floats, weight: Words) -> Exact:
     """Map each row of x by the weight, whose values are float16.
 
-    Shapes: as `linear_words_bf16`.
+    Shapes: as `linear_packed_u32_bf16`.
     """
     return mapped(x, plain_f16, weight)
 
 
-def linear_words_i8(x: Floats, weight: Words, weight_scale: Floats) -> Exact:
+def linear_packed_u32_i8(x: Floats, weight: Words, weight_scale: Floats) -> Exact:
     """Map each row of x by the weight, a scale an output.
 
     Shapes: x [batch, seq, n_in], weight [n_tile, n_in, 2], weight_scale [n_tile, 8]
@@ -190,7 +190,9 @@ def linear_words_i8(x: Floats, weight: Words, weight_scale: Floats) -> Exact:
     return mapped(x, plain_i8, weight, weight_scale)
 
 
-def linear_words_i8_block32(x: Floats, weight: Words, weight_scale: Words) -> Exact:
+def linear_packed_u32_i8_block32(
+    x: Floats, weight: Words, weight_scale: Words
+) -> Exact:
     """Map each row of x by the weight, a scale for 32 inputs of an output.
 
     Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32, 2],
@@ -199,7 +201,9 @@ def linear_words_i8_block32(x: Floats, weight: Words, weight_scale: Words) -> Ex
     return mapped(x, plain_i8_block32, weight, weight_scale)
 
 
-def linear_words_i4_block32(x: Floats, weight: Words, weight_scale: Words) -> Exact:
+def linear_packed_u32_i4_block32(
+    x: Floats, weight: Words, weight_scale: Words
+) -> Exact:
     """Map each row of x by the weight, a scale for 32 inputs of an output.
 
     Shapes: x [batch, seq, 32*n_block], weight [n_tile, n_block, 32],
@@ -208,7 +212,7 @@ def linear_words_i4_block32(x: Floats, weight: Words, weight_scale: Words) -> Ex
     return mapped(x, plain_i4_block32, weight, weight_scale)
 
 
-def embedding_lookup_words_bf16(weight: Words, ids: Ids, scale: float) -> Exact:
+def embedding_lookup_packed_u32_bf16(weight: Words, ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale; bfloat16 values.
 
     Shapes: weight [n_tile, n_embd, 4], ids [batch, seq] -> [batch, seq, n_embd].
@@ -216,15 +220,15 @@ def embedding_lookup_words_bf16(weight: Words, ids: Ids, scale: float) -> Exact:
     return looked_up(ids, scale, plain_bf16, weight)
 
 
-def embedding_lookup_words_f16(weight: Words, ids: Ids, scale: float) -> Exact:
+def embedding_lookup_packed_u32_f16(weight: Words, ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale; float16 values.
 
-    Shapes: as `embedding_lookup_words_bf16`.
+    Shapes: as `embedding_lookup_packed_u32_bf16`.
     """
     return looked_up(ids, scale, plain_f16, weight)
 
 
-def embedding_lookup_words_i8(
+def embedding_lookup_packed_u32_i8(
     weight: Words, weight_scale: Floats, ids: Ids, scale: float
 ) -> Exact:
     """Return the table's row for every id, times the row's scale and the scale.
@@ -235,7 +239,7 @@ def embedding_lookup_words_i8(
     return looked_up(ids, scale, plain_i8, weight, weight_scale)
 
 
-def embedding_lookup_words_i8_block32(
+def embedding_lookup_packed_u32_i8_block32(
     weight: Words, weight_scale: Words, ids: Ids, scale: float
 ) -> Exact:
     """Return the table's row for every id, times the blocks' scales and the scale.
@@ -246,7 +250,7 @@ def embedding_lookup_words_i8_block32(
     return looked_up(ids, scale, plain_i8_block32, weight, weight_scale)
 
 
-def embedding_lookup_words_i4_block32(
+def embedding_lookup_packed_u32_i4_block32(
     weight: Words, weight_scale: Words, ids: Ids, scale: float
 ) -> Exact:
     """Return the table's row for every id, times the blocks' scales and the scale.

@@ -1,19 +1,19 @@
-// embedding_lookup_words_i8: embedding_lookup_scaled, 8-bit, a scale a row, in words.
+// embedding_lookup_packed_u32_i8: a scaled look-up, 8-bit, a scale a row, in words.
 //
 //   y[b, s, j] = byte(weight[id / 8, j, id % 8 / 4], id % 4)
 //       * weight_scale[id / 8, id % 8] * scale,  id = ids[b, s]
 //
-// The table is the weight of linear_words_i8, which says how a word is
+// The table is the weight of linear_packed_u32_i8, which says how a word is
 // read. An id must be in [0, 8*n_tile): it is an address, not checked here.
 //
 // Source:  Press & Wolf 2017, arXiv:1608.05859 (one table for both ends).
-// Exports: @embedding_lookup_words_i8.forward
+// Exports: @embedding_lookup_packed_u32_i8.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_embd (fixed by specialize)
 // Types:   i32 words of 4 bytes, f32 scale, i32 ids, f32 out
-// Oracle:  oracles/words.py embedding_lookup_words_i8
-// Try:     iree-opt components/embedding/embedding_lookup_words_i8.mlir
-module @embedding_lookup_words_i8 {
+// Oracle:  oracles/packed_u32.py embedding_lookup_packed_u32_i8
+// Try:     iree-opt components/embedding/embedding_lookup_packed_u32_i8.mlir
+module @embedding_lookup_packed_u32_i8 {
   util.func public @forward(
       %weight: tensor<?x?x2xi32>,      // [n_tile, n_embd, 2]
       %weight_scale: tensor<?x8xf32>,  // [n_tile, 8]

@@ -1,4 +1,4 @@
-// linear_words_i4_block32: a linear map, 4-bit weight, a scale a block, in words.
+// linear_packed_u32_i4_block32: a linear map, 4-bit weight, a scale a block, in words.
 //
 //   y[b, s, 8*t + h] = sum_k(sum_j(x[b, s, 32*k + j]
 //       * (nibble(weight[t, k, j], h) - 8) * weight_scale[t, k, h]))
@@ -8,13 +8,13 @@
 // A word, because a device need not have narrower types in memory.
 //
 // Source:  ggml's type q4_0 (blocks of 32, a f16 scale each).
-// Exports: @linear_words_i4_block32.forward
+// Exports: @linear_packed_u32_i4_block32.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_block (fixed by specialize)
 // Types:   f32 in, i32 words of 8 codes, i32 words of 2 f16 scales, f32 out
-// Oracle:  oracles/words.py linear_words_i4_block32
-// Try:     iree-opt components/linear/linear_words_i4_block32.mlir
-module @linear_words_i4_block32 {
+// Oracle:  oracles/packed_u32.py linear_packed_u32_i4_block32
+// Try:     iree-opt components/linear/linear_packed_u32_i4_block32.mlir
+module @linear_packed_u32_i4_block32 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,            // [batch, seq, 32*n_block]
       %weight: tensor<?x?x32xi32>,      // [n_tile, n_block, 32]
@@ -128,8 +128,8 @@ module @linear_words_i4_block32 {
       %tile = linalg.index 2 : index
       %input = linalg.index 4 : index
       %block = arith.divui %input, %c32 : index
-      %lane = linalg.index 3 : index
-      %own_factor = tensor.extract %scale[%tile, %block, %lane] : tensor<?x?x8xf32>
+      %in_tile = linalg.index 3 : index
+      %own_factor = tensor.extract %scale[%tile, %block, %in_tile] : tensor<?x?x8xf32>
       %w = arith.mulf %wide, %own_factor : f32
       %product = arith.mulf %value, %w : f32
       %next = arith.addf %partial, %product : f32

@@ -1,36 +1,34 @@
-// linear_words_bf16: a linear map, bfloat16 weight, in words.
+// linear_packed_u32_f32: a linear map, float32 weight, in tiles of 8 outputs.
 //
-//   y[b, s, 8*t + 2*w + h] = sum_i(x[b, s, i] * half(weight[t, i, w], h))
+//   y[b, s, 8*t + v] = sum_i(x[b, s, i] * weight[t, i, v])
 //
-// half(a, h) is the bfloat16 number in bits 16*h and up of a word.
-// A word, because a device need not have narrower types in memory.
+// Output n is in tile n / 8, number n % 8. For Vulkan: 4 rows by a tile an invocation.
 //
-// Source:  Kalamkar et al. 2019, arXiv:1905.12322 (bfloat16 is the upper half of f32).
-// Exports: @linear_words_bf16.forward
+// Source:  Goto & van de Geijn 2008, doi:10.1145/1356052.1356053 (packed panels).
+// Exports: @linear_packed_u32_f32.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_in (fixed by specialize)
-// Types:   f32 in, i32 words of 2 bfloat16, f32 out, f32 accumulation
-// Oracle:  oracles/words.py linear_words_bf16
-// Try:     iree-opt components/linear/linear_words_bf16.mlir
-module @linear_words_bf16 {
+// Types:   f32 in, f32 out, f32 accumulation
+// Oracle:  oracles/packed_u32.py linear_packed_u32_f32
+// Try:     iree-opt components/linear/linear_packed_u32_f32.mlir
+module @linear_packed_u32_f32 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,      // [batch, seq, n_in]
-      %weight: tensor<?x?x4xi32>  // [n_tile, n_in, 4]
+      %weight: tensor<?x?x8xf32>  // [n_tile, n_in, 8]
   ) -> tensor<?x?x?xf32> {        // [batch, seq, 8*n_tile]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c4 = arith.constant 4 : index
     %c8 = arith.constant 8 : index
     %zero = arith.constant 0.0 : f32
-    %sixteen = arith.constant 16 : i32
     %batch = tensor.dim %x, %c0 : tensor<?x?x?xf32>
     %seq = tensor.dim %x, %c1 : tensor<?x?x?xf32>
-    %n_tile = tensor.dim %weight, %c0 : tensor<?x?x4xi32>
-    %n_in = tensor.dim %weight, %c1 : tensor<?x?x4xi32>
+    %n_tile = tensor.dim %weight, %c0 : tensor<?x?x8xf32>
+    %n_in = tensor.dim %weight, %c1 : tensor<?x?x8xf32>
     %n_out = arith.muli %n_tile, %c8 : index
     %rows = arith.muli %batch, %seq : index
 
-    // Step 1: rows in groups of 4, so that a word is unpacked for 4 of them; the last
+    // Step 1: rows in groups of 4, so that a weight is read for 4 of them; the last
     // row again where there are too few. The barrier keeps what makes x out of it.
     %x_ready = iree_tensor_ext.compute_barrier.start %x
         : tensor<?x?x?xf32>{%batch, %seq, %n_in} -> tensor<?x?x?xf32>
@@ -54,34 +52,26 @@ module @linear_words_bf16 {
       linalg.yield %value : f32
     } -> tensor<?x?x4xf32>
 
-    // Step 2: the products, [groups, 4, n_tile, 4, 2].
-    %sum_init = tensor.empty(%groups, %n_tile) : tensor<?x4x?x4x2xf32>
-    %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x4x?x4x2xf32>)
-        -> tensor<?x4x?x4x2xf32>
+    // Step 2: the products, [groups, 4, n_tile, 8].
+    %sum_init = tensor.empty(%groups, %n_tile) : tensor<?x4x?x8xf32>
+    %sum_zero = linalg.fill ins(%zero : f32) outs(%sum_init : tensor<?x4x?x8xf32>)
+        -> tensor<?x4x?x8xf32>
     %sum = linalg.generic {
       indexing_maps = [
-        affine_map<(g, m, t, w, h, i) -> (g, i, m)>,
-        affine_map<(g, m, t, w, h, i) -> (t, i, w)>,
-        affine_map<(g, m, t, w, h, i) -> (g, m, t, w, h)>
+        affine_map<(g, m, t, v, i) -> (g, i, m)>,
+        affine_map<(g, m, t, v, i) -> (t, i, v)>,
+        affine_map<(g, m, t, v, i) -> (g, m, t, v)>
       ],
-      iterator_types = [
-        "parallel", "parallel", "parallel", "parallel", "parallel", "reduction"
-      ]
-    } ins(%x_groups, %weight : tensor<?x?x4xf32>, tensor<?x?x4xi32>)
-      outs(%sum_zero : tensor<?x4x?x4x2xf32>) {
-    ^bb0(%value: f32, %word: i32, %partial: f32):
-      %place = linalg.index 4 : index
-      %place_i32 = arith.index_cast %place : index to i32
-      %low = arith.muli %place_i32, %sixteen : i32
-      %lowered = arith.shrui %word, %low : i32
-      %bits = arith.shli %lowered, %sixteen : i32
-      %w = arith.bitcast %bits : i32 to f32
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
+    } ins(%x_groups, %weight : tensor<?x?x4xf32>, tensor<?x?x8xf32>)
+      outs(%sum_zero : tensor<?x4x?x8xf32>) {
+    ^bb0(%value: f32, %w: f32, %partial: f32):
       %product = arith.mulf %value, %w : f32
       %next = arith.addf %partial, %product : f32
       linalg.yield %next : f32
-    } -> tensor<?x4x?x4x2xf32>
-    %sum_rows = tensor.collapse_shape %sum [[0, 1], [2, 3, 4]]
-        : tensor<?x4x?x4x2xf32> into tensor<?x?xf32>
+    } -> tensor<?x4x?x8xf32>
+    %sum_rows = tensor.collapse_shape %sum [[0, 1], [2, 3]]
+        : tensor<?x4x?x8xf32> into tensor<?x?xf32>
     %y_rows = tensor.extract_slice %sum_rows[0, 0] [%rows, %n_out] [1, 1]
         : tensor<?x?xf32> to tensor<?x?xf32>
     %y = tensor.expand_shape %y_rows [[0, 1], [2]] output_shape [%batch, %seq, %n_out]

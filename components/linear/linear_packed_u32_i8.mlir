@@ -1,4 +1,4 @@
-// linear_words_i8: a linear map, 8-bit weight, a scale an output, in words.
+// linear_packed_u32_i8: a linear map, 8-bit weight, a scale an output, in words.
 //
 //   y[b, s, 8*t + 4*w + h] =
 //       sum_i(x[b, s, i] * byte(weight[t, i, w], h)) * weight_scale[t, 4*w + h]
@@ -7,13 +7,13 @@
 // A word, because a device need not have narrower types in memory.
 //
 // Source:  Jacob et al. 2018, arXiv:1712.05877, section 2.1.
-// Exports: @linear_words_i8.forward
+// Exports: @linear_packed_u32_i8.forward
 // Imports: none
 // Dims:    batch, seq (dynamic), n_tile, n_in (fixed by specialize)
 // Types:   f32 in, i32 words of 4 bytes, f32 scale, f32 out, f32 accumulation
-// Oracle:  oracles/words.py linear_words_i8
-// Try:     iree-opt components/linear/linear_words_i8.mlir
-module @linear_words_i8 {
+// Oracle:  oracles/packed_u32.py linear_packed_u32_i8
+// Try:     iree-opt components/linear/linear_packed_u32_i8.mlir
+module @linear_packed_u32_i8 {
   util.func public @forward(
       %x: tensor<?x?x?xf32>,          // [batch, seq, n_in]
       %weight: tensor<?x?x2xi32>,     // [n_tile, n_in, 2]
