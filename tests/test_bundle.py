@@ -80,6 +80,28 @@ def test_a_bundle_whose_check_failed_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "tiny-here.tar").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "expected", "found"),
+    [
+        ("origin", "synthetic, seed 1", "synthetic, seed 666"),
+        ("model", "tiny", "tinier"),
+        ("layout", "plain", "lanes8"),
+    ],
+)
+def test_an_archive_that_was_baked_from_something_else_is_refused(
+    tmp_path: Path, key: str, expected: str, found: str
+) -> None:
+    lay_out(tmp_path, Tiny())
+    report = tmp_path / "bake.json"
+    report.write_text(json.dumps({**json.loads(report.read_text()), key: found}))
+    code, printed = run_stage(tmp_path, "bundle", specification())
+    assert code == 1
+    assert printed == (
+        "bundle tiny@here: not bundled\n"
+        f"  bake.json: wrong {key}; expected '{expected}', found '{found}'\n"
+    )
+
+
 def test_parameters_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     lay_out(tmp_path, Tiny())
     (tmp_path / "sources/models/licences").mkdir(parents=True)

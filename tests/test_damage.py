@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import digests, leases
+from ingot.engine import digests, leases, results
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Action, Output, SourceFile
 from ingot.engine.keys import encode_action
@@ -148,6 +148,46 @@ def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> N
     assert Checkout(root, cache).build(*chain(root)) == []
 
 
+@pytest.mark.parametrize("knows_messages", [True, False])
+def test_the_result_of_another_action_is_dropped(
+    tmp_path: Path, knows_messages: bool
+) -> None:
+    root, cache = tmp_path / "a", tmp_path / "cache"
+    checkout = Checkout(root, cache)
+    first, second = (
+        Action(f"{word}:x", ("sh", "-c", f"echo {word} > out"), (), ("out",))
+        for word in ("right", "wrong")
+    )
+    checkout.build(first, second)
+    right, wrong = (
+        encode_action(checkout.executor.resolve(action)).key.hash
+        for action in (first, second)
+    )
+    place, other = (cache / "ac" / key[:2] / key for key in (right, wrong))
+    content = other.read_bytes()
+    if not knows_messages:
+        content = results.to_bytes(replace(results.from_bytes(content), messages=()))
+    place.chmod(0o644)
+    place.write_bytes(content)
+    later = Checkout(tmp_path / "b", cache)
+    assert later.build(first) == [("right:x", "ran")]
+    assert later.warnings == [
+        f"discarded a corrupt action result, {place}: it is the result of another"
+        " action"
+    ]
+    assert Checkout(tmp_path / "c", cache).build(first) == [("right:x", "restored")]
+
+
+def test_a_store_is_verified_for_results_of_other_actions(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    checkout.build(*chain(checkout.root)[:2])
+    one, two = (path for path in (tmp_path / "cache/ac").glob("*/*"))
+    one.chmod(0o644)
+    one.write_bytes(two.read_bytes())
+    assert verify_store(tmp_path / "cache").corrupt == (one,)
+    assert two.exists()
+
+
 def flip(path: Path, chance: random.Random) -> None:
     """Flip one bit of the file."""
     content = bytearray(path.read_bytes())
@@ -220,7 +260,14 @@ def test_a_result_of_an_older_and_of_a_later_version_is_restored(
     key = encode_action(checkout.executor.resolve(action)).key.hash
     place = tmp_path / "cache/ac" / key[:2] / key
     message = reapi.ActionResult.FromString(place.read_bytes())
+    # Without the task and the time that it took, but with its messages.
+    of_action = [
+        fact
+        for fact in message.execution_metadata.auxiliary_metadata
+        if fact.type_url == results.MESSAGE_TYPE
+    ]
     message.ClearField("execution_metadata")
+    message.execution_metadata.auxiliary_metadata.extend(of_action)
     older = message.SerializeToString()
     # Field 100, of which this version knows nothing.
     for content in (older, older + b"\xa2\x06\x05later"):

@@ -61,6 +61,26 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     assert [text.partition(": ")[2][:10] for text in second.said] == ["the result"]
 
 
+def test_a_cache_that_mixes_up_two_actions_changes_no_result(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    other = replace(UPPER, argv=("sh", "-c", "echo EVIL > out.txt"))
+    first = Machine(tmp_path / "a", server.url)
+    first.build(UPPER)
+    first.build(other)
+    keys = [f"/cache/ac/{first.key(action).hash}" for action in (UPPER, other)]
+    server.files[keys[0]] = server.files[keys[1]]
+    second = Machine(tmp_path / "b", server.url)
+    assert second.build(UPPER) == ["ran"]
+    assert (second.root / "build/out.txt").read_text() == "ABC"
+    assert second.said == [
+        f"shared cache {server.url}: the result of action {first.key(UPPER)} is"
+        " corrupt there; it is discarded and rebuilt"
+    ]
+    # The build has repaired the entry.
+    assert Machine(tmp_path / "c", server.url).build(UPPER) == ["fetched"]
+
+
 @pytest.mark.parametrize(
     "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
 )

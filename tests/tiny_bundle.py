@@ -59,6 +59,7 @@ def contract() -> dict[str, Any]:
             "name": "here",
             "machine": None,
             "cpu_features": [],
+            "layout": "plain",
             "compile_flags": [],
         },
         "compiler": {"package": "iree-base-compiler", "commands": [["iree-compile"]]},

@@ -221,6 +221,9 @@ def write_reports(folder: Path, tiny: Tiny) -> None:
     """Write what earlier stages would have reported."""
     reports: dict[str, Any] = {
         "bake.json": {
+            "model": "tiny",
+            "layout": "plain",
+            "origin": "synthetic, seed 1",
             "files": [],
             "parameters": [
                 {

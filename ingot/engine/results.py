@@ -115,6 +115,28 @@ def from_bytes(content: bytes) -> ActionResult:
     )
 
 
+def result_of(key: str, content: bytes) -> ActionResult:
+    """Return the result that the message encodes, which carries its action's messages.
+
+    Raises: CorruptMessage where it is not an action result, or that of another key.
+    """
+    result = from_bytes(content)
+    # A power cut may leave an empty file, which is a message of no outputs.
+    if result.outputs and not belongs_to(key, result):
+        raise CorruptMessage("it is the result of another action")
+    return result
+
+
+def belongs_to(key: str, result: ActionResult) -> bool:
+    """Return whether the result carries the `Action` message that is this key.
+
+    Nothing else in a result depends on the key: without the message, a cache that mixes
+    up two entries would exchange their outputs unnoticed.
+    """
+    own = result.messages[0] if result.messages else b""
+    return hashlib.sha256(own).hexdigest() == key
+
+
 def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
     """Return the action with that key from its messages.
 

@@ -68,7 +68,7 @@ class Store:
         self.lease_result(key.hash)
         try:
             with open(path, "rb", buffering=0) as file:
-                result = results.from_bytes(file.read())
+                result = results.result_of(key.hash, file.read())
         except FileNotFoundError:
             return None
         except (CorruptMessage, OSError) as error:

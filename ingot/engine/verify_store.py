@@ -48,7 +48,11 @@ def verify_store(root: Path) -> Verified:
         for name in names:
             path = Path(folder, name)
             try:
-                results.from_bytes(path.read_bytes())
+                result = results.from_bytes(path.read_bytes())
+                # Results of other programs carry no messages; hints have no outputs.
+                is_ours = result.outputs and result.messages
+                if is_ours and not results.belongs_to(name, result):
+                    corrupt.append(path)
             except CorruptMessage:
                 corrupt.append(path)
             except FileNotFoundError:

@@ -289,7 +289,7 @@ class SharedCache:
     ) -> ActionResult | None:
         """Return the message's result; None where it is not one of this action."""
         try:
-            result = results.from_bytes(content)
+            result = results.result_of(key.hash, content)
         except CorruptMessage:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}

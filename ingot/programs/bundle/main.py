@@ -36,7 +36,7 @@ def bundle(specification: BundleSpec) -> str:
     from ingot.bundles.seal import seal
     from ingot.bundles.tarball import file_digest, write_tar
 
-    _refuse_misfits()
+    _refuse_misfits(specification)
     folder = Path(FOLDER)
     folder.mkdir(exist_ok=True)
     _write_parts(specification, folder)
@@ -65,19 +65,30 @@ def bundle(specification: BundleSpec) -> str:
     return "\n".join(lines)
 
 
-def _refuse_misfits() -> None:
-    """Compare module, archive and reports.
+def _refuse_misfits(specification: BundleSpec) -> None:
+    """Compare specification, module, archive and reports.
 
     Raises: IngotError for all that does not fit.
     """
     from ingot.checks.artifact_fit import check_parameters
 
+    baked = _load("bake.json")
     problems = check_parameters(
         Path("linked.mlir").read_text(encoding="utf-8"),
         Path("model.vmfb").read_bytes(),
         Path("model.irpa"),
-        _load("bake.json"),
+        baked,
     )
+    declared = {
+        "model": specification.contract["model"],
+        "layout": specification.contract["target"]["layout"],
+        "origin": specification.weights_origin,
+    }
+    problems += [
+        f"bake.json: wrong {key}; expected '{expected}', found '{baked[key]}'"
+        for key, expected in declared.items()
+        if baked[key] != expected
+    ]
     if not _load("check.json")["passed"]:
         problems.append("check.json: the check did not pass")
     if problems:
