@@ -1,9 +1,9 @@
-"""Frozen values are written as JSON text and read back by their types alone.
+"""Write frozen values as JSON text, and read them back by their types alone.
 
 One codec serves every value that leaves the process: the specification of a program,
 the graph of a model, a record, a request to a worker. A type is a dataclass of numbers,
-texts, booleans, None, tuples, mappings with text keys, and other such dataclasses; what
-a text lacks, has too much of, or has of another type is an error and never a guess.
+texts, booleans, None, tuples, mappings with text keys, and other such dataclasses. A
+text with a missing, unknown or wrongly typed part is an error; the codec never guesses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from json.encoder import encode_basestring_ascii as _quoted
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,12 +21,12 @@ T = TypeVar("T")
 Decoder = Callable[[Any], Any]
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
-    """Return the value as text, the same for equal values: keys are sorted."""
-    separators = (",", ":") if indent is None else None
-    return json.dumps(
-        value, default=_fields, sort_keys=True, separators=separators, indent=indent
-    )
+def to_json(value: Any, indent: bool = False) -> str:
+    """Return the value as text, the same for equal values: keys are sorted.
+
+    Raises: TypeError where a part of the value is of no type that the codec knows.
+    """
+    return _text(value, "\n" if indent else "")
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
@@ -45,11 +47,51 @@ def from_plain(kind: type[T], value: Any) -> T:
     return made
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """Return a dataclass's fields, one level of them: `asdict` copies all levels."""
-    if not is_dataclass(value) or isinstance(value, type):
-        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+# Planning writes millions of values, so this replaces `json.dumps`, which calls Python
+# code for each one and is slow where it indents.
+def _text(value: Any, line: str) -> str:
+    """Return a value as text; `line` starts a new line at its depth, "" for none."""
+    kind: Any = type(value)
+    if kind is str:
+        return _quoted(value)
+    if kind is int or (kind is float and isfinite(value)):
+        return repr(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    below, colon = (f"{line} ", ": ") if line else ("", ":")
+    if kind is tuple or kind is list:
+        start, end, parts = "[", "]", [_text(item, below) for item in value]
+    elif kind is dict:
+        start, end = "{", "}"
+        parts = [
+            f"{_quoted(name)}{colon}{_text(item, below)}"
+            for name, item in sorted(value.items())
+        ]
+    elif (names := _sorted_fields(kind)) is not None:
+        start, end = "{", "}"
+        parts = [
+            f"{key}{colon}{_text(getattr(value, name), below)}" for key, name in names
+        ]
+    else:
+        return json.dumps(value, default=_unknown)
+    if not parts:
+        return start + end
+    return f"{start}{below}{f',{below}'.join(parts)}{line}{end}"
+
+
+@cache
+def _sorted_fields(kind: Any) -> tuple[tuple[str, str], ...] | None:
+    """Return the fields of a dataclass, each as JSON and as it is; None of others."""
+    if not is_dataclass(kind):
+        return None
+    names = sorted(field.name for field in fields(kind))
+    return tuple((_quoted(name), name) for name in names)
+
+
+def _unknown(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 @cache

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import pytest
@@ -37,7 +39,15 @@ WHOLE = Whole(
 
 def test_a_value_comes_back_equal() -> None:
     assert from_json(Whole, to_json(WHOLE)) == WHOLE
-    assert from_json(Whole, to_json(WHOLE, indent=1)) == WHOLE
+    assert from_json(Whole, to_json(WHOLE, indent=True)) == WHOLE
+
+
+def test_the_text_is_what_the_library_json_writes() -> None:
+    value = replace(WHOLE, anything=['"ü', "", -1, 0.1, 1e30, math.inf, False, [], {}])
+    plain = asdict(value)
+    assert to_json(value, indent=True) == json.dumps(plain, sort_keys=True, indent=1)
+    compact = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    assert to_json(value) == compact
 
 
 def test_equal_values_have_equal_texts_whatever_the_order_of_keys() -> None:

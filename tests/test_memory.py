@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingot.emit.aliasing import held_inputs
+from ingot.emit.aliasing import memory_of
 from ingot.emit.block_functions import _form
 from ingot.emit.modules import main_module, probe_module
 from ingot.errors import IngotError
@@ -91,8 +91,8 @@ def error_of(model: Graph) -> str:
 
 def test_every_layer_writes_into_the_memory_of_the_input() -> None:
     model = graph(layer(1), layer(2))
-    held = held_inputs(model, model.entry_points[0])
-    assert held == ({"cache": "cache"},) * 3
+    memory = memory_of(model, model.entry_points[0])
+    assert [step.held for step in memory.steps] == [{"cache": "cache"}] * 3
     text = main_module(model)
     assert text.count("util.func private @decode.layer(") == 1
     assert text.count("        %size.batch, %cache.buffer, ") == 3

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ingot.ablation.measure import Agreement, Error, agreement, error, relative_error
 from ingot.ablation.modes import Mode
 from ingot.model.graph import Block, EntryPoint, Graph, TensorType
-from ingot.model.oracle import PARAMETER, Oracle, run_block
+from ingot.model.oracle import Oracle, run_block
 
 Array: TypeAlias = Any
 Values = dict[str, Array]
@@ -97,14 +97,9 @@ def _run(
     subject: Subject, mode: Mode, block: Block, fed: tuple[Values, ...]
 ) -> list[Values]:
     """Return what the block computes from each set of values, in one mode."""
-    used = {name for call in block.calls for name in call.operands}
     parameters = {
         name: mode.parameter(name, subject.parameters[name])
-        for name in (
-            operand.removeprefix(PARAMETER)
-            for operand in used
-            if operand.startswith(PARAMETER)
-        )
+        for name in block.parameters
     }
     oracles = {call.instance: subject.oracles[call.instance] for call in block.calls}
     narrow = {name: mode.oracle(oracle) for name, oracle in oracles.items()}

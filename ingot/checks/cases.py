@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.model.graph import Call, DynamicDim, EntryPoint, Graph, Port, TensorType
-from ingot.model.oracle import (
+from ingot.model.graph import (
     PARAMETER,
-    Oracle,
-    Parameters,
-    run_entry_point,
-    token_limit,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    Port,
+    TensorType,
 )
+from ingot.model.oracle import Oracle, Parameters, run_entry_point, token_limit
 
 Array: TypeAlias = Any
 

@@ -7,14 +7,44 @@ one of the same type updates it in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ingot.errors import IngotError
 from ingot.model.graph import Block, EntryPoint, Graph, held_values
 
 
-def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
-    """Return, for each block, the inputs that live in an input of the entry point.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A block of an entry point, and where its values live."""
+
+    block: Block
+    # Its inputs that live in an input of the entry point, and in which one.
+    held: dict[str, str]
+    owners: dict[str, str]  # the same of all its values, by their names in the block
+    made: tuple[str, ...]  # the entry point's values that it produces elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where the values of an entry point live, block by block."""
+
+    steps: tuple[Step, ...]
+    is_chain: bool
+    own: dict[str, object]  # by block, what `_own_values` returns
+
+
+def memory_of(graph: Graph, entry: EntryPoint) -> Memory:
+    """Return where the values of an entry point live.
+
+    Raises: IngotError where no memory can hold the values as the entry point says.
+    """
+    steps = _steps(graph, entry)
+    return Memory(steps, _is_chain(graph, entry, steps), _own_values(entry, steps))
+
+
+def _steps(graph: Graph, entry: EntryPoint) -> tuple[Step, ...]:
+    """Return the blocks of an entry point, each with the memory of its values.
 
     Raises: IngotError where a block reads a value that an earlier block has
         overwritten, or where an output aliases an input without saying so, or says so
@@ -23,7 +53,7 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
     # Entry-point value: the input that it lives in, and that input's update count.
     where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
     updates = dict.fromkeys(where, 0)
-    found = []
+    found: list[Step] = []
     for block in entry.blocks:
         held = {}
         for formal, value in block.inputs:
@@ -36,8 +66,9 @@ def held_inputs(graph: Graph, entry: EntryPoint) -> tuple[dict[str, str], ...]:
                     " which an earlier block has overwritten",
                     "use the value that that block returns",
                 )
-        found.append(held)
         owners, replaced = held_values(block, held)
+        made = tuple(value for value, inner in block.outputs if inner not in owners)
+        found.append(Step(block, held, owners, made))
         last = {owners[result]: result for result in replaced}
         for owner in last:
             updates[owner] += 1
@@ -78,7 +109,7 @@ def _refuse_outputs(
             )
 
 
-def is_chain(graph: Graph, entry: EntryPoint) -> bool:
+def _is_chain(graph: Graph, entry: EntryPoint, steps: Iterable[Step]) -> bool:
     """Return whether each block produces one value, which the next one takes.
 
     Held values do not count. IREE 3.13 places values that are produced together in one
@@ -89,7 +120,8 @@ def is_chain(graph: Graph, entry: EntryPoint) -> bool:
     """
     made: set[str] = set()
     before: set[str] = set()
-    for block, makes, _ in _walk(graph, entry):
+    for step in steps:
+        block, makes = step.block, step.made
         takes = {value for _, value in block.inputs} & made
         if len(makes) > 1 or len(takes) > 1 or not takes <= before:
             if not any(port.updates for port in entry.outputs):
@@ -106,7 +138,7 @@ def is_chain(graph: Graph, entry: EntryPoint) -> bool:
     return True
 
 
-def own_values(graph: Graph, entry: EntryPoint) -> dict[str, object]:
+def _own_values(entry: EntryPoint, steps: Iterable[Step]) -> dict[str, object]:
     """Return, by block, which of its inputs and results belong to the caller.
 
     These are inputs and outputs of the entry point; held values do not count. IREE 3.13
@@ -117,23 +149,14 @@ def own_values(graph: Graph, entry: EntryPoint) -> dict[str, object]:
     returned = {port.value for port in entry.outputs}
     own = {port.value for port in entry.inputs}
     found: dict[str, object] = {}
-    for block, makes, held in _walk(graph, entry):
-        takes = tuple(v in own and f not in held for f, v in block.inputs)
+    for step in steps:
+        block, makes = step.block, step.made
+        takes = tuple(v in own and f not in step.held for f, v in block.inputs)
         gives = tuple(v in returned and last[v] == block.name for v in makes)
         found[block.name] = (takes, gives)
         own -= set(makes)
         own |= {value for value, given in zip(makes, gives, strict=True) if given}
     return found
-
-
-def _walk(
-    graph: Graph, entry: EntryPoint
-) -> Iterator[tuple[Block, tuple[str, ...], dict[str, str]]]:
-    """Yield each block with its results that are not held and its inputs that are."""
-    for block, held in zip(entry.blocks, held_inputs(graph, entry), strict=True):
-        owners, _ = held_values(block, held)
-        made = tuple(value for value, inner in block.outputs if inner not in owners)
-        yield block, made, held
 
 
 def _listed(values: set[str]) -> str:

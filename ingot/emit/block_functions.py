@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ingot.emit.aliasing import is_chain, own_values
+from ingot.emit.aliasing import Memory, Step, memory_of
 from ingot.emit.bounds_checks import checked
 from ingot.emit.mlir_text import (
     BUFFER,
@@ -29,6 +29,7 @@ from ingot.emit.mlir_text import (
 )
 from ingot.errors import IngotError
 from ingot.model.graph import (
+    PARAMETER,
     Block,
     Call,
     DynamicDim,
@@ -67,27 +68,28 @@ class Blocks:
     graph: Graph
     checks_indices: bool = False  # as a debug build does
     functions: dict[object, Function] = field(default_factory=dict)
-    # By entry point: whether it is a chain, and its blocks' own_values.
-    entries: dict[str, tuple[bool, dict[str, object]]] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)  # by entry point
     kinds: dict[str, str] = field(init=False)  # the parameters' types
 
     def __post_init__(self) -> None:
         """Look up the types of the parameters once."""
         self.kinds = {x.name: mlir_type(x.type) for x in self.graph.parameters}
 
-    def function(
-        self, entry: EntryPoint, block: Block, held: frozenset[str]
-    ) -> Function:
-        """Return the block's function; `held` names its inputs that are buffers.
+    def memory(self, entry: EntryPoint) -> Memory:
+        """Return where the values of an entry point live."""
+        if entry.name not in self.memories:
+            self.memories[entry.name] = memory_of(self.graph, entry)
+        return self.memories[entry.name]
+
+    def function(self, entry: EntryPoint, step: Step) -> Function:
+        """Return the function of a block; the inputs that it holds are buffers.
 
         Raises: IngotError where the block writes a buffer without reading it, because
             nothing would wait for the write.
         """
-        if entry.name not in self.entries:
-            chain = is_chain(self.graph, entry)
-            self.entries[entry.name] = (chain, own_values(self.graph, entry))
-        apart, own = self.entries[entry.name]
-        form = (apart, own[block.name], _form(self.graph, block, held))
+        block, held, memory = step.block, frozenset(step.held), self.memory(entry)
+        apart = memory.is_chain
+        form = (apart, memory.own[block.name], _form(self.graph, block, held))
         if form not in self.functions:
             name = self._name(entry, block)
             self.functions[form] = _function(self, block, held, name)
@@ -109,13 +111,6 @@ class Blocks:
         return next(name for name in names if name not in taken)
 
 
-def parameters_of(block: Block) -> tuple[str, ...]:
-    """Return the parameters that a block reads, each once, in order."""
-    operands = (operand for use in block.calls for operand in use.operands)
-    found = (item for item in operands if item.startswith("param:"))
-    return tuple(dict.fromkeys(item.removeprefix("param:") for item in found))
-
-
 def integers_of(graph: Graph, block: Block) -> tuple[tuple[str, str, int], ...]:
     """Return the integer arguments of a block's calls: name, type, value."""
     return tuple(
@@ -133,7 +128,7 @@ def _scalars(graph: Graph, use: Call) -> Iterator[tuple[float | int, tuple[str, 
 
 def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
     """Return a value that is equal for blocks that can share a function."""
-    places = {f"param:{x}": place for place, x in enumerate(parameters_of(block))}
+    places = {PARAMETER + x: place for place, x in enumerate(block.parameters)}
     return (
         tuple((formal, formal in held) for formal, _ in block.inputs),
         tuple(
@@ -174,7 +169,7 @@ def _function(
             lines += tied(local[formal], value, typed)
     parameters = _parameters(graph, block)
     arguments += parameters.values()
-    local |= {f"param:{key}": value for key, (value, _) in parameters.items()}
+    local |= {PARAMETER + key: value for key, (value, _) in parameters.items()}
     arguments += [(f"%{key}", kind) for key, kind, _ in integers_of(graph, block)]
     owners, _ = held_values(block, {formal: formal for formal in held})
     lines += _calls(blocks, block, local, owners, sizes)
@@ -199,7 +194,7 @@ def _parameters(graph: Graph, block: Block) -> dict[str, Argument]:
     for use in block.calls:
         formals = graph.instance(use.instance).arguments
         for operand, formal in zip(use.operands, formals, strict=True):
-            parameter = operand.removeprefix("param:")
+            parameter = operand.removeprefix(PARAMETER)
             if parameter != operand and parameter not in found:
                 value = f"%{symbol(use.name)}.{symbol(formal.name)}"
                 found[parameter] = (value, mlir_type(formal.type))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ingot.emit.block_functions import Blocks, integers_of, parameters_of
+from ingot.emit.aliasing import Step
+from ingot.emit.block_functions import Blocks, integers_of
 from ingot.emit.mlir_text import literal, mlir_type, result_list, sizes_of, symbol, tied
-from ingot.model.graph import Block, EntryPoint, held_values
+from ingot.model.graph import EntryPoint
 
 
 @dataclass(slots=True)
@@ -19,20 +20,20 @@ class Run:
     values: dict[str, str]  # by value of the entry point: its name in this body
     loaded: dict[str, str] = field(default_factory=dict)  # parameters
 
-    def call(self, block: Block, held: dict[str, str]) -> None:
-        """Add a call of a block, whose inputs in `held` are buffers."""
-        graph = self.blocks.graph
-        function = self.blocks.function(self.entry, block, frozenset(held))
+    def call(self, step: Step) -> None:
+        """Add a call of a block; the inputs that it holds are buffers."""
+        graph, block = self.blocks.graph, step.block
+        function = self.blocks.function(self.entry, step)
         self.lines.append(f"// Block {block.name}.")
         operands = [f"%size.{symbol(dim)}" for dim in function.sizes]
         operands += [self.values[value] for _, value in block.inputs]
-        operands += [self._parameter(name) for name in parameters_of(block)]
+        operands += [self._parameter(name) for name in block.parameters]
         for name, kind, number in integers_of(graph, block):
             operands.append(f"%{symbol(block.name)}.{name}")
             self.lines.append(
                 f"{operands[-1]} = arith.constant {literal(number, kind)}"
             )
-        self._hold(block, held)
+        self._hold(step)
         results = [f"%{symbol(block.name)}.{symbol(x)}" for x, _ in function.results]
         kinds = [mlir_type(kind) for _, kind in function.results]
         self.lines += [
@@ -52,17 +53,16 @@ class Run:
                     self.values[name] = made
         self.lines.append("")
 
-    def _hold(self, block: Block, held: dict[str, str]) -> None:
+    def _hold(self, step: Step) -> None:
         """Map the values that the block updates to the buffers that they live in."""
         buffers = {
-            held[formal]: self.values[value]
-            for formal, value in block.inputs
-            if formal in held
+            step.held[formal]: self.values[value]
+            for formal, value in step.block.inputs
+            if formal in step.held
         }
-        owners, _ = held_values(block, held)
-        for made, inner in block.outputs:
-            if inner in owners:
-                self.values[made] = buffers[owners[inner]]
+        for made, inner in step.block.outputs:
+            if inner in step.owners:
+                self.values[made] = buffers[step.owners[inner]]
 
     def _parameter(self, name: str) -> str:
         """Return the value that holds a parameter; it is loaded once."""

@@ -13,7 +13,7 @@ manifest.
 
 from __future__ import annotations
 
-from ingot.emit.aliasing import held_inputs
+from ingot.emit.aliasing import Step
 from ingot.emit.block_functions import Blocks
 from ingot.emit.function_body import Run
 from ingot.emit.mlir_text import (
@@ -27,7 +27,7 @@ from ingot.emit.mlir_text import (
 )
 from ingot.emit.shape_guards import guard
 from ingot.errors import IngotError
-from ingot.model.graph import Block, EntryPoint, Graph, Instance, held_values
+from ingot.model.graph import EntryPoint, Graph, Instance, held_values
 
 PARAMETER_SCOPE = "model"
 
@@ -61,10 +61,9 @@ def probe_module(graph: Graph) -> str:
         exports.append(component_probe(instance.name))
         functions.append(_component(graph, instance, exports[-1]))
     for entry in graph.entry_points:
-        held = held_inputs(graph, entry)
-        for block, inputs in zip(entry.blocks, held, strict=True):
-            exports.append(block_probe(entry.name, block.name))
-            functions.append(_block(blocks, entry, block, inputs, exports[-1]))
+        for step in blocks.memory(entry).steps:
+            exports.append(block_probe(entry.name, step.block.name))
+            functions.append(_block(blocks, entry, step, exports[-1]))
         exports.append(trace_probe(entry.name))
         functions.append(_trace(blocks, entry, exports[-1]))
     name = f"{symbol(graph.model)}_probe"
@@ -111,8 +110,8 @@ def _module(
 
 def _entry_point(blocks: Blocks, entry: EntryPoint) -> str:
     formals, run = _start(blocks, entry)
-    for block, held in zip(entry.blocks, held_inputs(blocks.graph, entry), strict=True):
-        run.call(block, held)
+    for step in blocks.memory(entry).steps:
+        run.call(step)
     results: Formals = [
         (port.name, View(port.type) if port.updates else port.type)
         for port in entry.outputs
@@ -125,9 +124,8 @@ def _entry_point(blocks: Blocks, entry: EntryPoint) -> str:
     return function(entry.name, formals, results, run.lines, returned)
 
 
-def _block(
-    blocks: Blocks, entry: EntryPoint, block: Block, held: dict[str, str], name: str
-) -> str:
+def _block(blocks: Blocks, entry: EntryPoint, step: Step, name: str) -> str:
+    block, held = step.block, step.held
     types, owned = dict(block.types), {formal: formal for formal in held}
     formals: Formals = [
         (formal, View(types[formal]) if formal in held else types[formal])
@@ -136,7 +134,7 @@ def _block(
     lines, guarded = guard(formals, blocks.graph.dynamic)
     values = {value: guarded[formal] for formal, value in block.inputs}
     run = Run(blocks, entry, lines, values)
-    run.call(block, held)
+    run.call(step)
     owners, _ = held_values(block, owned)
     results: Formals = [
         (value, View(types[inner]) if inner in owners else types[inner])
@@ -154,8 +152,9 @@ def _trace(blocks: Blocks, entry: EntryPoint, name: str) -> str:
     results: Formals = []
     returned: list[str] = []
     values = entry.traced()
-    for block, held in zip(entry.blocks, held_inputs(blocks.graph, entry), strict=True):
-        run.call(block, held)
+    for step in blocks.memory(entry).steps:
+        run.call(step)
+        block = step.block
         types, inner = dict(block.types), dict(block.outputs)
         for value in values[block.name]:
             results.append((f"{block.name}.{value}", types[inner[value]]))

@@ -11,8 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 
-from ingot.model.graph import Block, Call, EntryPoint, Graph, Instance, TensorType
-from ingot.model.oracle import PARAMETER
+from ingot.model.graph import (
+    PARAMETER,
+    Block,
+    Call,
+    EntryPoint,
+    Graph,
+    Instance,
+    TensorType,
+    parameters_of,
+)
 
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "i32": 32, "i16": 16, "i8": 8, "i1": 8}
 """Size of an element as it is stored; a boolean takes a byte."""
@@ -132,12 +140,7 @@ def _piece(
 
 
 def _taken(uses: tuple[Use, ...], sizes: dict[str, int]) -> tuple[int, int]:
-    names = {
-        name.removeprefix(PARAMETER)
-        for use in uses
-        for name in use.call.operands
-        if name.startswith(PARAMETER)
-    }
+    names = parameters_of(use.call for use in uses)
     return len(names), sum(sizes[name] for name in names)
 
 

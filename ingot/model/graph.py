@@ -6,13 +6,16 @@ interpreter and the bake. Frozen, so that a plan can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 from ingot import codec
 from ingot.model.dims import Dim, Limit
 from ingot.weights.parameter_spec import SourceForm
+
+# Before the name of a parameter among the operands of a call.
+PARAMETER = "param:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,14 @@ class Call:
     layered: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+def parameters_of(calls: Iterable[Call]) -> tuple[str, ...]:
+    """Return the parameters that the calls read, each once, in order."""
+    operands = (operand for call in calls for operand in call.operands)
+    found = (item for item in operands if item.startswith(PARAMETER))
+    return tuple(dict.fromkeys(item.removeprefix(PARAMETER) for item in found))
+
+
+@dataclass(frozen=True)
 class Block:
     """One step of an entry point, expanded: a named, checkable piece of the model."""
 
@@ -91,6 +101,11 @@ class Block:
     calls: tuple[Call, ...]
     outputs: tuple[tuple[str, str], ...]  # (entry-point value it defines, block value)
     types: tuple[tuple[str, TensorType], ...]  # of every block value, inputs included
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Return the parameters that the block reads, each once, in order."""
+        return parameters_of(self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +164,8 @@ def held_values(
     `held` has the block's inputs that are held. A result is held where an operand of
     the same type is: the component updates it.
     """
+    if not held:
+        return {}, {}
     types, owners, replaced = dict(block.types), dict(held), dict[str, str]()
     for use in block.calls:
         for result in use.results:
@@ -201,7 +218,7 @@ class Parameter:
     packing: Packing | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """A model's graph, resolved."""
 
@@ -212,12 +229,20 @@ class Graph:
     parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
     entry_points: tuple[EntryPoint, ...]
 
+    @cached_property
+    def _by_name(self) -> dict[str, Instance]:
+        return {item.name: item for item in self.instances}
+
+    @cached_property
+    def json(self) -> str:
+        """Return the graph as JSON text: all actions that read it share one text."""
+        return codec.to_json(self)
+
     def instance(self, name: str) -> Instance:
         """Return the instance of that name."""
-        return next(item for item in self.instances if item.name == name)
+        return self._by_name[name]
 
 
-@lru_cache(maxsize=32)
 def to_json(graph: Graph) -> str:
     """Return the graph as JSON text, made once for all actions that read it."""
-    return codec.to_json(graph)
+    return graph.json

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.model.graph import Block, Call, EntryPoint, Graph, Instance
+from ingot.model.graph import PARAMETER, Block, Call, EntryPoint, Graph, Instance
 
 Array: TypeAlias = Any
 """A NumPy array. NumPy is imported nowhere here: the values bring their own
@@ -23,8 +23,6 @@ Oracle = Callable[..., Any]
 Parameters = Mapping[str, Array]
 Observer = Callable[[Call, tuple[Array, ...]], None]
 """Called with each call and its operands, before it is made."""
-
-PARAMETER = "param:"
 
 
 @dataclass(frozen=True, slots=True)

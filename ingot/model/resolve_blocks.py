@@ -16,11 +16,10 @@ from ingot.model.architecture_schema import BlockSection, NodeSection
 from ingot.model.bind import LAYER, Given, Report, Scope, bind
 from ingot.model.component import ComponentSignature
 from ingot.model.dims import Product
-from ingot.model.graph import Call, Instance, TensorType
+from ingot.model.graph import PARAMETER, Call, Instance, TensorType, parameters_of
 from ingot.model.shapes import SymbolicType, parse_type
 from ingot.model.variants import fill
 
-PARAMETER = "param:"
 # Before the name of a block that a node uses.
 BLOCK = "block:"
 
@@ -86,12 +85,7 @@ def _resolve(
     }
     if len(errors) == before:
         errors += _unused(block)
-    parameters = tuple(
-        name.removeprefix(PARAMETER)
-        for call in calls
-        for name in call.operands
-        if name.startswith(PARAMETER)
-    )
+    parameters = parameters_of(calls)
     return BlockPattern(
         kind=way[-1],
         inputs=inputs,

@@ -24,6 +24,7 @@ from ingot.model.component import (
 )
 from ingot.model.dims import Product
 from ingot.model.graph import (
+    PARAMETER,
     Argument,
     Block,
     Call,
@@ -35,7 +36,6 @@ from ingot.model.graph import (
     TensorType,
 )
 from ingot.model.layout import Layout
-from ingot.model.resolve_blocks import PARAMETER
 from ingot.model.schema_types import NOWHERE
 from ingot.model.shapes import SymbolicType
 

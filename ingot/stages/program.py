@@ -27,9 +27,14 @@ def program_argv(name: str) -> tuple[str, ...]:
 def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], ...]:
     """Return what the program is told, as `spec.json`, and its own sources."""
     return (
-        ("spec.json", InlineText(to_json(specification, indent=1) + "\n")),
-        *((path, SourceFile(ROOT / path)) for path in sources(name)),
+        ("spec.json", InlineText(to_json(specification, indent=True) + "\n")),
+        *_source_files(name),
     )
+
+
+@cache
+def _source_files(name: str) -> tuple[tuple[str, Source], ...]:
+    return tuple((path, SourceFile(ROOT / path)) for path in sources(name))
 
 
 @cache

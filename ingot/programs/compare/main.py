@@ -32,7 +32,7 @@ def main() -> None:
         rows = _RUN[specification.part](specification, _subject(specification))
     except IngotError as error:
         raise SystemExit(f"{specification.task}: {error}") from None
-    text = to_json(tuple(map(rounded, rows)), indent=1) + "\n"
+    text = to_json(tuple(map(rounded, rows)), indent=True) + "\n"
     Path(ROWS).write_text(text, encoding="utf-8")
 
 
@@ -73,7 +73,7 @@ def entry_points(specification: CompareSpec, subject: Subject) -> list[Row]:
         rows += golden_sentences.token_rows(judged, tokenizer)
     judge = "golden file" if specification.golden else "oracle"
     cases = golden_cases(judged, judge, specification.tolerances)
-    text = json.dumps(cases, indent=1, sort_keys=True) + "\n"
+    text = json.dumps(cases, indent=True, sort_keys=True) + "\n"
     Path("golden.json").write_text(text, encoding="utf-8")
     return rows
 
