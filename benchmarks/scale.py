@@ -30,7 +30,7 @@ from ingot.cli.build import IN_FLIGHT
 from ingot.codec import to_json
 from ingot.engine.actions import Action, Digest, resolve_action
 from ingot.engine.remote import dask_client
-from ingot.engine.remote.request import WorkResponse, work_request
+from ingot.engine.remote.request import WorkRequest, WorkResponse
 
 # The duration of the stub; a real action of a model takes seconds.
 WAIT_S = 0.25
@@ -100,8 +100,8 @@ def measure(slots: int, n: int, root: Path) -> Row:
             resolved = resolve_action(
                 action, (("in", Digest("1" * 64, 7)),), (("sandbox", "none"),)
             )
-            request = work_request(action, resolved, "another store")
-            response = dask.run(request, f"{slots}-{place}", (), 0)
+            request = WorkRequest(action.task, resolved, (), False, "another store")
+            response = dask.run(request, f"{slots}-{place}")
             assert response.outputs is not None, response.rejection
 
         with ThreadPoolExecutor(min(IN_FLIGHT, n)) as pool:

@@ -25,8 +25,7 @@ from ingot.engine import digests, leases, results
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Action, Output, SourceFile
 from ingot.engine.keys import encode_action
-from ingot.engine.process import Completed
-from ingot.engine.run_action import describe_failure
+from ingot.engine.run_action import CommandEnd, describe_failure
 from ingot.engine.verify_store import verify_store
 from ingot.project import plan_cache
 from tests.checkout import Checkout
@@ -310,9 +309,9 @@ def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
 
 def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "store/tmp/1"
-    done = Completed(1, b"cannot open 'targets/x86_64.yaml': No such file or directory")
+    text = b"cannot open 'targets/x86_64.yaml': No such file or directory"
     kept = FileNotFoundError()
-    failed = describe_failure(UPPER, done, [], folder, ROOT, kept)
+    failed = describe_failure(UPPER, CommandEnd(1, text, ()), folder, ROOT, kept)
     assert str(failed) == (
         f"upper:x: its folder was removed while it ran: {folder}\n"
         "  if the store, or a part of it, was deleted, run doit again"

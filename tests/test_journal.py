@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from ingot.engine import event_log, json_lines
-from ingot.engine.event_log import EventLog
-from ingot.engine.trace import Span, chrome_trace
+from ingot.engine.event_log import EventLog, Span, chrome_trace
 from ingot.project import history
 from tests.project import Project, Run, edit
 from tests.trace_format import defects

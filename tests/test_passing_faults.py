@@ -15,12 +15,11 @@ import pytest
 
 from ingot.cli import store_commands as command
 from ingot.engine import json_lines, records, verify_store
-from ingot.engine.actions import ActionResult, Digest
+from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
 from ingot.engine.cache.folder import FolderBackend
 from ingot.engine.cache.shared_cache import N_UPLOAD_THREADS, SharedCache, UploadQueue
 from ingot.engine.digests import hash_file
-from ingot.engine.keys import digest_of
 from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
 from ingot.errors import IngotError

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from distributed import Client, Future
 
-from ingot.engine.actions import Action, ResolvedAction, SourceFile
+from ingot.engine.actions import Action, Digest, ResolvedAction, SourceFile
 from ingot.engine.keys import encode_action
 from ingot.engine.remote import dask_client
-from ingot.engine.remote.request import WorkRequest
+from ingot.engine.remote.request import LABELS, WorkRequest
 from ingot.engine.run_action import ActionFailed
 from ingot.errors import IngotError
 from tests.cache_server import Machine
@@ -183,19 +183,21 @@ def test_a_benchmark_runs_alone_and_only_where_that_is_labelled(
                 assert other[1] <= bench[0] or other[0] >= bench[1]
 
 
-def test_what_no_worker_is_labelled_for_waits_and_says_so(
-    running: DaskCluster, tmp_path: Path
+def test_a_request_waits_and_reports_it_if_no_worker_has_its_label(
+    running: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(LABELS, "gpu-driver", "gpu")
     machine = running.machine(tmp_path / "a")
     remote = machine.executor._remote
     assert remote is not None
     workers = remote._workers
     assert isinstance(workers, dask_client.DaskWorkers)
     workers._last_known = (-dask_client.REFRESH_S, [])
-    request = WorkRequest("check:x@gpu", UPPER_RESOLVED, (), False)
-    wanted = workers._resources(request, ("gpu",), 1 << 60)
+    huge = replace(UPPER_RESOLVED, inputs=(("in", Digest("0" * 64, 1 << 60)),))
+    request = WorkRequest("check:x@gpu", huge, ("gpu-driver",), False)
+    wanted = workers._resources(request)
     assert wanted["gpu"] == dask_client.LABEL_SHARE
-    # Capped at what the largest worker has: else it would wait for ever.
+    # Capped at what the largest worker has: otherwise it would wait forever.
     assert wanted["memory"] < 1 << 60
     assert machine.said == [
         f"executor {running.address}: no worker has the label 'gpu' yet;"

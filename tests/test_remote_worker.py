@@ -40,13 +40,7 @@ BIG = Action(
 class Here:
     """A scheduler whose only worker is this process."""
 
-    def run(
-        self,
-        request: WorkRequest,
-        name: str,
-        labels: tuple[str, ...],
-        memory_bytes: int,
-    ) -> WorkResponse:
+    def run(self, request: WorkRequest, name: str) -> WorkResponse:
         return decode_response(worker.execute(to_json(request)))
 
 
@@ -275,15 +269,15 @@ def test_whatever_a_worker_ends_with_is_no_traceback(
     monkeypatch.setattr(dask_client.DaskWorkers, "_connect", lambda *_: Client(ends))
     request = WorkRequest("x:y", ResolvedAction((), (), (), (), ()), (), False)
     with pytest.raises(IngotError) as caught:
-        dask_client.DaskWorkers("dask://h:1", print).run(request, "key", (), 0)
+        dask_client.DaskWorkers("dask://h:1", print).run(request, "key")
     assert caught.value.message == told
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{}", "it is from another version of ingot"),
-        ('{"result": 1}', "it is from another version of ingot"),
+        ("{}", "the response is from another version of ingot"),
+        ('{"result": 1}', "the response is from another version of ingot"),
         ("<html>", "it is not JSON: "),
         ("[]", "it is not a mapping"),
         (f'{{"version": {VERSION}}}', "expected the fields of WorkResponse;"),

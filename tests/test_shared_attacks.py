@@ -122,7 +122,7 @@ def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
     bound = ResolvedAction(("true",), (), (), ("out",), ())
     requests = [WorkRequest("t:x", bound, (), False, store=name) for name in "ab"]
     again = replace(requests[0], again=True)
-    assert len({worker_action(r, (), ()) for r in (*requests, again)}) == 1
+    assert len({worker_action(r, ()) for r in (*requests, again)}) == 1
 
 
 def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:

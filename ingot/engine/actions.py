@@ -7,6 +7,7 @@ of its inputs it becomes a ResolvedAction, whose key `ingot.engine.keys` compute
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,11 @@ class Digest:
     def __str__(self) -> str:
         """Return the short form that messages show."""
         return self.hash[:12]
+
+
+def digest_of(content: bytes) -> Digest:
+    """Return the content's digest."""
+    return Digest(hashlib.sha256(content).hexdigest(), len(content))
 
 
 @dataclass(frozen=True, slots=True)

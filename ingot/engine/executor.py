@@ -8,7 +8,6 @@ or on a remote worker.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from ingot.engine import exports, results, run_action
 from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
+from ingot.engine.event_log import Trace
 from ingot.engine.input_resolver import InputResolver
-from ingot.engine.process import FailedCommand
 from ingot.engine.records import Records, TaskRecord
+from ingot.engine.run_action import CommandEnd
 from ingot.engine.store import Store
-from ingot.engine.trace import Trace
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
@@ -248,22 +247,21 @@ class Executor:
             start = time.monotonic()
             large = self._stage_inputs(action, resolved, folder)
             start = self.trace.end(action.task, "stage inputs", start)
-            done = run_action.run_command(action, folder, large)
-            ended = self.trace.end(action.task, "run", start)
-            missing = [p for p in action.outputs if not os.path.isfile(f"{folder}/{p}")]
-            if done.exit_code != 0 or missing:
-                raise self._failure(action, folder, large, FailedCommand(done, missing))
+            ended = run_action.run_command(action, folder, large)
+            ended_s = self.trace.end(action.task, "run", start)
+            if ended.failed:
+                raise self._failure(action, folder, large, ended)
             self._inputs.check_unchanged(action, resolved)
             result = ActionResult(
                 outputs=tuple(
                     (path, self.store.take_file(f"{folder}/{path}"))
                     for path in sorted(action.outputs)
                 ),
-                log=self.store.put_bytes(done.output),
+                log=self.store.put_bytes(ended.output),
                 task=action.task,
-                wall_ms=(ended - start) * 1e3,
+                wall_ms=(ended_s - start) * 1e3,
             )
-            self.trace.end(action.task, "store outputs", ended)
+            self.trace.end(action.task, "store outputs", ended_s)
             return result
 
     def _run_remotely(
@@ -288,7 +286,7 @@ class Executor:
         )
 
     def _failure(
-        self, action: Action, folder: Path, large: dict[str, Path], how: FailedCommand
+        self, action: Action, folder: Path, large: dict[str, Path], ended: CommandEnd
     ) -> run_action.ActionFailed:
         kept: Path | OSError
         try:
@@ -296,9 +294,7 @@ class Executor:
         except OSError as error:
             # The command's own output must be shown all the same.
             kept = error
-        return run_action.describe_failure(
-            action, how.done, how.missing, folder, self.root, kept
-        )
+        return run_action.describe_failure(action, ended, folder, self.root, kept)
 
 
 def _report_waiting(action: Action) -> None:

@@ -5,7 +5,6 @@ The digests turn an action into a resolved one; the paths are what the command g
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ingot.engine.actions import (
     Output,
     ResolvedAction,
     SourceFile,
+    digest_of,
     resolve_action,
 )
 from ingot.engine.records import Records
@@ -122,8 +122,7 @@ class InputResolver:
             return self._store.digests.of_file(source.path)
         if isinstance(source, Output):
             return self._output(source)
-        content = source.text.encode()
-        return Digest(hashlib.sha256(content).hexdigest(), len(content))
+        return digest_of(source.text.encode())
 
     def _output(self, source: Output) -> Digest:
         made = self._made.get(source.task)

@@ -1,21 +1,19 @@
 """Compute the key of a resolved action, and the messages that describe it.
 
 The messages are those of Bazel's remote-execution API, and the key is the sha256 of the
-`Action` message, so that any cache or executor that speaks the API accepts it. This
-module writes them without the protobuf library, which takes five times as long and 50
-ms to import; `tests/test_keys.py` compares the two.
+`Action` message, so that any cache or executor that speaks the API accepts it.
+`tests/test_keys.py` compares the messages with those of the protobuf library.
 
-Source: build.bazel.remote.execution.v2, remote_execution.proto;
-protobuf.dev/programming-guides/encoding.
+Source: build.bazel.remote.execution.v2, remote_execution.proto.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ingot.engine.actions import Digest, ResolvedAction
+from ingot.engine.actions import Digest, ResolvedAction, digest_of
+from ingot.engine.protobuf_wire import field, number, text
 
 
 class EncodedAction(NamedTuple):
@@ -47,11 +45,6 @@ def encode_action(resolved: ResolvedAction) -> EncodedAction:
         + field(10, platform)
     )
     return EncodedAction(_blob(action, blobs), tuple(blobs.items()))
-
-
-def digest_of(content: bytes) -> Digest:
-    """Return the content's digest."""
-    return Digest(hashlib.sha256(content).hexdigest(), len(content))
 
 
 def _directory(
@@ -86,38 +79,8 @@ def _node(name: str, digest: Digest) -> bytes:
     return text(1, name) + field(2, digest_message(digest))
 
 
-def _pairs(place: int, pairs: Iterable[tuple[str, str]]) -> bytes:
+def _pairs(field_number: int, pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return a field for each pair: a message with a name and a value."""
-    found = [field(place, text(1, name) + text(2, value)) for name, value in pairs]
-    return b"".join(found)
-
-
-def field(place: int, content: bytes) -> bytes:
-    """Return a field with bytes, a message, or one of several values."""
-    return varint(place << 3 | 2) + varint(len(content)) + content
-
-
-def text(place: int, value: str) -> bytes:
-    """Return a text field; b"" for an empty text."""
-    return field(place, value.encode()) if value else b""
-
-
-def number(place: int, value: int) -> bytes:
-    """Return a number field; b"" for 0."""
-    # A negative number is written as the 64 bits of its two's complement.
-    return varint(place << 3) + varint(value & (1 << 64) - 1) if value else b""
-
-
-def varint(value: int) -> bytes:
-    """Return the number in groups of 7 bits, the lowest first."""
-    if value < 0x80:
-        return _BYTES[value]
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
-
-
-_BYTES = [bytes([value]) for value in range(0x80)]
+    return b"".join(
+        [field(field_number, text(1, name) + text(2, value)) for name, value in pairs]
+    )

@@ -60,13 +60,6 @@ class Completed(NamedTuple):
     output: bytes
 
 
-class FailedCommand(NamedTuple):
-    """How a command failed: how it ended, and which outputs it did not write."""
-
-    done: Completed
-    missing: list[str]
-
-
 @cache
 def program(name: str) -> str:
     """Return the path of a system program, looked up only once."""

@@ -20,8 +20,8 @@ from ingot.engine.actions import (
     InlineText,
     ResolvedAction,
 )
-from ingot.engine.keys import digest_message, field, number, text
-from ingot.engine.protobuf_wire import CorruptMessage, Message
+from ingot.engine.keys import digest_message
+from ingot.engine.protobuf_wire import CorruptMessage, Message, field, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

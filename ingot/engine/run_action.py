@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ingot.engine import process, sandbox, toolchain
 from ingot.engine.actions import Action, Digest, InlineText, Output, ResolvedAction
@@ -22,6 +23,19 @@ HERE = "@here@"
 
 class ActionFailed(IngotError):
     """A command failed; has its whole output, and how to run it again."""
+
+
+class CommandEnd(NamedTuple):
+    """How an action's command ended, and which outputs it did not write."""
+
+    exit_code: int
+    output: bytes  # what it printed
+    missing: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Return whether there is no result."""
+        return self.exit_code != 0 or bool(self.missing)
 
 
 def stage_inputs(
@@ -58,9 +72,7 @@ def stage_inputs(
     return large
 
 
-def run_command(
-    action: Action, folder: Path, large: dict[str, Path]
-) -> process.Completed:
+def run_command(action: Action, folder: Path, large: dict[str, Path]) -> CommandEnd:
     """Run the command in the folder that `stage_inputs` filled; return how it ended.
 
     Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
@@ -68,7 +80,7 @@ def run_command(
     """
     network = ("network", "yes") in action.platform
     sandboxed = process.sandbox() == "bubblewrap"
-    return process.run(
+    done = process.run(
         (toolchain.executable(action.argv[0]), *action.argv[1:]),
         folder,
         {**environment(), **(proxies() if network else {}), **dict(action.env)},
@@ -77,6 +89,8 @@ def run_command(
         network=network,
         bind_mounts=sandbox.bind_mounts(action.tools, network) if sandboxed else (),
     )
+    missing = tuple(p for p in action.outputs if not os.path.isfile(f"{folder}/{p}"))
+    return CommandEnd(done.exit_code, done.output, missing)
 
 
 @cache
@@ -146,8 +160,7 @@ def keep_failed(
 
 def describe_failure(
     action: Action,
-    done: process.Completed,
-    missing: list[str],
+    ended: CommandEnd,
     folder: Path,
     root: Path,
     kept: Path | OSError,
@@ -166,12 +179,12 @@ def describe_failure(
     # Imported late: its patterns would slow every build's start.
     from ingot.engine import missing_inputs
 
-    what = f"failed with exit code {done.exit_code}"
-    if done.exit_code < 0:
-        what = f"was killed by signal {-done.exit_code}"
-    elif done.exit_code == 0:
-        what = f"did not write {', '.join(missing)}"
-    text = done.output.decode(errors="replace").rstrip()
+    what = f"failed with exit code {ended.exit_code}"
+    if ended.exit_code < 0:
+        what = f"was killed by signal {-ended.exit_code}"
+    elif ended.exit_code == 0:
+        what = f"did not write {', '.join(ended.missing)}"
+    text = ended.output.decode(errors="replace").rstrip()
     hints = missing_inputs.explain(action, text, folder, root)
     return ActionFailed(
         "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import itertools
 import os
 import shutil
@@ -25,7 +24,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ingot.engine import atomic_files, results
-from ingot.engine.actions import ActionResult, Digest
+from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import DiskErrors
 from ingot.engine.digests import Digests, Identity, hash_file, identify, is_settled
 from ingot.engine.leases import Leases
@@ -142,10 +141,10 @@ class Store:
         if identity[2] > atomic_files.SMALL_BYTES:
             return self.digests.of_file(path)
         content = atomic_files.read(path, identity[2])
-        found = hashlib.sha256(content).hexdigest()
-        if found == path.rpartition("/")[2] and is_settled(identity, asked_ns):
-            self._whole[found] = identity
-        return Digest(found, len(content))
+        found = digest_of(content)
+        if found.hash == path.rpartition("/")[2] and is_settled(identity, asked_ns):
+            self._whole[found.hash] = identity
+        return found
 
     def blob(self, digest: Digest) -> Path:
         """Return the path of the blob, which must not be written to."""
@@ -153,7 +152,7 @@ class Store:
 
     def put_bytes(self, content: bytes) -> Digest:
         """Store the content as a blob."""
-        digest = Digest(hashlib.sha256(content).hexdigest(), len(content))
+        digest = digest_of(content)
         self.put_blob(digest, content)
         return digest
 

@@ -9,13 +9,11 @@ task overwrites it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import dataclass
 
 from ingot.engine import results
-from ingot.engine.actions import Digest
-from ingot.engine.keys import field
-from ingot.engine.protobuf_wire import CorruptMessage, Message
+from ingot.engine.actions import Digest, digest_of
+from ingot.engine.protobuf_wire import CorruptMessage, Message, field
 
 # Metadata: when the task was built, in seconds since 1970. Other programs skip it.
 TIME_TYPE = "ingot/built-at"
@@ -31,13 +29,12 @@ class BuildHint:
     @property
     def key(self) -> str:
         """Return the hash that is the action's key."""
-        return hashlib.sha256(self.messages[0]).hexdigest()
+        return digest_of(self.messages[0]).hash
 
 
 def hint_key(project: str, task: str) -> Digest:
     """Return the key under which a cache stores the task's hint."""
-    text = f"ingot: the last action of a task\n{project}\n{task}".encode()
-    return Digest(hashlib.sha256(text).hexdigest(), len(text))
+    return digest_of(f"ingot: the last action of a task\n{project}\n{task}".encode())
 
 
 def to_bytes(task: str, hint: BuildHint) -> bytes:

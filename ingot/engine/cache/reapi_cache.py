@@ -8,6 +8,7 @@ Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestre
 from __future__ import annotations
 
 import io
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -58,7 +59,7 @@ class ReapiBackend:
             first = next(pieces, b"")
         except NotFound:
             return None
-        return _chain(first, pieces)
+        return itertools.chain((first,), pieces)
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
         """Upload the file."""
@@ -68,7 +69,7 @@ class ReapiBackend:
                 action_digest=message(digest),
                 action_result=path.read_bytes(),
             )
-            self._ask(f"{V2}.ActionCache/UpdateActionResult", request, _raw)
+            self._ask(f"{V2}.ActionCache/UpdateActionResult", request, bytes)
             return
         name = f"uploads/{uuid.uuid4()}/{self._resource(digest)}"
         self._channel.send(
@@ -101,7 +102,9 @@ class ReapiBackend:
             instance_name=self._instance, action_digest=message(key)
         )
         try:
-            return iter([self._ask(f"{V2}.ActionCache/GetActionResult", request, _raw)])
+            return iter(
+                [self._ask(f"{V2}.ActionCache/GetActionResult", request, bytes)]
+            )
         except NotFound:
             return None
 
@@ -200,12 +203,3 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _arriving(stream: Iterator[Any]) -> Iterator[bytes]:
     while (answer := guarded(lambda: next(stream, None))) is not None:
         yield answer.data
-
-
-def _raw(content: bytes) -> bytes:
-    return content
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ingot.engine import results
-from ingot.engine.actions import ActionResult, Digest
+from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import SMALL_BYTES
 from ingot.engine.cache import hints
 from ingot.engine.cache.backend import (
@@ -36,7 +36,6 @@ from ingot.engine.cache.backend import (
     with_deadline,
 )
 from ingot.engine.cache.hints import BuildHint
-from ingot.engine.keys import digest_of
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
 from ingot.errors import IngotError
@@ -497,12 +496,10 @@ def _store_verified(
     """
     limited = _limited(digest, pieces, timeouts)
     if digest.size_bytes <= SMALL_BYTES:
-        content = bytearray()
-        for piece in limited:
-            content += piece
-        if Digest(hashlib.sha256(content).hexdigest(), len(content)) != digest:
+        content = b"".join(limited)
+        if digest_of(content) != digest:
             return False
-        store.put_blob(digest, bytes(content))
+        store.put_blob(digest, content)
         return True
     hasher, size_bytes = hashlib.sha256(), 0
     with store.scratch() as folder:

@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,13 +84,7 @@ class DaskWorkers:
         self._closed = False
         self._client = self._connect(CONNECT_S)
 
-    def run(
-        self,
-        request: WorkRequest,
-        name: str,
-        labels: tuple[str, ...],
-        memory_bytes: int,
-    ) -> WorkResponse:
+    def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response.
 
         Raises: IngotError where workers die of it, or the scheduler stays away.
@@ -101,7 +95,7 @@ class DaskWorkers:
         while True:
             call = _PendingCall(text, f"ingot-{name}", self._client)
             try:
-                call.resources = self._resources(request, labels, memory_bytes)
+                call.resources = self._resources(request)
                 self._send(call)
                 return decode_response(call.future.result())
             except KilledWorker as error:
@@ -155,12 +149,10 @@ class DaskWorkers:
         if call.error is not None:
             raise call.error
 
-    def _resources(
-        self, request: WorkRequest, labels: tuple[str, ...], memory_bytes: int
-    ) -> dict[str, float]:
-        """Return what the worker must have; report where no worker has it yet."""
+    def _resources(self, request: WorkRequest) -> dict[str, float]:
+        """Return what the worker must have; report if no worker has it yet."""
         available = self._available()
-        for label in labels:
+        for label in request.labels:
             if not any(label in item for item in available):
                 self._warn_once(
                     f"no worker has the label '{label}' yet; {request.task} waits"
@@ -169,12 +161,12 @@ class DaskWorkers:
             self._warn_once(f"there is no worker yet; {request.task} waits")
         resources = {
             label: 1.0 if request.exclusive and label == "bench" else LABEL_SHARE
-            for label in labels
+            for label in request.labels
         }
         # A request for more than any worker has would wait forever.
-        largest = max(_column(available, "memory"), default=0.0)
+        largest = max((item.get("memory", 0.0) for item in available), default=0.0)
         if largest:
-            resources["memory"] = min(float(memory_bytes), largest)
+            resources["memory"] = min(float(request.memory_bytes), largest)
         return resources
 
     def _available(self) -> list[dict[str, float]]:
@@ -303,7 +295,3 @@ def _losses() -> tuple[type[BaseException], ...]:
         TimeoutError,
         RuntimeError,
     )
-
-
-def _column(rows: Iterable[dict[str, float]], name: str) -> list[float]:
-    return [row[name] for row in rows if name in row]

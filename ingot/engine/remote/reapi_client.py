@@ -111,13 +111,7 @@ class ReapiWorkers:
         """Report that the server went away."""
         self._warn_once("lost", "the connection to the server is lost; waiting for it")
 
-    def run(
-        self,
-        request: WorkRequest,
-        name: str,
-        labels: tuple[str, ...],
-        memory_bytes: int,
-    ) -> WorkResponse:
+    def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response; publish a result under the action's key.
 
         Raises: IngotError where no worker can run it, CacheFailure where the cache
@@ -125,8 +119,8 @@ class ReapiWorkers:
         """
         ended, lookup = OperationEnd(), True
         for _ in range(N_SENT):
-            action = self._send(request, labels)
-            ended = self._ended(request, action, not lookup, labels)
+            action = self._send(request)
+            ended = self._ended(request, action, not lookup)
             if ended.code != "OK":
                 self._again = True
                 missing = _inputs(request, ended)
@@ -149,9 +143,9 @@ class ReapiWorkers:
         """Stop what is under way on the server."""
         self._execution.close()
 
-    def _send(self, request: WorkRequest, labels: tuple[str, ...]) -> Digest:
+    def _send(self, request: WorkRequest) -> Digest:
         """Upload the messages of the action that a worker runs; return its digest."""
-        action, content = worker_action(request, labels, self._properties)
+        action, content = worker_action(request, self._properties)
         encoded = encode_action(action)
         blobs = {**dict(encoded.blobs), dict(action.inputs)[REQUEST]: content}
         with self._store.scratch() as folder:
@@ -162,11 +156,7 @@ class ReapiWorkers:
         return encoded.key
 
     def _ended(
-        self,
-        request: WorkRequest,
-        action: Digest,
-        skip_lookup: bool,
-        labels: tuple[str, ...],
+        self, request: WorkRequest, action: Digest, skip_lookup: bool
     ) -> OperationEnd:
         """Return how the operation ended: with a result, or because a blob is missing.
 
@@ -175,8 +165,8 @@ class ReapiWorkers:
 
         def queued() -> None:
             who = "no worker"
-            if labels:
-                who += " labelled " + " and ".join(f"'{label}'" for label in labels)
+            if request.labels:
+                who += " labelled " + " and ".join(f"'{x}'" for x in request.labels)
             if self._properties:
                 who += " with " + ", ".join("=".join(pair) for pair in self._properties)
             self._warn_once(who, f"{who} has taken {request.task} yet; it waits")

@@ -24,13 +24,10 @@ from pathlib import Path
 
 from ingot.codec import to_json
 from ingot.engine import run_action, toolchain
-from ingot.engine.actions import ResolvedAction
+from ingot.engine.actions import ResolvedAction, digest_of
 from ingot.engine.digests import Digests
-from ingot.engine.keys import digest_of
-from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
-from ingot.engine.remote.worker import DISK, SAME, tool_mismatch
-from ingot.errors import IngotError
+from ingot.engine.remote.worker import check_tools, respond
 
 REQUEST, RESPONSE, LOG = "request.json", "response.json", "log"
 INPUTS, OUTPUTS = "in", "out"
@@ -39,19 +36,17 @@ PROGRAM = ("-IB", "-m", "ingot.engine.remote.reapi_worker")
 
 
 def worker_action(
-    request: WorkRequest,
-    labels: tuple[str, ...],
-    properties: tuple[tuple[str, str], ...],
+    request: WorkRequest, properties: tuple[tuple[str, str], ...]
 ) -> tuple[ResolvedAction, bytes]:
     """Return the action that the server runs, and the content of its request.
 
-    `labels` and `properties` select the worker.
+    The request's labels and the properties select the worker.
     """
     # Without the store, so that equal actions of all builds are one action there.
     content = to_json(replace(request, store="", again=False)).encode()
     inputs = [(f"{INPUTS}/{path}", digest) for path, digest in request.resolved.inputs]
     outputs = [f"{OUTPUTS}/{path}" for path in request.resolved.outputs]
-    wanted = {**dict.fromkeys(labels, "1"), **dict(properties)}
+    wanted = {**dict.fromkeys(request.labels, "1"), **dict(properties)}
     action = ResolvedAction(
         # The same path there as here: a worker has the same environment.
         argv=(toolchain.executable("python"), *PROGRAM),
@@ -68,36 +63,25 @@ def main() -> int:
     here = Path.cwd()
     text = (here / REQUEST).read_text(encoding="utf-8")
     (here / LOG).write_bytes(b"")
-    try:
-        response = _run(decode_request(text), here)
-    except IngotError as error:
-        response = WorkResponse("", rejection=error.message, remedy=error.hint)
-    except CorruptMessage as error:
-        response = WorkResponse("", rejection=str(error), remedy=SAME)
-    except OSError as error:
-        response = WorkResponse("", rejection=str(error), remedy=DISK)
-    response = replace(response, worker=socket.gethostname())
+    response = respond(lambda: _run(decode_request(text), here), socket.gethostname())
     (here / RESPONSE).write_text(to_json(response), encoding="utf-8")
     return 0 if response.outputs is not None else 1
 
 
-def _run(request: WorkRequest | None, here: Path) -> WorkResponse:
-    if request is None:
-        raise IngotError("the request is from another version of ingot", SAME)
-    mismatch = tool_mismatch(request, Digests(here / "digests.sqlite"))
-    if mismatch:
-        raise IngotError(mismatch, SAME)
+def _run(request: WorkRequest, here: Path) -> WorkResponse:
+    check_tools(request, Digests(here / "digests.sqlite"))
     folder, resolved = here / OUTPUTS, request.resolved
     for name in resolved.outputs:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     inputs = {name: here / INPUTS / name for name, _ in resolved.inputs}
     start = time.monotonic()
-    done = run_action.run_command(request.action(), folder, inputs)
+    ended = run_action.run_command(request.action(), folder, inputs)
     wall_ms = (time.monotonic() - start) * 1e3
-    (here / LOG).write_bytes(done.output)
-    missing = tuple(p for p in resolved.outputs if not (folder / p).is_file())
-    if done.exit_code != 0 or missing:
-        return WorkResponse("", exit_code=done.exit_code, missing_outputs=missing)
+    (here / LOG).write_bytes(ended.output)
+    if ended.failed:
+        return WorkResponse(
+            "", exit_code=ended.exit_code, missing_outputs=ended.missing
+        )
     # The server names the outputs' digests; they are verified on download.
     return WorkResponse("", outputs=(), wall_ms=wall_ms)
 

@@ -16,15 +16,9 @@ from typing import Protocol
 from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
 from ingot.engine.cache.backend import CacheFailure
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.process import Completed, FailedCommand
 from ingot.engine.protobuf_wire import CorruptMessage
-from ingot.engine.remote.request import (
-    WorkRequest,
-    WorkResponse,
-    memory_bytes,
-    required_labels,
-    work_request,
-)
+from ingot.engine.remote.request import WorkRequest, WorkResponse
+from ingot.engine.run_action import CommandEnd
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -35,13 +29,7 @@ N_TRIES = 3
 class WorkerPool(Protocol):
     """Workers that run requests; contents pass through a shared cache."""
 
-    def run(
-        self,
-        request: WorkRequest,
-        name: str,
-        labels: tuple[str, ...],
-        memory_bytes: int,
-    ) -> WorkResponse:
+    def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response; requests of one name may share one response.
 
         Raises: IngotError where no worker can run it.
@@ -73,7 +61,7 @@ class RemoteExecutor:
         resolved: ResolvedAction,
         key: Digest,
         files: dict[Digest, Path],
-    ) -> ActionResult | FailedCommand:
+    ) -> ActionResult | CommandEnd:
         """Return what the command made or how it failed, its blobs in the store.
 
         `files` are the inputs' contents.
@@ -82,7 +70,13 @@ class RemoteExecutor:
         """
         try:
             self._shared.send(files)
-            first = work_request(action, resolved, self._store.identity())
+            first = WorkRequest(
+                action.task,
+                resolved,
+                action.tools,
+                action.exclusive,
+                self._store.identity(),
+            )
             for request in (first, replace(first, again=True)):
                 response = self._ask(action, request, key, files)
                 result = response.result(action.task)
@@ -110,9 +104,7 @@ class RemoteExecutor:
                 "start workers from the same checkout, or run without executor=",
             ) from error
         output = self._store.blob(response.log).read_bytes()
-        return FailedCommand(
-            Completed(response.exit_code, output), list(response.missing_outputs)
-        )
+        return CommandEnd(response.exit_code, output, response.missing_outputs)
 
     def close(self) -> None:
         """Stop waiting for everything that is still under way."""
@@ -128,12 +120,7 @@ class RemoteExecutor:
         for n_failed in range(N_TRIES):
             # Equal names are one task there: its old response would come again.
             suffix = f"-{uuid.uuid4().hex}" if request.again or n_failed else ""
-            response = self._workers.run(
-                request,
-                key.hash + suffix,
-                required_labels(action),
-                memory_bytes(request.resolved),
-            )
+            response = self._workers.run(request, key.hash + suffix)
             if response.rejection:
                 raise IngotError(
                     f"{action.task}: worker {response.worker} rejected it:"

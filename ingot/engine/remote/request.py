@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ingot.codec import from_plain
 from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedAction
@@ -38,6 +38,22 @@ class WorkRequest:
     # What an earlier run made did not arrive: upload all of it again.
     again: bool = False
     version: int = VERSION
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels that a worker must have to run it."""
+        found = [LABELS[tool] for tool in self.tools if tool in LABELS]
+        return (*found, BENCH) if self.exclusive else tuple(found)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return how much of its worker's memory it may need.
+
+        The compiler takes 1 GB for a large model; a check holds the weights twice, as
+        they are stored and, one layer at a time, as float64.
+        """
+        inputs = self.resolved.inputs
+        return (1 << 30) + 2 * sum(digest.size_bytes for _, digest in inputs)
 
     def action(self) -> Action:
         """Return the action; its inputs are contents, wherever they come from."""
@@ -79,37 +95,12 @@ class WorkResponse:
         )
 
 
-def work_request(
-    action: Action, resolved: ResolvedAction, store: str = ""
-) -> WorkRequest:
-    """Return the request for an action; `store` identifies the build's store."""
-    return WorkRequest(action.task, resolved, action.tools, action.exclusive, store)
+def decode_request(text: str) -> WorkRequest:
+    """Return the request.
 
-
-def required_labels(action: Action) -> tuple[str, ...]:
-    """Return the labels that a worker must have to run the action."""
-    found = [LABELS[tool] for tool in action.tools if tool in LABELS]
-    return (*found, BENCH) if action.exclusive else tuple(found)
-
-
-def memory_bytes(resolved: ResolvedAction) -> int:
-    """Return how much of its worker's memory the action may need.
-
-    The compiler takes 1 GB for a large model; a check holds the weights twice, as they
-    are stored and, one layer at a time, as float64.
+    Raises: CorruptMessage if it is none, or another version of ingot wrote it.
     """
-    return (1 << 30) + 2 * sum(digest.size_bytes for _, digest in resolved.inputs)
-
-
-def decode_request(text: str) -> WorkRequest | None:
-    """Return the request; None where another version of ingot wrote it.
-
-    Raises: CorruptMessage where it is not a request.
-    """
-    value = _parse(text)
-    if value.get("version") != VERSION:
-        return None
-    request = _decode(WorkRequest, value)
+    request = _decode(WorkRequest, "request", text)
     _check(digest for _, digest in request.resolved.inputs)
     return request
 
@@ -117,29 +108,24 @@ def decode_request(text: str) -> WorkRequest | None:
 def decode_response(text: str) -> WorkResponse:
     """Return the response.
 
-    Raises: CorruptMessage where it is none, or another version of ingot wrote it.
+    Raises: CorruptMessage if it is none, or another version of ingot wrote it.
     """
-    value = _parse(text)
-    if value.get("version") != VERSION:
-        raise CorruptMessage("it is from another version of ingot")
-    response = _decode(WorkResponse, value)
+    response = _decode(WorkResponse, "response", text)
     _check(digest for _, digest in response.outputs or ())
     _check(response.missing_inputs)
     _check(() if response.log is None else (response.log,))
     return response
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _decode(kind: type[T], noun: str, text: str) -> T:
     try:
         value = json.loads(text)
     except ValueError as error:
         raise CorruptMessage(f"it is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise CorruptMessage("it is not a mapping")
-    return value
-
-
-def _decode(kind: type[T], value: dict[str, Any]) -> T:
+    if value.get("version") != VERSION:
+        raise CorruptMessage(f"the {noun} is from another version of ingot")
     try:
         return from_plain(kind, value)
     except ValueError as error:

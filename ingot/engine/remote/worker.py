@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -43,35 +44,36 @@ COLLECT_S = 60.0
 def execute(text: str) -> str:
     """Return the response to a request; this is what the scheduler calls."""
     worker = f"{socket.gethostname()}, process {os.getpid()}"
+    return to_json(respond(lambda: _serve(decode_request(text)), worker))
+
+
+def respond(run: Callable[[], WorkResponse], worker: str) -> WorkResponse:
+    """Return the worker's response: that of `run`, or why it rejects the request."""
     try:
-        request = decode_request(text)
-        if request is None:
-            raise IngotError("the request is from another version of ingot", SAME)
-        here = _open_worker()
-        mismatch = tool_mismatch(request, here.store.digests)
-        if mismatch:
-            raise IngotError(mismatch, SAME)
-        if request.store == here.store.identity():
-            # The build holds the lock that running the action here needs.
-            raise IngotError(
-                f"its store, {here.store.root}, is that of the build",
-                "set INGOT_CACHE of the workers to another folder",
-            )
-        here.keep_to_limit()
-        with here.store.lease_scope():
-            response = _execute(request, here.store, here.shared)
-        return to_json(replace(response, worker=worker))
+        response = run()
     except IngotError as error:
-        response = WorkResponse(worker, rejection=error.message, remedy=error.hint)
+        response = WorkResponse("", rejection=error.message, remedy=error.hint)
     except OSError as error:
-        response = WorkResponse(worker, rejection=str(error), remedy=DISK)
+        response = WorkResponse("", rejection=str(error), remedy=DISK)
     except CorruptMessage as error:
-        response = WorkResponse(worker, rejection=str(error), remedy=SAME)
+        response = WorkResponse("", rejection=str(error), remedy=SAME)
     except CacheFailure as error:
-        response = WorkResponse(
-            worker, rejection=f"shared cache: {error}", remedy=CACHE
+        response = WorkResponse("", rejection=f"shared cache: {error}", remedy=CACHE)
+    return replace(response, worker=worker)
+
+
+def _serve(request: WorkRequest) -> WorkResponse:
+    here = _open_worker()
+    check_tools(request, here.store.digests)
+    if request.store == here.store.identity():
+        # The build holds the lock that running the action here needs.
+        raise IngotError(
+            f"its store, {here.store.root}, is that of the build",
+            "set INGOT_CACHE of the workers to another folder",
         )
-    return to_json(response)
+    here.keep_to_limit()
+    with here.store.lease_scope():
+        return _execute(request, here.store, here.shared)
 
 
 class Worker:
@@ -128,17 +130,17 @@ def _open_worker() -> Worker:
         return _worker()
 
 
-def tool_mismatch(request: WorkRequest, digests: Digests) -> str:
-    """Return how this machine differs from the action's key; "" where it does not.
+def check_tools(request: WorkRequest, digests: Digests) -> None:
+    """Check that this machine has the tools and facts that the action's key names.
 
-    A result under another machine's key would be wrong for everybody who shares it.
+    Raises: IngotError if it differs: a result under another machine's key would be
+        wrong for everybody who shares it.
     """
     here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in request.tools}
     here |= {"sandbox": process.sandbox(), **dict(machine())}
     for name, wanted in request.resolved.platform:
         if here.get(name, wanted) != wanted:
-            return f"its {name} is '{here[name]}'; expected '{wanted}'"
-    return ""
+            raise IngotError(f"its {name} is '{here[name]}'; expected '{wanted}'", SAME)
 
 
 def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkResponse:
@@ -178,13 +180,12 @@ def _run(request: WorkRequest, store: Store) -> WorkResponse:
 
         large = run_action.stage_inputs(action, request.resolved, folder, blob)
         start = time.monotonic()
-        done = run_action.run_command(action, folder, large)
+        ended = run_action.run_command(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
-        log = store.put_bytes(done.output)
-        missing = tuple(p for p in action.outputs if not os.path.isfile(folder / p))
-        if done.exit_code != 0 or missing:
+        log = store.put_bytes(ended.output)
+        if ended.failed:
             return WorkResponse(
-                "", log=log, exit_code=done.exit_code, missing_outputs=missing
+                "", log=log, exit_code=ended.exit_code, missing_outputs=ended.missing
             )
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
         return WorkResponse("", outputs=outputs, wall_ms=wall_ms, log=log)
