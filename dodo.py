@@ -36,14 +36,14 @@ def task_compile() -> Tasks:
     yield from CHECKOUT.tasks("compile")
 
 
-def task_debug() -> Tasks:
+def task_sanitize() -> Tasks:
     """Compile entry points that reject indices outside of tensors; not for build."""
-    yield from CHECKOUT.tasks("debug")
+    yield from CHECKOUT.tasks("sanitize")
 
 
-def task_phase() -> Tasks:
-    """Write the compiler's intermediate texts, for `doit inspect`; not for build."""
-    yield from CHECKOUT.tasks("phase")
+def task_ir() -> Tasks:
+    """Write the compiler's intermediate IR, for `doit inspect`; not for build."""
+    yield from CHECKOUT.tasks("ir")
 
 
 def task_bake() -> Tasks:

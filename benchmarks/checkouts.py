@@ -94,7 +94,7 @@ def read_from(checkout: Checkout, gguf: Path) -> None:
     """Make the manifest take its weights from a GGUF file of any types."""
     place = os.path.relpath(gguf, checkout.root / "models")
     _edit(checkout, (r"source: \{kind: .*\}", f"source: {{kind: gguf, path: {place}}}"))
-    _edit(checkout, (r"names: hf\b", "names: gguf"))
+    _edit(checkout, (r"naming: hf\b", "naming: gguf"))
     _edit(checkout, (r"(match: \"\*\", )source: f32, ", r"\g<1>"))
 
 

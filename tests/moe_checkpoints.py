@@ -230,7 +230,7 @@ dynamic:
   n_block_seq: {min: 1, max: 2}
 weights:
   source: {kind: file, path: by-hand.safetensors}
-  names: gguf
+  naming: gguf
   policy:
     - {match: "*", source: f32, stored: f32, compute: f32}
 """

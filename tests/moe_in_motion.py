@@ -77,7 +77,7 @@ def alone(graph: Graph, irpa: Path, prefixes: list[tuple[int, ...]]) -> Any:
     given = {
         "tokens": tokens,
         "start": np.zeros(len(prefixes), np.int32),
-        "last": np.array([len(prefix) - 1 for prefix in prefixes], np.int32),
+        "last_index": np.array([len(prefix) - 1 for prefix in prefixes], np.int32),
         "block_table": np.arange(1, blocks, dtype=np.int32).reshape(-1, each),
     }
     inputs = tuple(

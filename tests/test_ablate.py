@@ -82,7 +82,7 @@ def test_the_logits_of_every_position_are_compared(subject: Subject) -> None:
     assert seen[-1].shape[:2] == (TOKENS, 1)
     for last in range(TOKENS):
         inputs = list(subject.inputs)
-        inputs[ports.index("last")] = np.array([last], np.int32)
+        inputs[ports.index("last_index")] = np.array([last], np.int32)
         outputs, _ = run_entry_point(
             subject.graph,
             subject.oracles,

@@ -157,8 +157,8 @@ def with_state(entry: EntryPoint) -> EntryPoint:
     ids=["last", "prefill table", "decode table", "state"],
     argvalues=[
         (
-            lambda prefill, decode: (without(prefill, "last"), decode),
-            "prefill: no input has the role last",
+            lambda prefill, decode: (without(prefill, "last_index"), decode),
+            "prefill: no input has the role last_index",
         ),
         (
             lambda prefill, decode: (without(prefill, "block_table"), decode),

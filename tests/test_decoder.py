@@ -108,7 +108,7 @@ def test_tables_are_computed_and_conventions_belong_to_the_source(
     assert found["rope_local.table"].table == ("rope", 100.0)
     assert found["blk.2.attn_norm.weight"].offset == 1.0
     assert found["blk.2.attn_q.weight"].interleaved_heads is None
-    gguf = read(tmp_path, ("names: hf", "names: gguf"))
+    gguf = read(tmp_path, ("naming: hf", "naming: gguf"))
     found = {item.name: item for item in gguf.parameters}
     assert found["blk.2.attn_norm.weight"].offset == 0.0
     assert found["blk.2.attn_q.weight"].interleaved_heads == 4

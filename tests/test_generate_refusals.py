@@ -132,7 +132,7 @@ def test_an_input_that_no_decoder_has_is_an_error(bundle: Path) -> None:
 
     assert refused(changed(bundle, mask)) == (
         "tiny@here: prefill: input 'start' has a role that no decoder has; "
-        "expected block_table, cache, last, start, tokens, found mask"
+        "expected block_table, cache, last_index, start, tokens, found mask"
     )
 
 

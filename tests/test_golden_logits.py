@@ -95,7 +95,7 @@ GRAPH = replace(
     instances=(),
     parameters=(),
     entry_points=(
-        entry_point("prefill", ("tokens", "start", "last")),
+        entry_point("prefill", ("tokens", "start", "last_index")),
         entry_point("decode", ("tokens", "start")),
     ),
 )

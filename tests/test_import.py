@@ -71,7 +71,7 @@ def test_a_gguf_file_makes_the_manifest_of_its_safetensors(
     _, gguf = bring(root, write_as_gguf(root.parent / f"{name}.gguf", config))
     assert hf.dims == gguf.dims
     assert hf.hyperparameters == gguf.hyperparameters
-    assert (hf.weights.names, gguf.weights.names) == ("hf", "gguf")
+    assert (hf.weights.naming, gguf.weights.naming) == ("hf", "gguf")
     assert gguf.licence == "Apache-2.0"
 
 
@@ -107,7 +107,7 @@ dynamic:
 
 weights:
   source: {kind: hf-directory, path: "../../Tiny Llama_1.5"}
-  names: hf
+  naming: hf
   tied: [output.weight]
   policy:
     - {match: "*", source: f32, stored: f32, compute: f32}

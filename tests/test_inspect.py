@@ -137,8 +137,8 @@ def test_no_bundle_needs_a_phase_and_each_starts_from_the_one_before(
 ) -> None:
     plan = read(project.root).plan
     needed = plan.needed([f"bundle:{NAMED}"])
-    assert not [task for task in needed if stage_of(task) == "phase"]
-    tasks = [f"phase-{phase}:{NAMED}" for phase in PHASES]
+    assert not [task for task in needed if stage_of(task) == "ir"]
+    tasks = [f"ir-{phase}:{NAMED}" for phase in PHASES]
     for task, before in zip(tasks, [f"link:{MODEL}@packed_u32", *tasks], strict=False):
         assert before in plan.needed([task])
     assert plan.by_task[tasks[1]].argv[:4] == (

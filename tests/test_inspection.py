@@ -20,7 +20,7 @@ from ingot.inspection.module_content import (
 from ingot.inspection.outline import Outline, outline
 from ingot.inspection.text_report import graph_lines
 from ingot.model.target import read_target
-from ingot.stages.compile import plan_compile, plan_phases
+from ingot.stages.compile import plan_compile, plan_ir
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
@@ -116,7 +116,7 @@ def test_compiled_in_steps_a_model_has_the_same_bytes(
     for action in plan_compile(GRAPH, target):
         made = scratch.run(action, tmp_path / made.stem, {made.name: made})
     phase = linked
-    for action in plan_phases(GRAPH, target):
+    for action in plan_ir(GRAPH, target):
         phase = scratch.run(action, tmp_path / phase.stem, {phase.name: phase})
     rest = ("--compile-from=vm",)
     in_phases = scratch.compiled(target, phase, tmp_path / "rest", steps=rest)

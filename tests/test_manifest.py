@@ -188,12 +188,12 @@ def test_a_parameter_that_two_nodes_take_is_one_parameter(tmp_path: Path) -> Non
 def test_a_source_with_gguf_names_needs_no_others(tmp_path: Path) -> None:
     manifest = good(
         tmp_path,
-        ("manifests", "names: hf", "names: gguf"),
+        ("manifests", "naming: hf", "naming: gguf"),
         ("architectures", ', hf: "layers.{layer}.q"', ""),
     )
     names = [(item.name, item.source_name) for item in manifest.graph.parameters]
     assert names[0] == ("blk.0.attn_q.weight", "blk.0.attn_q.weight")
-    assert manifest.weights.names == "gguf"
+    assert manifest.weights.naming == "gguf"
 
 
 def test_everything_else_of_a_manifest_is_kept(tmp_path: Path) -> None:

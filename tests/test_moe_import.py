@@ -70,7 +70,7 @@ def test_a_checkpoint_makes_the_archive_of_the_same_weights_by_ggufs_names(
         root / "models/by-hand.safetensors", {k: ("F32", v) for k, v in values.items()}
     )
     theirs, ours = bring(root, source), read_manifest(sized(root, architecture), root)
-    assert theirs.weights.names == "hf"
+    assert theirs.weights.naming == "hf"
     assert (theirs.dims, theirs.hyperparameters) == (ours.dims, ours.hyperparameters)
     assert theirs.graph.entry_points == ours.graph.entry_points
     made = baked(theirs, layout, root.parent / "theirs", monkeypatch)
@@ -102,7 +102,7 @@ def test_the_dim_of_experts_may_be_the_last(
     save(file, {k: (element, v) for k, v in values.items()})
     expected = baked(ours, layout, root.parent / "first", monkeypatch)
     save(file, {k: (element, last(k, v)) for k, v in values.items()})
-    edit(path, "names: gguf", "names: gguf\n  experts: last")
+    edit(path, "naming: gguf", "naming: gguf\n  expert_axis: -1")
     turned = read_manifest(path, root)
     assert baked(turned, layout, root.parent / "last", monkeypatch) == expected
 
@@ -125,25 +125,25 @@ def test_experts_in_an_order_that_nothing_says_are_an_error(
         baked(read_manifest(path, root), "plain", root.parent / "a", monkeypatch)
     assert str(caught.value.exceptions[0]) == (
         f"{place} expected [4, 48, 32], found [48, 32, 4]\n"
-        "  its last dim is the expert's: write 'experts: last' in weights"
+        "  its last dim is the expert's: write 'expert_axis: -1' in weights"
     )
-    edit(path, "names: gguf", "names: gguf\n  experts: last")
+    edit(path, "naming: gguf", "naming: gguf\n  expert_axis: -1")
     with pytest.raises(ExceptionGroup) as caught:
         baked(read_manifest(path, root), "plain", root.parent / "b", monkeypatch)
     assert str(caught.value.exceptions[0]) == (
         f"{place.replace('gate_exps', 'down_exps')} expected [32, 48, 4],"
         " found [4, 32, 48]\n"
-        "  its first dim is the expert's: take 'experts: last' out of weights"
+        "  its first dim is the expert's: take 'expert_axis: -1' out of weights"
     )
 
 
 def test_only_ggufs_names_say_nothing_of_experts(root: Path) -> None:
     path = sized(root, "dbrx")
-    edit(path, "names: gguf", "names: hf\n  experts: last")
+    edit(path, "naming: gguf", "naming: hf\n  expert_axis: -1")
     with pytest.raises(ExceptionGroup) as caught:
         read_manifest(path, root)
     assert format_errors(caught.value) == (
-        "models/by-hand.yaml:20:12: weights.experts: the architecture says how Hugging"
-        " Face checkpoints hold experts\n"
-        "  leave it out, or write 'names: gguf'"
+        "models/by-hand.yaml:20:16: weights.expert_axis: the architecture says how"
+        " Hugging Face checkpoints hold experts\n"
+        "  leave it out, or write 'naming: gguf'"
     )

@@ -132,17 +132,17 @@ def test_what_a_mixture_here_does_not_compute_is_refused(
         (
             '"blk.{layer}.attn_v.weight"]}',
             "output.weight]}",
-            "hf_joined: 'blk.{layer}.attn_v.weight' is not among them",
+            "hf_fused: 'blk.{layer}.attn_v.weight' is not among them",
         ),
         (
             '"blk.{layer}.attn_v.weight"]}',
             '"blk.{layer}.attn_w.weight"]}',
-            "hf_joined[2]: no parameter named 'blk.{layer}.attn_w.weight'",
+            "hf_fused[2]: no parameter named 'blk.{layer}.attn_w.weight'",
         ),
         (
             '"blk.{layer}.attn_v.weight"]}',
             '"blk.{layer}.ffn_gate_exps.weight"]}',
-            "hf_joined[2]: the rows of 'blk.{layer}.ffn_gate_exps.weight' have other"
+            "hf_fused[2]: the rows of 'blk.{layer}.ffn_gate_exps.weight' have other"
             " dims than those of 'blk.{layer}.attn_q.weight'",
         ),
         (

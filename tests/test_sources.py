@@ -68,12 +68,12 @@ def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
     (tmp_path / f"models/small.{kind}").write_bytes(b"")
     path = place_again(tmp_path, f"{{kind: {kind}, path: small.{kind}}}")
     found = path.read_text("utf-8")
-    assert "names: hf" in found
+    assert "naming: hf" in found
     assert message(path, tmp_path) == (
-        "models/small.yaml:11:10: weights.names: kind: "
+        "models/small.yaml:11:11: weights.naming: kind: "
         f"{kind} has the names that the parameters have; expected 'gguf', found 'hf'\n"
     )
-    path.write_text(found.replace("names: hf", "names: gguf"), "utf-8")
+    path.write_text(found.replace("naming: hf", "naming: gguf"), "utf-8")
     source = read_manifest(path, tmp_path).weights.source
     assert isinstance(source, LocalFile)
     assert source.path == tmp_path / f"models/small.{kind}"

@@ -47,7 +47,7 @@ def contract() -> dict[str, Any]:
         "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
         "dynamic_dims": {dim: {"min": 1, "max": n} for dim, n in limits.items()},
         "entry_points": [
-            entry_point("prefill", ("tokens", "start", "last")),
+            entry_point("prefill", ("tokens", "start", "last_index")),
             entry_point("decode", ("tokens", "start")),
         ],
         "parameters": {"archive": "model.irpa", "scope": "model"},

@@ -123,7 +123,7 @@ def _rows(
 
 def _first_after_prompt(entry: EntryPoint) -> int | None:
     """Return the first block that sees only the position `last`."""
-    last = {port.value for port in entry.inputs if port.role == "last"}
+    last = {port.value for port in entry.inputs if port.role == "last_index"}
     for index, block in enumerate(entry.blocks):
         if any(name in last for _, name in block.inputs):
             return index
@@ -138,7 +138,7 @@ def _at_every_position(entry: EntryPoint, first: int, values: Values) -> None:
     """
     import numpy as np
 
-    lasts = {port.value for port in entry.inputs if port.role == "last"}
+    lasts = {port.value for port in entry.inputs if port.role == "last_index"}
     seq = int(max(values[name].max() for name in lasts)) + 1
     for name, kind in _taken(entry, first).items():
         if name in lasts:

@@ -127,7 +127,7 @@ class Batch:
         given = {
             "tokens": tokens,
             "start": np.array(starts, np.int32),
-            "last": sizes - 1,
+            "last_index": sizes - 1,
             "block_table": self.pool.table(tuple(rows)),
         }
         refuse_undefined(
@@ -158,7 +158,7 @@ def _refuse_unpaged(prefill: EntryPoint, decode: EntryPoint) -> None:
     if not prefill.block_size:
         raise IngotError("its caches are no pools of blocks: one sequence a row")
     # Rows are padded to the longest, so each row needs the index of its last token.
-    for entry, role in ((prefill, "last"), (prefill, PAGED), (decode, PAGED)):
+    for entry, role in ((prefill, "last_index"), (prefill, PAGED), (decode, PAGED)):
         if role not in {port.role for port in entry.inputs}:
             raise IngotError(f"{entry.name}: no input has the role {role}")
     for port in prefill.inputs:

@@ -13,6 +13,7 @@ from ingot.bundles.seal import unseal
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port, TensorType
+from ingot.model.renamed import new_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +108,6 @@ def _entry_point(value: dict[str, Any]) -> EntryPoint:
 
 def _port(value: dict[str, Any], updates: str) -> Port:
     type_ = TensorType(tuple(value["shape"]), value["element"])
-    return Port(value["name"], type_, value["role"], value["name"], updates)
+    # A bundle of an earlier version may have a role under its old name.
+    role = new_word("entry_points.*.inputs.*.role", value["role"]) or value["role"]
+    return Port(value["name"], type_, role, value["name"], updates)

@@ -223,7 +223,7 @@ def _input(graph: Graph, entry: EntryPoint, port: Port, case: Case) -> Array:
     if port.role == "mask":
         real = np.arange(case.seq)[None, :] < np.asarray(case.valid)[:, None]
         return as_element(real, port.type.element)
-    if port.role == "last":
+    if port.role == "last_index":
         return as_element(np.asarray(case.valid) - 1, port.type.element)
     if port.role == "start":
         # The first row reaches the end of the cache, if there is one.

@@ -78,7 +78,7 @@ def decoder_inputs(
     tokens = np.zeros((len(lengths), max(lengths)), np.int64)
     for index, row in enumerate(given.rows):
         tokens[index, : len(row)] = row
-    made = {"tokens": tokens, "start": given.start, "last": np.array(lengths) - 1}
+    made = {"tokens": tokens, "start": given.start, "last_index": np.array(lengths) - 1}
     sizes = {"batch": len(lengths), "ctx": given.ctx}
     if block_size := entry.block_size:
         blocks = -(-given.ctx // block_size)

@@ -23,7 +23,7 @@ FAILED, INTERNAL_ERROR, INTERRUPTED = 1, 2, 130
 # Variables that say which tasks a command is about, and where the tasks run.
 TASKS = ("model", "target", "executor")
 
-# doit's own way to declare an option.
+# The options of commands that build, in the form in which doit declares options.
 BUILD_OPTIONS: tuple[dict[str, Any], ...] = (
     {
         "name": "always",
@@ -75,6 +75,15 @@ BUILD_OPTIONS: tuple[dict[str, Any], ...] = (
     },
 )
 
+DRY_RUN: dict[str, Any] = {
+    "name": "dry_run",
+    "short": "n",
+    "long": "dry-run",
+    "type": bool,
+    "default": False,
+    "help": "show what would change, and write nothing",
+}
+
 
 @dataclass(frozen=True)
 class Command:
@@ -85,8 +94,8 @@ class Command:
     function: str  # "module:function" in this package
     usage: str = ""
     variables: tuple[str, ...] | None = ()  # None: the function checks them itself
-    takes_tasks: bool = False
-    builds: bool = False  # it takes the options of a build
+    takes_tasks: bool = False  # or files
+    options: tuple[dict[str, Any], ...] = ()  # in doit's own form
 
     def load(self) -> Any:
         """Import the function."""
@@ -117,7 +126,7 @@ COMMANDS = (
         variables=None,
         function="build:run",
         takes_tasks=True,
-        builds=True,
+        options=BUILD_OPTIONS,
     ),
     Command(
         name="list",
@@ -169,7 +178,7 @@ COMMANDS = (
             *("temperature", "top_k", "top_p", "seed"),
         ),
         function="generate:generate",
-        builds=True,
+        options=BUILD_OPTIONS,
     ),
     Command(
         name="import",
@@ -179,12 +188,21 @@ COMMANDS = (
         function="import_checkpoint:import_",
     ),
     Command(
+        name="migrate",
+        purpose="rewrite YAML files that use renamed keys, values or names",
+        usage="[-n] [FILE ...]",
+        variables=(),
+        function="migrate_command:migrate",
+        takes_tasks=True,
+        options=(DRY_RUN,),
+    ),
+    Command(
         name="ablate",
         purpose="say which block a low-precision model's error comes from",
         usage="model=NAME [modes=...] [weights=SCHEME]",
         variables=("model", "target", "modes", "weights", "tokens", "seed"),
         function="ablate_command:ablate",
-        builds=True,
+        options=BUILD_OPTIONS,
     ),
     Command(
         name="inspect",
@@ -192,7 +210,7 @@ COMMANDS = (
         usage="model=NAME target=NAME level=graph|linalg|tensor|program [filter=...]",
         variables=("model", "target", "level", "filter"),
         function="inspect_command:inspect",
-        builds=True,
+        options=BUILD_OPTIONS,
     ),
     Command(
         name="cluster",

@@ -77,12 +77,10 @@ class TableCommand(Command):  # type: ignore[misc]
         self._doit = doit
 
     def get_options(self) -> list[CmdOption]:
-        """Return the options of a build, and doit's for the place of dodo.py."""
+        """Return the command's options, and doit's for the place of dodo.py."""
         loader = self._doit.get("task_loader")
-        own = commands.BUILD_OPTIONS if self.line.builds else ()
-        return [
-            CmdOption(item) for item in (*own, *(loader.cmd_options if loader else ()))
-        ]
+        placing = loader.cmd_options if loader else ()
+        return [CmdOption(item) for item in (*self.line.options, *placing)]
 
     def parse_execute(self, in_args: list[str]) -> int:
         """Check the words, then call the function; return the exit code."""

@@ -66,7 +66,7 @@ class Blocks:
     """The functions of one module's blocks."""
 
     graph: Graph
-    checks_indices: bool = False  # as a debug build does
+    checks_indices: bool = False  # as a sanitizer build does
     functions: dict[object, Function] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)  # by entry point
     kinds: dict[str, str] = field(init=False)  # the parameters' types

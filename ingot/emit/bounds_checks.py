@@ -1,8 +1,8 @@
-"""Write the lines with which a debug build checks the indices of a component's call.
+"""Write the lines that check the indices of a component's call in a sanitizer build.
 
-Components use ids, blocks and positions as indices without checking them. A debug build
-checks them and reports those that are out of range. It then continues with the nearest
-index in range, because a read may execute before the check that precedes it.
+Components use ids, blocks and positions as indices without checking them. A sanitizer
+build checks them and reports those that are out of range. It then continues with the
+nearest index in range, because a read may execute before the check that precedes it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ RESERVED = "forward"
 def main_module(graph: Graph, checks_indices: bool = False) -> str:
     """Return the module that exports every entry point of the model.
 
-    A debug build checks the indices that components do not check themselves.
+    A sanitizer build checks the indices that components do not check themselves.
     Raises: IngotError where an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]

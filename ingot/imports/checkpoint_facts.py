@@ -45,6 +45,6 @@ class Survey:
     licence: Said | None
 
     @property
-    def names(self) -> str:
+    def naming(self) -> str:
         """Return how its tensors are named, in the manifest's words."""
         return "gguf" if self.kind == "gguf" else "hf"

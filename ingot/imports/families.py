@@ -30,13 +30,13 @@ class Number:
     hf_default: int | float | str | None = None
     gguf_default: int | float | str | None = None
 
-    def key(self, names: str) -> str:
-        """Return the number's key in a checkpoint with such names."""
-        return self.gguf if names == "gguf" else self.hf
+    def key(self, naming: str) -> str:
+        """Return the number's key in a checkpoint of this naming."""
+        return self.gguf if naming == "gguf" else self.hf
 
-    def default(self, names: str) -> int | float | str | None:
-        """Return the number's default in a checkpoint with such names."""
-        return self.gguf_default if names == "gguf" else self.hf_default
+    def default(self, naming: str) -> int | float | str | None:
+        """Return the number's default in a checkpoint of this naming."""
+        return self.gguf_default if naming == "gguf" else self.hf_default
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Family:
     hf_rules: tuple[Rule, ...]
     gguf_rules: tuple[Rule, ...]
 
-    def rules(self, names: str) -> tuple[Rule, ...]:
-        """Return the rules for a checkpoint with such names."""
-        return self.gguf_rules if names == "gguf" else self.hf_rules
+    def rules(self, naming: str) -> tuple[Rule, ...]:
+        """Return the rules for a checkpoint of this naming."""
+        return self.gguf_rules if naming == "gguf" else self.hf_rules
 
 
 # Numbers that are not in the manifest, but from which some of its numbers derive.

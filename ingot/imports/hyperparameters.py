@@ -54,7 +54,7 @@ def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
 
 def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
     """Yield an error for every value that the architecture does not compute."""
-    for rule in family.rules(survey.names):
+    for rule in family.rules(survey.naming):
         said = survey.said.get(rule.key)
         if said is not None and not _is_allowed(said.value, rule):
             yield IngotError(
@@ -62,7 +62,7 @@ def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
                 f" {spelled(said.value)}",
                 rule.hint,
             )
-    if survey.names == "hf":
+    if survey.naming == "hf":
         yield from _check_layers(survey, family)
 
 
@@ -79,7 +79,7 @@ def _number(
     found: dict[str, Fact],
     errors: list[IngotError],
 ) -> Fact | None:
-    key = number.key(survey.names)
+    key = number.key(survey.naming)
     said = survey.said.get(key)
     # A null counts as a missing key, as in `transformers`.
     if said is not None and said.value is not None:
@@ -90,7 +90,7 @@ def _number(
             IngotError(f"{said.place}: expected {kind}, found {spelled(said.value)}")
         )
         return None
-    default = number.default(survey.names)
+    default = number.default(survey.naming)
     if default is None:
         place = f"{survey.file}: {_full(key, survey)}"
         errors.append(IngotError(f"{place}: missing; expected a number"))
@@ -129,7 +129,7 @@ def _made_of(
 
 def _full(key: str, survey: Survey) -> str:
     """Return the key as the file has it; GGUF prefixes the architecture's name."""
-    if survey.names == "hf" or key == N_VOCAB:
+    if survey.naming == "hf" or key == N_VOCAB:
         return key
     assert survey.family
     return f"{survey.family.architecture}.{key}"
@@ -137,7 +137,7 @@ def _full(key: str, survey: Survey) -> str:
 
 def _whose_default(survey: Survey) -> str:
     assert survey.family
-    whose = "llama.cpp" if survey.names == "gguf" else survey.family.hf_class
+    whose = "llama.cpp" if survey.naming == "gguf" else survey.family.hf_class
     return f"the default of {whose}"
 
 
@@ -160,7 +160,7 @@ def _contradictions(survey: Survey, found: dict[str, Fact]) -> Iterator[IngotErr
             f"{dim.origin}: expected an even head_dim, whose halves are rotated, found"
             f" {dim.value}"
         )
-    for key, name in EQUAL_IN_GGUF if survey.names == "gguf" else ():
+    for key, name in EQUAL_IN_GGUF if survey.naming == "gguf" else ():
         said, fact = survey.said.get(key), found.get(name)
         if said and fact and said.value != fact.value:
             yield IngotError(

@@ -134,7 +134,7 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
     lines = [
         "weights:",
         f"  source: {{kind: {survey.kind}, path: {path}}}",
-        f"  names: {survey.names}",
+        f"  naming: {survey.naming}",
     ]
     if decision.ignored:
         lines.append(f"  ignore: [{', '.join(map(json.dumps, decision.ignored))}]")

@@ -72,7 +72,7 @@ def compare(
 
     `facts` contains every dim of the architecture.
     """
-    wanted = _wanted(architecture, survey.names)
+    wanted = _wanted(architecture, survey.naming)
     found = {tensor.name: tensor for tensor in survey.tensors}
     # A wrong number of layers must not make the loop longer than the list of tensors.
     layers = min(int(facts["n_layer"].value), len(found) + 1)
@@ -91,12 +91,12 @@ def compare(
         read |= here
     errors += _elements(list(read.values()), survey)
     left = [tensor for tensor in survey.tensors if tensor.name not in read]
-    patterns = IGNORED[survey.names]
+    patterns = IGNORED[survey.naming]
     errors += _unread([item for item in left if not _matches(item, patterns)], survey)
     ignored = tuple(
         pattern for pattern in patterns if any(_matches(t, (pattern,)) for t in left)
     )
-    heads = [item for item in wanted if item.tensor == HEADS[survey.names]]
+    heads = [item for item in wanted if item.tensor == HEADS[survey.naming]]
     ties, notes = _ties(survey, any(item.tied for item in wanted), found)
     if heads and not heads[0].tied:
         ties, notes = (), ()  # the architecture always has a separate head
@@ -107,14 +107,14 @@ def _matches(tensor: StoredTensor, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(tensor.name, pattern) for pattern in patterns)
 
 
-def _wanted(architecture: ArchitectureSection, names: str) -> list[_Wanted]:
+def _wanted(architecture: ArchitectureSection, naming: str) -> list[_Wanted]:
     """Return the parameters that a checkpoint contains, which excludes tables."""
     declared = architecture.parameters
     return [
         _Wanted(
             name=name,
-            tensor=name if names == "gguf" else item.hf,
-            dims=item.dims if names == "gguf" else _hf_dims(item, declared),
+            tensor=name if naming == "gguf" else item.hf,
+            dims=item.dims if naming == "gguf" else _hf_dims(item, declared),
             tied=bool(item.tied_to),
         )
         for name, item in declared.items()
@@ -128,8 +128,8 @@ def _hf_dims(
     """Return the dims of the tensor, or of each expert's tensor."""
     if item.hf_shape:
         return item.hf_shape
-    if item.hf_joined:
-        rows = [declared[name].dims[0] for name in item.hf_joined]
+    if item.hf_fused:
+        rows = [declared[name].dims[0] for name in item.hf_fused]
         return ("+".join(rows), *item.dims[1:])
     return item.dims[1:] if EXPERT in item.hf else item.dims
 
@@ -187,7 +187,7 @@ def _size(dim: str, facts: dict[str, Fact]) -> int:
 
 
 def _elements(tensors: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
-    known = BLOCKS if survey.names == "gguf" else SAFETENSORS.values()
+    known = BLOCKS if survey.naming == "gguf" else SAFETENSORS.values()
     by_type: dict[str, list[StoredTensor]] = {}
     for tensor in tensors:
         if tensor.element not in known:
@@ -205,7 +205,7 @@ def _unread(left: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
     """Yield errors for tensors that no parameter reads, one for all layers."""
     assert survey.family
     shapes = {tensor.name: tensor.shape for tensor in survey.tensors}
-    embedding, head = EMBEDDINGS[survey.names], HEADS[survey.names]
+    embedding, head = EMBEDDINGS[survey.naming], HEADS[survey.naming]
     alike: dict[str, list[StoredTensor]] = {}
     for tensor in left:
         if tensor.name == head and tensor.shape == shapes.get(embedding):
@@ -227,8 +227,8 @@ def _ties(
 ) -> tuple[tuple[IngotError, ...], tuple[str, ...]]:
     """Return errors and notes where config.json contradicts the tensors."""
     said = survey.said.get("tie_word_embeddings")
-    head = HEADS[survey.names]
-    if survey.names == "gguf" or said is None or said.value is None:
+    head = HEADS[survey.naming]
+    if survey.naming == "gguf" or said is None or said.value is None:
         return (), ()
     if not isinstance(said.value, bool):
         found_text = f"expected true or false, found {spelled(said.value)}"

@@ -33,7 +33,7 @@ class Request:
     def task(self) -> str:
         """Return the task that produces the file to read; none for the graph."""
         phase = PHASES[self.level]
-        return f"phase-{phase}:{self.graph.model}@{self.target}" if phase else ""
+        return f"ir-{phase}:{self.graph.model}@{self.target}" if phase else ""
 
     @property
     def folder(self) -> str:

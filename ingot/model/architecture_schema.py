@@ -46,7 +46,7 @@ INPUT_ROLES = (
     "token_types",
     "mask",
     "start",
-    "last",
+    "last_index",
     "block_table",
     "cache",
 )
@@ -74,7 +74,7 @@ class ParameterSection(Section):
         "dims of that tensor: the parameter's in another order, or joined",
         default=(),
     )
-    hf_joined: tuple[str, ...] = key(
+    hf_fused: tuple[str, ...] = key(
         Sequence(PARAMETER, min=2),
         "parameters, this among them, whose rows that tensor has one behind the other",
         default=(),

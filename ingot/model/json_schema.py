@@ -55,9 +55,10 @@ def schema(form: Form) -> Schema:
             return found | (
                 {"pattern": f"^(?:{pattern})$", "description": what} if pattern else {}
             )
-        case Integer(min=least):
-            limit = {} if least is None else {"minimum": least}
-            return {"type": "integer"} | limit
+        case Integer(least, most):
+            limits = {"minimum": least, "maximum": most}
+            given = {name: end for name, end in limits.items() if end is not None}
+            return {"type": "integer"} | given
         case Number():
             return {"type": "number"}
         case Boolean():

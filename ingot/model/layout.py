@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError
 from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
+from ingot.model.renamed import error_text
 from ingot.model.schema_types import (
     Choice,
     Either,
@@ -119,4 +120,6 @@ def _check(
     for part, names in named.items():
         for name in sorted(names):
             if not os.path.lexists(root / "components" / f"{name}.mlir"):
-                yield file.at.error(part, f"no component named '{name}'")
+                message, hint = error_text("*", name)
+                message = message or f"no component named '{name}'"
+                yield file.at.error(part, message, hint)

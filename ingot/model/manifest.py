@@ -39,7 +39,7 @@ class Weights:
     """Where a model's parameters come from and how they are stored."""
 
     source: WeightSource
-    names: str  # how the source names tensors: "hf" or "gguf"
+    naming: str  # how the source names tensors: "hf" or "gguf"
     ignore: tuple[str, ...]  # patterns of source tensors that no parameter needs
     policies: tuple[Policy, ...]  # the first that matches holds
 
@@ -141,7 +141,7 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         graph=graph,
         weights=Weights(
             source=source,
-            names=file.weights.names,
+            naming=file.weights.naming,
             ignore=file.weights.ignore,
             policies=file.weights.policy,
         ),
@@ -178,7 +178,7 @@ def _read_graph(
     Sizes and numbers that were reported missing are 1, so that the rest is checked.
     None without how the source names tensors: the parameters are told by it.
     """
-    if not file.weights.names:
+    if not file.weights.naming:
         return None, []
     declared = architecture.declared
     sizes: dict[str, int | None] = {

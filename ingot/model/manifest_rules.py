@@ -36,13 +36,13 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
             yield file.at.error("licence", defect.message, defect.hint)
     weights = file.weights
     kind = weights.source.kind if weights.source else ""
-    if kind in ("gguf", "irpa") and weights.names == "hf":
+    if kind in ("gguf", "irpa") and weights.naming == "hf":
         message = f"kind: {kind} has the names that the parameters have"
-        yield weights.at.error("names", f"{message}; expected 'gguf', found 'hf'")
-    if weights.experts and weights.names == "hf":
+        yield weights.at.error("naming", f"{message}; expected 'gguf', found 'hf'")
+    if weights.expert_axis and weights.naming == "hf":
         message = "the architecture says how Hugging Face checkpoints hold experts"
-        hint = "leave it out, or write 'names: gguf'"
-        yield weights.at.error("experts", message, hint)
+        hint = "leave it out, or write 'naming: gguf'"
+        yield weights.at.error("expert_axis", message, hint)
     yield from _check_dims(file)
     yield from check_tolerances(file.check.tolerances)
 
@@ -151,12 +151,12 @@ def check_names(
         if name in architecture.dims:
             message = f"'{name}' is among 'dims' too"
             yield architecture.at.error(f"dynamic[{index}]", message)
-    if file.weights.names == "hf":
+    if file.weights.naming == "hf":
         for name, item in architecture.parameters.items():
             if not item.hf and not item.rope_base:
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
                 hint = f"give it 'hf' at {item.at.position()}"
-                yield file.weights.at.error("names", message, hint)
+                yield file.weights.at.error("naming", message, hint)
     yield from _check_pairs(file, architecture)
     yield from _check_numbers(file, architecture)
 

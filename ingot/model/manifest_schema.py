@@ -61,16 +61,16 @@ class WeightsSection(Section):
     source: SourceSection | None = key(
         WEIGHT_SOURCE, "where the weights come from", empty=None
     )
-    names: str = key(
+    naming: str = key(
         Choice(("hf", "gguf")),
         "how the source names tensors: as the parameters' hf, or as GGUF",
         empty="",
     )
-    experts: str = key(
-        Choice(("last",)),
-        "where the dim of experts is in the source's tensors, if not first: [n_out,"
-        " n_in, n_expert]",
-        default="",
+    expert_axis: int = key(
+        Integer(-1, 0),
+        "axis of the experts in the source's tensors: 0 is [n_expert, n_out, n_in],"
+        " -1 is [n_out, n_in, n_expert]",
+        default=0,
     )
     ignore: tuple[str, ...] = key(
         Sequence(Text("a pattern")),

@@ -131,12 +131,12 @@ def _parameter(
     weights: WeightsSection,
 ) -> Parameter:
     number = "" if layer is None else str(layer)
-    is_hf = weights.names == "hf"
+    is_hf = weights.naming == "hf"
     source = item.hf if is_hf and item.hf else name
     declared = scope.parameters[name]
     assert declared, name
     heads = None
-    if item.gguf_interleaved and weights.names == "gguf":
+    if item.gguf_interleaved and weights.naming == "gguf":
         heads = int(parse_dim(item.gguf_interleaved).resolve(scope.sizes))
     base = scope.numbers[item.rope_base] if item.rope_base else None
     return Parameter(

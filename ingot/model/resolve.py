@@ -20,6 +20,7 @@ from ingot.model.entry_points import expand
 from ingot.model.graph import DynamicDim, Graph, Instance
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
+from ingot.model.renamed import error_text
 from ingot.model.resolve_blocks import BLOCK, BlockPattern, resolve_block
 from ingot.model.variants import block_name, expand_variants, takes_names
 from ingot.model.yaml_nodes import collected
@@ -144,8 +145,11 @@ class Components:
         if name not in self.found:
             self.found[name] = None
             if not os.path.lexists(self.root / "components" / f"{name}.mlir"):
-                hint = did_you_mean(name, self.names(), "components")
-                self.errors.append(error(f"no component named '{name}'", hint))
+                message, hint = error_text("*", name)
+                if not message:
+                    message = f"no component named '{name}'"
+                    hint = did_you_mean(name, self.names(), "components")
+                self.errors.append(error(message, hint))
                 # Not kept: each node that names it is wrong.
                 del self.found[name]
                 return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingot.errors import ManifestError, Position, did_you_mean
+from ingot.model.renamed import error_text, new_word
 from ingot.model.yaml_nodes import Node, join, kind, load, raise_all
 from ingot.model.yaml_scalars import Ambiguous
 
@@ -22,7 +23,7 @@ from ingot.model.yaml_scalars import Ambiguous
 class Place:
     """Where a section stands in its file.
 
-    A part of the section is named by its way from there: "weights.names", "nodes[2]";
+    A part of the section is named by its way from there: "weights.naming", "nodes[2]";
     "" is the section itself.
     """
 
@@ -115,6 +116,7 @@ class Integer:
     """An integer."""
 
     min: int | None = None
+    max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +256,12 @@ def describe(form: Form) -> str:
     match form:
         case Text(what):
             return what
-        case Integer(min=least):
-            return "an integer" if least is None else f"an integer of at least {least}"
+        case Integer(None, None):
+            return "an integer"
+        case Integer(least, None):
+            return f"an integer of at least {least}"
+        case Integer(least, most):
+            return f"an integer from {least} to {most}"
         case Number():
             return "a number"
         case Boolean():
@@ -322,7 +328,8 @@ class _Builder:
             error = _text_error(node, form)
             return self._wrong(error) if error else node.value
         if isinstance(form, Integer):
-            if form.min is not None and node.integer < form.min:
+            below = form.min is not None and node.integer < form.min
+            if below or (form.max is not None and node.integer > form.max):
                 message = f"expected {describe(form)}, found {node.integer}"
                 return self._wrong(node.error(message))
         elif isinstance(form, Number) and not form.keeps_integers:
@@ -410,6 +417,9 @@ def _text_error(node: Node, form: Text | Choice) -> ManifestError | None:
     if isinstance(form, Choice):
         if text in form.words:
             return None
+        message, hint = error_text(node.key, text)
+        if message:
+            return node.error(message, hint)
         hint = did_you_mean(text, form.words, "words")
         # The message has all words already.
         near = hint if hint.startswith("did") else ""
@@ -428,18 +438,21 @@ def _key_errors(node: Node, keys: tuple[Key, ...]) -> list[ManifestError]:
     known = [key.name for key in keys]
     errors: list[ManifestError] = []
     guessed = ""
-    for name in node.entries:
+    for name, value in node.entries.items():
         if name not in known:
-            missing = [word for word in known if word not in node.entries]
-            hint = did_you_mean(name, missing, "keys")
-            guessed += hint
-            if not missing or hint.startswith("known"):
-                hint = did_you_mean(name, known, "keys")
-            errors.append(node.key_error(name, "unknown key", hint))
+            message, hint = error_text(node.key, name, value)
+            if not message:
+                missing = [word for word in known if word not in node.entries]
+                message, hint = "unknown key", did_you_mean(name, missing, "keys")
+                guessed += hint
+                if not missing or hint.startswith("known"):
+                    hint = did_you_mean(name, known, "keys")
+            errors.append(node.key_error(name, message, hint))
+    given = {new_word(node.key, name) or name for name in node.entries}
     for item in keys:
-        # What an unknown key was meant to be was said there.
+        # The error of an unknown key says which one it may be meant for.
         meant = f"did you mean '{item.name}'?" in guessed
-        if not item.optional and item.name not in node.entries and not meant:
+        if not item.optional and item.name not in given and not meant:
             message = f"missing key '{item.name}'"
             errors.append(node.error(message, f"{item.name}: {item.doc}"))
     return errors

@@ -17,6 +17,7 @@ from ingot.weights.parameter_spec import SourceForm
 
 EXPERT = "{expert}"
 N_EXPERT = "n_expert"
+LAST = -1  # of the axes
 
 Sizes = Mapping[str, int | None]
 
@@ -24,14 +25,14 @@ Sizes = Mapping[str, int | None]
 def check_form(
     name: str, parameters: Mapping[str, ParameterSection]
 ) -> Iterator[ManifestError]:
-    """Yield where a declaration's `hf`, `hf_shape` and `hf_joined` do not fit."""
+    """Yield where a declaration's `hf`, `hf_shape` and `hf_fused` do not fit."""
     item = parameters[name]
     own, error = item.dims, item.at.error
     if EXPERT in item.hf and own[0] != N_EXPERT:
         message = f"{EXPERT} in 'hf', and the parameter's first dim is not {N_EXPERT}"
         yield error("hf", message)
     if not item.hf or EXPERT in item.hf:
-        for key in ("hf_shape", "hf_joined"):
+        for key in ("hf_shape", "hf_fused"):
             if getattr(item, key):
                 yield error(key, f"goes with an 'hf' without {EXPERT}")
     if item.hf_shape:
@@ -40,15 +41,15 @@ def check_form(
             message = "not the parameter's dims in another order, or joined"
             found = f"expected {', '.join(own)}, found {', '.join(factors)}"
             yield error("hf_shape", f"{message}; {found}")
-    for index, joined in enumerate(item.hf_joined):
+    for index, joined in enumerate(item.hf_fused):
         if joined not in parameters:
             message = f"no parameter named '{joined}'"
-            yield error(f"hf_joined[{index}]", message)
+            yield error(f"hf_fused[{index}]", message)
         elif parameters[joined].dims[1:] != own[1:]:
             message = f"the rows of '{joined}' have other dims than those of '{name}'"
-            yield error(f"hf_joined[{index}]", message)
-    if item.hf_joined and name not in item.hf_joined:
-        yield error("hf_joined", f"'{name}' is not among them")
+            yield error(f"hf_fused[{index}]", message)
+    if item.hf_fused and name not in item.hf_fused:
+        yield error("hf_fused", f"'{name}' is not among them")
 
 
 def source_form(
@@ -60,16 +61,15 @@ def source_form(
     """Return the form of a parameter's tensor, where it is not the parameter's."""
     item = parameters[name]
     own = item.dims
-    if weights.experts and len(own) == 3 and own[0] == N_EXPERT:
+    if weights.expert_axis == LAST and len(own) == 3 and own[0] == N_EXPERT:
         return _turned(own, (*own[1:], own[0]), sizes)
-    if weights.names != "hf":
+    if weights.naming != "hf":
         return None
     if item.hf_shape:
         return _turned(own, item.hf_shape, sizes)
-    if item.hf_joined:
+    if item.hf_fused:
         rows = {
-            joined: _size(parameters[joined].dims[0], sizes)
-            for joined in item.hf_joined
+            joined: _size(parameters[joined].dims[0], sizes) for joined in item.hf_fused
         }
         before = list(rows)[: list(rows).index(name)]
         width = [_size(dim, sizes) for dim in own[1:]]

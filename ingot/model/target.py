@@ -15,6 +15,7 @@ from pathlib import Path
 from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
+from ingot.model.renamed import error_text
 from ingot.model.runner import Runner
 from ingot.model.schema_types import (
     Boolean,
@@ -228,8 +229,10 @@ def _layout(file: _TargetFile, root: Path) -> Layout:
     folder = root / FOLDER
     if not os.path.lexists(folder / f"{file.layout}.yaml"):
         known = sorted(path.stem for path in folder.glob("*.yaml"))
-        hint = did_you_mean(file.layout, known, "layouts")
-        message = f"no layout named '{file.layout}'"
+        message, hint = error_text("layout", file.layout)
+        if not message:
+            message = f"no layout named '{file.layout}'"
+            hint = did_you_mean(file.layout, known, "layouts")
         raise_all([file.at.error("layout", message, hint)])
     return read_layout(folder / f"{file.layout}.yaml", root)
 

@@ -18,7 +18,7 @@ Array: TypeAlias = Any
 
 PREFILL, DECODE = "prefill", "decode"
 # The inputs of a decoder's entry points besides the caches.
-ROLES = ("tokens", "start", "last", "block_table", "cache")
+ROLES = ("tokens", "start", "last_index", "block_table", "cache")
 
 
 class Decoder:
@@ -69,7 +69,7 @@ class Decoder:
         given = {
             "tokens": np.array([tokens], np.int32),
             "start": np.array([self._length], np.int32),
-            "last": np.array([len(tokens) - 1], np.int32),
+            "last_index": np.array([len(tokens) - 1], np.int32),
             "block_table": np.arange(1, 1 + self._blocks, dtype=np.int32)[None],
         }
         tensors = tuple(

@@ -43,12 +43,15 @@ def plan_compile_probe(graph: Graph, target: Target) -> Iterator[Action]:
     )
 
 
-def plan_compile_debug(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that make `debug.vmfb`, with the flags of `model.vmfb`."""
-    yield from _plan(graph, target, "debug", "debug-link", "debug.", "debug.vmfb")
+def plan_compile_sanitize(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that make `sanitize.vmfb`, with the flags of `model.vmfb`."""
+    stage = "sanitize"
+    yield from _plan(
+        graph, target, stage, f"{stage}-link", f"{stage}.", f"{stage}.vmfb"
+    )
 
 
-def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
+def plan_ir(graph: Graph, target: Target) -> Iterator[Action]:
     """Yield the actions that make `<phase>.mlir`, each of the phase before.
 
     The flags are those of `model.vmfb`: in steps the compiler makes the same bytes, but
@@ -58,9 +61,7 @@ def plan_phases(graph: Graph, target: Target) -> Iterator[Action]:
     before: tuple[str, ...] = ()
     for phase in PHASES:
         steps = (*before, f"--compile-to={phase}", SERIAL)
-        action = _action(
-            graph, target, f"phase-{phase}", source, f"{phase}.mlir", steps
-        )
+        action = _action(graph, target, f"ir-{phase}", source, f"{phase}.mlir", steps)
         yield action
         source = (f"{phase}.mlir", action.task)
         before = (f"--compile-from={phase}",)

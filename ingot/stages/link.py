@@ -22,10 +22,10 @@ def plan_link_probe(graph: Graph) -> Action:
     return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
 
 
-def plan_link_debug(graph: Graph) -> Action:
-    """Return the action that makes `debug.linked.mlir`: entry points that check."""
+def plan_link_sanitize(graph: Graph) -> Action:
+    """Return the action that makes `sanitize.linked.mlir`: entry points that check."""
     text = main_module(graph, checks_indices=True)
-    return _plan(graph, "debug-link", "debug.mlir", text, "debug.linked.mlir")
+    return _plan(graph, "sanitize-link", "sanitize.mlir", text, "sanitize.linked.mlir")
 
 
 def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:

@@ -19,12 +19,12 @@ from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check
 from ingot.stages.compile import (
     plan_compile,
-    plan_compile_debug,
     plan_compile_probe,
-    plan_phases,
+    plan_compile_sanitize,
+    plan_ir,
 )
 from ingot.stages.fetch import plan_fetch
-from ingot.stages.link import plan_link, plan_link_debug, plan_link_probe
+from ingot.stages.link import plan_link, plan_link_probe, plan_link_sanitize
 from ingot.stages.specialize import plan_specialize
 
 
@@ -48,7 +48,7 @@ def plan_model(
         yield plan_link(item.graph)
         if not is_splat:
             yield plan_link_probe(item.graph)
-            yield plan_link_debug(item.graph)
+            yield plan_link_sanitize(item.graph)
         yield plan_bake(item)
     # `ablate` reads the weights as they are, whatever is stored for targets.
     yield plan_bake(manifest)
@@ -61,8 +61,8 @@ def plan_model(
         if is_splat:
             continue
         yield from plan_compile_probe(manifest.graph, target)
-        yield from plan_compile_debug(manifest.graph, target)
-        yield from plan_phases(manifest.graph, target)
+        yield from plan_compile_sanitize(manifest.graph, target)
+        yield from plan_ir(manifest.graph, target)
         yield from plan_check(manifest, target, root)
         yield plan_bench(manifest, target)
         yield plan_bundle(manifest, target, compiled, root)

@@ -179,9 +179,9 @@ def _differences(item: ParameterSpec, tensor: StoredTensor) -> Iterator[IngotErr
 def _shape_hint(item: ParameterSpec, tensor: StoredTensor) -> str:
     expected = item.tensor_shape
     if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
-        return "its last dim is the expert's: write 'experts: last' in weights"
+        return "its last dim is the expert's: write 'expert_axis: -1' in weights"
     if len(expected) == 3 and tensor.shape == item.shape:
-        return "its first dim is the expert's: take 'experts: last' out of weights"
+        return "its first dim is the expert's: take 'expert_axis: -1' out of weights"
     if sorted(tensor.shape) == sorted(expected):
         return "the tensor is transposed: the architecture is of another framework"
     return "the manifest's dims are those of another model"

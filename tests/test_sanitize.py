@@ -1,4 +1,4 @@
-"""Debug builds: what components take as an address and do not look at is checked.
+"""Sanitizer builds: what components take as an address and do not look at is checked.
 
 A release build computes with it as it is: tests/test_undefined.py.
 """
@@ -22,7 +22,7 @@ from ingot.model.target import read_target
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.catalogue import read
 from ingot.runtime.invoke import Call, call
-from ingot.stages.link import plan_link_debug
+from ingot.stages.link import plan_link_sanitize
 from tests.built import build, lowered, random_weights
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT, Project
@@ -64,14 +64,14 @@ def place(root: Path) -> Path:
 def run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[dict[str, Any]], tuple[Any, Any]]:
-    """The debug build for a target: inputs in, its result and the oracle's out."""
-    folder = tmp_path_factory.mktemp("debug")
+    """The sanitizer build for a target: inputs in, its result and the oracle's out."""
+    folder = tmp_path_factory.mktemp("sanitize")
     for part in ("components", "oracles", "models/licences"):
         shutil.copytree(ROOT / part, folder / part)
     target = read_target(ROOT / f"targets/{request.param}.yaml", ROOT)
     graph = lowered(read_manifest(place(folder), folder), target)
     weights = random_weights(graph)
-    action = plan_link_debug(graph)
+    action = plan_link_sanitize(graph)
     module = build(graph, target, action, weights, folder)
     entry, pool = graph.entry_points[0], np.zeros((1, 9, 4, 16), np.float32)
 
@@ -86,13 +86,13 @@ def run(
     return both
 
 
-def test_a_debug_build_computes_what_the_model_computes(run: Any) -> None:
+def test_a_sanitizer_build_computes_what_the_model_computes(run: Any) -> None:
     found, expected = run(RIGHT)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "place", "value", "words"), WRONG)
-def test_a_debug_build_says_which_addresses_are_outside(
+def test_a_sanitizer_build_says_which_addresses_are_outside(
     run: Any, name: str, place: tuple[int, ...], value: int, words: str
 ) -> None:
     wrong = np.array(RIGHT[name])
@@ -125,11 +125,11 @@ def test_a_limit_speaks_of_dims_that_the_component_has() -> None:
     )
 
 
-def test_no_bundle_needs_a_debug_build(tmp_path: Path) -> None:
+def test_no_bundle_needs_a_sanitizer_build(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "checkout")
     place(project.root)
     plan = read(project.root, [MODEL]).plan
     needed = plan.needed([f"bundle:{MODEL}@x86_64"])
-    assert not [task for task in needed if stage_of(task) == "debug"]
-    action = plan.by_task[f"debug:{MODEL}@x86_64"]
-    assert action.exported_to == (f"build/{MODEL}/x86_64/debug.vmfb",)
+    assert not [task for task in needed if stage_of(task) == "sanitize"]
+    action = plan.by_task[f"sanitize:{MODEL}@x86_64"]
+    assert action.exported_to == (f"build/{MODEL}/x86_64/sanitize.vmfb",)
