@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -41,20 +42,19 @@ def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_cache, "INLINE_BYTES", 0)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def private_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the store of this test run: no test reads or writes the user's own.
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this test run a store: no test reads or writes the user's own.
 
     INGOT_TEST_STORE names one that is kept between runs. Keys hold everything that a
     result depends on, so a changed tree finds only the results that it would compute.
+    The workers of one run share the store, as builds do.
     """
-    base = tmp_path_factory.getbasetemp()
-    # The workers of one run share the store, as builds do.
-    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    store = Path(os.environ.get("INGOT_TEST_STORE") or folder / "store").resolve()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INGOT_CACHE", str(store))
-        yield store
+    kept = os.environ.get("INGOT_TEST_STORE")
+    if kept is None and not hasattr(config, "workerinput"):
+        kept = tempfile.mkdtemp(prefix="ingot-test-store-")
+        config.add_cleanup(lambda: shutil.rmtree(kept, ignore_errors=True))
+    if kept is not None:
+        os.environ["INGOT_CACHE"] = str(Path(kept).resolve())
 
 
 @cache
@@ -73,6 +73,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-models[item.path], -tests[item.path], item.path))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note what a module of tests reads when it is imported."""
+    with outcomes.watched(collector):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    request: pytest.FixtureRequest,
+) -> Generator[None, object, object]:
+    """Note what a fixture reads: for all tests that share it."""
+    with outcomes.watched(request.node):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Set nothing up for a test that passed before on the same files."""
+    if not outcomes.look_up(item):
+        require(item)
+
+
+def require(item: pytest.Item) -> None:
+    """Skip what cannot run on this machine; in CI it is a failure."""
+    for marker in NEEDS:
+        if item.get_closest_marker(marker) is not None and (reason := missing(marker)):
+            if os.environ.get("CI"):
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Do not repeat a test that passed before on the same files."""
@@ -80,10 +114,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Remember the tests that pass, where they say what they read."""
-    with outcomes.remembered(item):
+    with outcomes.watched(item):
         yield
+    outcomes.remember(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -94,12 +129,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{len(cached)} of them passed before, and nothing that they read changed"
         )
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what cannot run on this machine; in CI it is a failure."""
-    for marker in NEEDS:
-        if item.get_closest_marker(marker) is not None and (reason := missing(marker)):
-            if os.environ.get("CI"):
-                pytest.fail(reason, pytrace=False)
-            pytest.skip(reason)

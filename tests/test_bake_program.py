@@ -184,6 +184,7 @@ def test_memory_does_not_grow_with_quantised_tensors(toy: Toy) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_of_four_gigabytes_is_no_more(toy: Toy) -> None:
     shapes = {"token_embd.weight": [262144, 1024]}
     for layer in range(87):

@@ -26,7 +26,7 @@ def test_a_test_without_its_tool_is_skipped_with_the_remedy(
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match=LACKS_NGINX):
-        conftest.pytest_runtest_setup(marked)
+        conftest.require(marked)
 
 
 def test_in_ci_a_test_without_its_tool_fails(
@@ -34,7 +34,7 @@ def test_in_ci_a_test_without_its_tool_fails(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=LACKS_NGINX):
-        conftest.pytest_runtest_setup(marked)
+        conftest.require(marked)
 
 
 def test_a_marker_whose_tool_is_installed_lacks_nothing(

@@ -22,21 +22,54 @@ from tests.conftest import *
 TEST = """
 import pytest
 from pathlib import Path
+from helper import read
 
 @pytest.mark.reads("data/{name}.txt")
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_number(name):
-    assert Path(f"data/{name}.txt").read_text() != "wrong"
+    assert read(f"data/{name}.txt") != "wrong"
 
 @pytest.mark.reads()
 def test_other():
-    Path("data/one.txt").read_text()
+    read("data/one.txt")
+
+@pytest.fixture(scope="module")
+def shared():
+    with open("../log", "a") as log:
+        log.write("set up;")
+    return read("data/two.txt")
+
+@pytest.mark.reads("data/two.txt")
+def test_shared_named(shared):
+    assert shared == "two"
+
+@pytest.mark.reads()
+def test_shared_unnamed(shared):
+    assert shared == "two"
+"""
+HELPER = """
+from pathlib import Path
+
+def read(name):
+    return Path(name).read_text()
+"""
+DOCUMENTED = HELPER.replace(
+    "    return", "    'Return the text.'  # all of it\n    return"
+)
+AT_IMPORT = """
+import pytest
+from pathlib import Path
+TEXT = Path("data/one.txt").read_text()
+
+@pytest.mark.reads()
+def test_imported():
+    assert TEXT == "one"
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project of two tests that say what they read, and one that does not."""
+    """A project of tests that say what they read, and of some that do not."""
     folder = tmp_path / "project"
     tests, data = folder / "tests", folder / "data"
     tests.mkdir(parents=True)
@@ -44,6 +77,8 @@ def folder(tmp_path: Path) -> Path:
     text = CONFTEST.format(root=str(ROOT), folder=str(folder))
     (tests / "conftest.py").write_text(text)
     (tests / "test_data.py").write_text(TEST)
+    (tests / "test_import.py").write_text(AT_IMPORT)
+    (folder / "helper.py").write_text(HELPER)
     for name in ("one", "two"):
         (data / f"{name}.txt").write_text(name)
     return folder
@@ -84,9 +119,18 @@ def test_what_passed_is_repeated_only_after_a_change(folder: Path) -> None:
     assert "2 of them passed before" in again
     (folder / "data/two.txt").write_text("another")
     assert "1 of them passed before" in output(folder)
-    # Another test file: another key for all of its tests.
-    (folder / "tests/test_data.py").write_text(f"{TEST}\nMORE = 1\n")
-    assert "passed before" not in output(folder)
+    # Comments and docstrings are not what runs.
+    (folder / "helper.py").write_text(DOCUMENTED)
+    assert "1 of them passed before" in output(folder, "one")
+    for name, text in (("helper.py", HELPER), ("tests/test_data.py", TEST)):
+        (folder / name).write_text(f"{text}\nMORE = 1\n")
+        assert "passed before" not in output(folder, "one")
+
+
+def test_nothing_is_set_up_for_what_passed(folder: Path) -> None:
+    assert "passed before" not in output(folder, "shared_named")
+    assert "1 of them passed before" in output(folder, "shared_named")
+    assert (folder.parent / "log").read_text() == "set up;"
 
 
 def test_a_failure_is_never_remembered(folder: Path) -> None:
@@ -95,6 +139,18 @@ def test_a_failure_is_never_remembered(folder: Path) -> None:
         assert "1 failed, 1 passed" in output(folder)
 
 
-def test_a_file_that_the_marker_does_not_name_fails_the_test(folder: Path) -> None:
-    told = output(folder, "other")
-    assert "its marker `reads` does not name data/one.txt" in told
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("other", "data/one.txt"),
+        # Of its fixture, which another test of the file has set up.
+        ("shared", "data/two.txt"),
+        ("imported", "data/one.txt"),
+    ],
+)
+def test_a_file_that_the_marker_does_not_name_fails_the_test(
+    folder: Path, name: str, file: str
+) -> None:
+    told = output(folder, name)
+    assert f"its marker `reads` does not name {file}" in told
+    assert "1 failed" in told

@@ -45,7 +45,9 @@ from tests.real_sizes import real_instances
 FULL = bool(os.environ.get("INGOT_FULL"))
 # Rows that static modules are made for: in CI one, of loops with a vector and a rest.
 STATIC = tuple(row for row in ROWS if row != "empty") if FULL else ("above",)
-REAL = real_instances()
+# Of each instance its name says all.
+with for_others():
+    REAL = real_instances()
 
 Compiled = Callable[[str], Callable[[str], Forward]]
 
