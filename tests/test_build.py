@@ -176,7 +176,7 @@ def test_a_stopped_build_leaves_no_process_and_keeps_what_is_done(
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code, out + err
-    assert "finished actions are kept" in err
+    assert "finished actions are cached" in err
     assert not orphans(project)
     run = project.build(TARGET)
     assert finished.split()[1].rstrip(":") not in run.done

@@ -82,7 +82,7 @@ def test_the_report_has_a_line_for_each_finding_and_a_count() -> None:
         "error    vulkan         no Vulkan device\n"
         "4 checks: 2 errors, 1 warning"
     )
-    assert render(findings[:1]) == "ok       numpy  2.4.6\n1 check: all is well"
+    assert render(findings[:1]) == "ok       numpy  2.4.6\n1 check: no problems"
 
 
 def test_a_package_at_another_version_names_the_command() -> None:
@@ -231,12 +231,12 @@ def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingot.cli.doctor.TIMEOUT_S", 0.2)
-    assert start("sleep", "30") == (124, "no answer in 0.2 s")
+    assert start("sleep", "30") == (124, "no response within 0.2 s")
 
 
 def test_the_reason_is_the_last_line_that_says_something() -> None:
     assert last_line("loading\nreason\n\n") == "reason"
-    assert last_line("") == "it printed nothing"
+    assert last_line("") == "no output"
 
 
 def test_a_target_that_cannot_be_read_is_an_error(

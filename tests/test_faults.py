@@ -70,7 +70,7 @@ def test_a_full_checkout_is_said_and_keeps_what_the_store_has(tmp_path: Path) ->
     full = run(tmp_path, "--size", "4000000", "--tmpfs", checkout)
     assert full.returncode == 1, full.stdout + full.stderr
     assert "cannot write: No space left on device" in full.stdout
-    assert "finished actions are kept" in full.stdout
+    assert "finished actions are cached" in full.stdout
     roomy = run(tmp_path)
     assert (roomy.returncode, roomy.stdout) == (0, "big:x restored\n"), roomy.stderr
 

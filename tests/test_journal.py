@@ -141,7 +141,7 @@ def test_the_store_counts_what_builds_found(built: Project) -> None:
     assert re.search(
         r"0 restored, 2 ran in 2 builds \(2 more were up to date\)", run.out
     )
-    assert built.doit("store", "verify").out.rstrip().endswith("0 damaged")
+    assert built.doit("store", "verify").out.rstrip().endswith("0 corrupt")
     wrong = built.doit("store", "verfy")
     assert wrong.code == 3
     assert "store takes nothing or 'verify', found 'verfy'" in wrong.err

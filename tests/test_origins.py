@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.source_lookup import place, sources
+from ingot.cli.source_lookup import locate, sources
 from ingot.engine.actions import Action, InlineText
 from tests.checkout import Checkout
 from tests.test_why import told
@@ -57,7 +57,7 @@ def test_an_architecture_is_made_of_what_it_extends(root: Path) -> None:
         "models/architectures/small.yaml",
         "models/architectures/base.yaml",
     ]
-    told = place(root, "check:toy@here", BLOCK, 1e-5)
+    told = locate(root, "check:toy@here", BLOCK, 1e-5)
     assert told == f"models/architectures/base.yaml:2: {BLOCK}"
 
 
@@ -100,16 +100,16 @@ def test_a_task_is_made_of_what_its_name_leads_to(root: Path) -> None:
 def test_a_value_stands_where_the_key_and_the_value_do(
     root: Path, key: str, value: object, where: str
 ) -> None:
-    assert place(root, "check:toy@here", key, value) == where
+    assert locate(root, "check:toy@here", key, value) == where
 
 
 def test_a_file_that_is_written_again_is_read_again(root: Path) -> None:
     manifest = root / "models/toy.yaml"
-    assert place(root, "bake:toy@rows", "seed", 12) == ""
+    assert locate(root, "bake:toy@rows", "seed", 12) == ""
     manifest.write_text(f"# First.\n{FILES[manifest.relative_to(root).as_posix()]}")
-    assert place(root, "bake:toy@rows", "seed", 1).startswith("models/toy.yaml:7: ")
+    assert locate(root, "bake:toy@rows", "seed", 1).startswith("models/toy.yaml:7: ")
     manifest.write_text("architecture: [")
-    assert place(root, "bake:toy@rows", "seed", 1) == ""
+    assert locate(root, "bake:toy@rows", "seed", 1) == ""
 
 
 def test_why_tells_the_line_or_at_least_the_files(

@@ -180,7 +180,7 @@ def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"store {tmp_path}/store/below: cannot write: Not a directory\n"
         "  remove the file that is there in place of a folder, or set INGOT_CACHE to"
-        " another folder; finished actions are kept"
+        " another folder; finished actions are cached"
     )
 
 

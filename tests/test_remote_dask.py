@@ -304,5 +304,5 @@ def test_a_scheduler_that_stays_away_is_waited_for_once(
     assert len(tried) == 1
     assert len(ends) == len(threads)
     assert {text.partition("\n")[0] for text in ends} == {
-        f"executor={first.address}: no scheduler answers there"
+        f"executor={first.address}: no scheduler responds there"
     }

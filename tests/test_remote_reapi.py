@@ -196,8 +196,8 @@ def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
         until(lambda: server.properties)
     thread.join(20)
     assert ends == [
-        f"upper:x: {server.address}: the server does not answer any more\n"
-        "  run the same command again once it does; finished actions are kept"
+        f"upper:x: {server.address}: the server no longer responds\n"
+        "  run the same command again once it does; finished actions are cached"
     ]
 
 

@@ -144,7 +144,7 @@ def test_a_wrong_setting_is_refused(
         (
             "dask://127.0.0.1:9",
             "file:///nowhere",
-            "executor=dask://127.0.0.1:9: no scheduler answers there\n"
+            "executor=dask://127.0.0.1:9: no scheduler responds there\n"
             "  start one: doit cluster",
         ),
         (
@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_nothing_waiting_at_a_server(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
         assert process.returncode == 130, out + err
-        assert "stopped; finished actions are kept" in err
+        assert "stopped; finished actions are cached" in err
         assert "Traceback" not in err
         assert sorted(remote.cancelled) == sorted(remote.operations)
 

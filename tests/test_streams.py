@@ -12,7 +12,7 @@ import pytest
 from tests.project import ROOT, Project
 
 SPECIALIZE = ("-a", "specialize:mean_pool*")
-STOPPED = "stopped, because nobody reads the output; finished actions are kept\n"
+STOPPED = "stopped, because the reader closed the output; finished actions are cached\n"
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,7 @@ def test_a_deleted_copy_would_be_restored(
     (checkout.root / "build/out.txt").unlink()
     assert told(checkout, capsys, action)[:2] == [
         "upper:x would be restored: the store has its result",
-        "  build/out.txt is gone; it is restored from the store",
+        "  build/out.txt is missing; it will be restored from the store",
     ]
     checkout.store.blob(
         dict(checkout.executor.resolve(COUNT).inputs)["upper.txt"]

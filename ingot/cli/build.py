@@ -19,7 +19,7 @@ from doit.task import Stream, Task
 from ingot.cli import options, startup
 from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
 from ingot.cli.connections import open_cache, open_workers
-from ingot.cli.doit_commands import REFUSALS, report_unexpected
+from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
 from ingot.cli.store_commands import check_limit, open_store, record_build
@@ -40,7 +40,7 @@ PRINTED = ("check", "bench", "bundle")
 # Actions that are sent to other machines at once; each is a thread that waits.
 IN_FLIGHT = 200
 
-KEPT = "finished actions are kept"
+CACHED = "finished actions are cached"
 
 
 def run(call: Call) -> int:
@@ -99,20 +99,20 @@ class Build:
             return self._build()
         except KeyboardInterrupt:
             self._leave()
-            print(f"\nstopped; {KEPT}", file=sys.stderr)
+            print(f"\nstopped; {CACHED}", file=sys.stderr)
             return INTERRUPTED
         except SystemExit as stop:
             self._leave()
-            print(f"stopped; {KEPT}", file=sys.stderr)
+            print(f"stopped; {CACHED}", file=sys.stderr)
             return int(stop.code or 0)
-        except (IngotError, *REFUSALS):
+        except (IngotError, *USER_ERRORS):
             raise
         except Exception as error:
             self._leave()
             code = report_unexpected(error)
             if code == startup.READER_LEFT:
-                # Standard error may still have a reader.
-                text = f"stopped, because nobody reads the output; {KEPT}"
+                # Standard error may still be open.
+                text = f"stopped, because the reader closed the output; {CACHED}"
                 print(text, file=sys.stderr)
             return code
 
@@ -246,7 +246,7 @@ def _run_own(task: Task, report: Callable[[str, str, float], None]) -> None:
 
 
 def _alone(job: Job) -> tuple[str, ...]:
-    """Return what -s runs of a task: of a group, what it stands for."""
+    """Return the tasks that -s runs for a job: for a group, those that it needs."""
     return job.needs if job.run is None else (job.name,)
 
 
@@ -272,7 +272,7 @@ def n_parallel(variables: Mapping[str, str]) -> int:
 
 
 def stop_on_signals() -> None:
-    """Make SIGTERM end a build as Ctrl-C does: children die, results are kept."""
+    """Make SIGTERM end a build as Ctrl-C does: children die, results stay cached."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
@@ -282,7 +282,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _defer_garbage_collection() -> None:
-    """Collect no cycles: a build keeps nearly all that it makes.
+    """Collect cycles rarely: a build needs nearly all its objects to the end.
 
     Collecting takes a twentieth of a build with nothing to do, and once more when the
     process ends a tenth.

@@ -365,7 +365,7 @@ def render(findings: Sequence[Finding]) -> str:
         if (n := sum(item.level is level for item in findings))
     ]
     lines.append(
-        f"{counted(len(findings), 'check')}: {', '.join(counts) or 'all is well'}"
+        f"{counted(len(findings), 'check')}: {', '.join(counts) or 'no problems'}"
     )
     return "\n".join(lines)
 
@@ -383,11 +383,11 @@ def start(
     variables = env or dict(os.environ)
     done = process.run(limited, folder, variables, {}, sandboxed=False, network=True)
     if done.exit_code in (124, 137):  # what `timeout` says when it ended the command
-        return done.exit_code, f"no answer in {TIMEOUT_S} s"
+        return done.exit_code, f"no response within {TIMEOUT_S} s"
     return done.exit_code, done.output.decode(errors="replace")
 
 
 def last_line(words: str) -> str:
     """Return the last line that is not empty: tools put the reason there."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
+    return lines[-1] if lines else "no output"

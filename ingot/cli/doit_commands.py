@@ -25,7 +25,7 @@ from ingot.cli.commands import FAILED, INTERNAL_ERROR, UNSUPPORTED, Call
 from ingot.errors import IngotError
 
 # Errors that doit prints without a traceback; the exit code is 3.
-REFUSALS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
+USER_ERRORS = (CmdParseError, InvalidCommand, InvalidDodoFile, InvalidTask)
 
 _OPTION = re.compile(r"option --(\w+) not recognized")
 _NO_NUMBER = re.compile(
@@ -105,7 +105,7 @@ class TableCommand(Command):  # type: ignore[misc]
             return code
         except IngotError as error:
             raise InvalidCommand(str(error)) from None
-        except REFUSALS:
+        except USER_ERRORS:
             raise
         except Exception as error:
             return report_unexpected(error)

@@ -145,7 +145,7 @@ def run(
 ) -> int:
     """Write what the built bundle of `model@target` says; return the exit code.
 
-    Raises: IngotError where it does not run here, or the prompt does not fit.
+    Raises: IngotError if it does not run here, or the prompt does not fit.
     """
     model, _, target = name.partition("@")
     bundle = read_bundle(root / "build" / model / target / "bundle", digest)

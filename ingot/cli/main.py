@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ingot.cli import startup
 
-REFUSED = 3
+REJECTED = 3
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def run(words: list[str]) -> int:
                 "is a shell variable not set? `doit list` shows all names",
             )
         if os.path.lexists(FILE) and not os.path.isfile(FILE):
-            # doit would wait for somebody to write into a pipe.
+            # doit would wait until something writes into a pipe.
             read_project(Path.cwd())
         try:
             doit = Doit()
@@ -47,7 +47,7 @@ def run(words: list[str]) -> int:
             raise IngotError(text, hint) from None
     except IngotError as error:
         print(f"ERROR: {error}", file=sys.stderr)
-        return REFUSED
+        return REJECTED
     return int(doit.run(words) or 0)
 
 

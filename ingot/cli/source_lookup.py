@@ -1,8 +1,8 @@
 """Find the file and line where a person wrote a value that the plan made.
 
 `spec.json` and its like are made of a manifest, its architecture, what that extends, a
-target and a layout. A value that stands there under the same key is reported with its
-position; for others only the files are reported.
+target and a layout. If one of these files has the value under the same key, the report
+shows its position; otherwise it shows only the files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAMED = {
 
 
 def sources(root: Path, task: str) -> list[Path]:
-    """Return the files that a task's texts are made of, what stands above others first.
+    """Return the files that a task's texts are made of; none if no model has the task.
 
-    None where no model has the task.
+    The manifest comes first, then the files that it names, then those of the target.
     """
     model, _, target = task.partition(":")[2].partition("@")
     if not (root / f"models/{model}.yaml").is_file():
@@ -48,8 +48,8 @@ def _add_named(name: str, root: Path, found: list[str]) -> None:
             _add_named(f"{folder}/{texts[key]}.yaml", root, found)
 
 
-def place(root: Path, task: str, key: str, value: object) -> str:
-    """Return `path:line: key` where the value stands under the key; "" where nowhere.
+def locate(root: Path, task: str, key: str, value: object) -> str:
+    """Return `path:line: key` of the value under the key; "" if no file has it.
 
     `key` is the way to the value in a text of the task, `tolerances.block.min_cosine`.
     """
@@ -80,7 +80,7 @@ def _leaves(path: Path, root: Path, changed_ns: int) -> tuple[Node, ...]:
     try:
         return tuple(_below(load(path, root)))
     except ExceptionGroup:
-        # It was written since the plan was made.
+        # The file was edited after the plan was made.
         return ()
 
 

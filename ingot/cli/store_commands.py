@@ -1,4 +1,4 @@
-"""Open the user's store, keep it to its limit, and run `doit gc` and `doit store`.
+"""Open the user's store, limit its size, and run `doit gc` and `doit store`.
 
 INGOT_CACHE names the folder and INGOT_CACHE_LIMIT the size; pyproject.toml has a size
 for everybody.
@@ -69,7 +69,7 @@ def store_root() -> Path:
 
 
 def limit_bytes(root: Path, given: str | None = None) -> int | None:
-    """Return the size to which the store is kept; None if it may grow.
+    """Return the limit of the store's size; None if it may grow.
 
     Raises: IngotError if the setting is not a size.
     """
@@ -96,7 +96,7 @@ def check_limit() -> None:
 
 
 def record_build(log: EventLog, code: int, start: float) -> None:
-    """Record a build that has ended, and keep the store to its limit if it has grown.
+    """Record a build that has ended; shrink the store if it exceeds its limit.
 
     `start` is of the monotonic clock: the wall clock may jump during a build.
     """
@@ -149,18 +149,18 @@ def collect_text(limit: int, grace_s: float | None = None) -> str:
 
 
 def verify() -> int:
-    """Read every byte of the store; return 1 if something was damaged."""
+    """Read every byte of the store; return 1 if something is corrupt."""
     from ingot.engine.byte_sizes import format_size
     from ingot.engine.verify_store import verify_store
 
     found = verify_store(open_store().root)
     for path in found.corrupt:
-        print(f"damaged, removed: {path}")
+        print(f"corrupt, removed: {path}")
     for text in found.unreadable:
         print(f"cannot be read: {text}")
     print(
         f"read {counted(found.blobs, 'blob')} and {counted(found.results, 'result')},"
-        f" {format_size(found.size_bytes)}: {len(found.corrupt)} damaged"
+        f" {format_size(found.size_bytes)}: {len(found.corrupt)} corrupt"
     )
     if found.incomplete:
         lack, them = ("lack", "them") if found.incomplete > 1 else ("lacks", "it")

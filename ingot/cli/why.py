@@ -276,9 +276,9 @@ def _shown(record: TaskRecord, root: Path) -> list[str]:
     for path, identity in record.exported:
         try:
             if identify(os.stat(root / path)) != identity:
-                lines.append(f"{path} was changed; it is restored from the store")
+                lines.append(f"{path} was changed; it will be restored from the store")
         except OSError:
-            lines.append(f"{path} is gone; it is restored from the store")
+            lines.append(f"{path} is missing; it will be restored from the store")
     return lines
 
 
@@ -360,7 +360,7 @@ def _text_changes(
     more = len(values) - MOST_VALUES
     printed = values if more <= 1 else values[:MOST_VALUES]
     places = [
-        source_lookup.place(root, task, value.key, value.new) for value in printed
+        source_lookup.locate(root, task, value.key, value.new) for value in printed
     ]
     lines = [
         f"{value} ({place})" if place else str(value)

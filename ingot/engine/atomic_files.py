@@ -71,7 +71,7 @@ def remove_folder(path: str) -> None:
 
 
 def copy(source: str, target: str | Path) -> None:
-    """Copy the content, sharing blocks where the file system can."""
+    """Copy the content, sharing blocks if the file system can."""
     with (
         open(source, "rb", buffering=0) as reader,
         open(target, "wb", buffering=0) as writer,
@@ -106,17 +106,17 @@ def write_error(place: Path | str, error: OSError, is_store: bool = True) -> Ing
     elsewhere = ", or set INGOT_CACHE to another folder" if is_store else ""
     return IngotError(
         f"{'store ' if is_store else ''}{place}: cannot write: {reason}",
-        f"{remedy(error, 'there')}{elsewhere}; finished actions are kept",
+        f"{remedy(error, 'there')}{elsewhere}; finished actions are cached",
     )
 
 
-def remedy(error: OSError, where: str) -> str:
-    """Return what to do about a place that cannot be written."""
+def remedy(error: OSError, folder: str) -> str:
+    """Return what to do about a path that cannot be written."""
     if error.errno in (ENOTDIR, EEXIST):
-        return f"remove the file that is {where} in place of a folder"
+        return f"remove the file that is {folder} in place of a folder"
     if error.errno in (EISDIR, ENOTEMPTY):
-        return f"remove the folder that is {where} in place of a file"
-    return f"make room or permission {where}"
+        return f"remove the folder that is {folder} in place of a file"
+    return f"make room or permission {folder}"
 
 
 class DiskErrors:

@@ -14,17 +14,17 @@ UNITS = {
 }
 
 
-def parse_size(text: str, where: str) -> int | None:
+def parse_size(text: str, source: str) -> int | None:
     """Return the bytes of "50 GB" or "2GiB"; None for "none".
 
-    Raises: IngotError that names `where` the text comes from.
+    Raises: IngotError that names the source of the text.
     """
     if text.strip().lower() == "none":
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in UNITS:
         raise IngotError(
-            f"{where}: expected a size, found '{text}'", "as 50GB, 2.5GiB, or none"
+            f"{source}: expected a size, found '{text}'", "as 50GB, 2.5GiB, or none"
         )
     return int(float(match[1]) * UNITS[match[2]])
 

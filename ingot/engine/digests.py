@@ -33,7 +33,7 @@ class Digests:
     """Digests and other facts of files, remembered across processes."""
 
     def __init__(self, database: Path) -> None:
-        """Open the database; where it cannot be written, remember in memory only."""
+        """Open the database; if it cannot be written, remember in memory only."""
         self._lock = threading.Lock()
         self._memory: dict[tuple[Identity, str], str] = {}
         self._connection = _open(database)
@@ -41,7 +41,7 @@ class Digests:
     def of_file(self, path: Path | str) -> Digest:
         """Return the digest of the file's content.
 
-        Raises: OSError where it cannot be read.
+        Raises: OSError if it cannot be read.
         """
         asked_ns = time.time_ns()
         identity = identify(os.stat(path))
@@ -91,9 +91,10 @@ class Digests:
                 )
 
     def trim(self, most: int = 200_000) -> None:
-        """Delete all entries where there are more than `most` (some 30 MB).
+        """Delete all entries if there are more than `most` (some 30 MB).
 
-        Most are then of files that no longer exist; the others are computed again.
+        Most of them then belong to files that no longer exist; the others are computed
+        again.
         """
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             if self._connection is not None:
@@ -166,7 +167,7 @@ def chunks(path: Path | str) -> Iterator[bytes]:
 
 
 def _open(database: Path) -> sqlite3.Connection | None:
-    """Return the database, recreated if corrupt; None where it cannot be opened."""
+    """Return the database, recreated if corrupt; None if it cannot be opened."""
     for _ in range(2):
         try:
             connection = sqlite3.connect(

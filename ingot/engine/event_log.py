@@ -21,7 +21,7 @@ from ingot.engine.actions import stage_of
 
 SCHEMA = "ingot.events.v1"
 FOLDER = "build/.ingot/builds"
-# How many builds' logs are kept; `ingot.project.history` keeps figures of all builds.
+# How many builds' logs are left; `ingot.project.history` keeps figures of all builds.
 N_KEPT = 50
 
 
@@ -53,7 +53,7 @@ class EventLog:
     """The log of one build."""
 
     def __init__(self, root: Path, words: list[str]) -> None:
-        """Open the log; where it cannot be written, the build continues without one."""
+        """Open the log; if it cannot be written, the build continues without one."""
         self.root, self.words = root, words
         self.trace = Trace()
         self.started_s = time.time()

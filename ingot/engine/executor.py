@@ -79,7 +79,7 @@ class Executor:
     def resolve(self, action: Action) -> ResolvedAction:
         """Return the action with its inputs' digests; call it once those are built.
 
-        Raises: OSError where an input file cannot be read; IngotError where a tool is
+        Raises: OSError if an input file cannot be read; IngotError if a tool is
         not installed.
         """
         return self._inputs.resolve(action)
@@ -87,8 +87,8 @@ class Executor:
     def restore(self, action: Action) -> bool:
         """Restore a small result that is a cache hit; return whether there was one.
 
-        It looks in the store, and in a shared cache that answers fast, and waits for
-        nothing: a key that another build has locked, and every failure, is left to
+        It looks in the store, and in a shared cache that responds fast, and never
+        waits: it leaves a key that another build has locked, and every failure, to
         `execute`.
         """
         start = time.monotonic()
@@ -97,7 +97,7 @@ class Executor:
                 return False
             resolved, encoded = self._encode(action)
             shared = self._shared
-            if shared is not None and not shared.answers_fast():
+            if shared is not None and not shared.responds_fast():
                 shared = None
             if not (shared or self.store.may_have(encoded.key)):
                 return False
@@ -122,7 +122,7 @@ class Executor:
     def execute(self, action: Action) -> None:
         """Get the outputs into the store, and export files to the checkout.
 
-        Raises: ActionFailed where its command fails; IngotError where an input is
+        Raises: ActionFailed if its command fails; IngotError if an input is
         missing.
         """
         start = time.monotonic()

@@ -31,7 +31,7 @@ def export(
 ) -> tuple[tuple[str, Identity], ...]:
     """Copy the outputs to their paths in the checkout; return the copies' identities.
 
-    Raises: OSError where one cannot be written.
+    Raises: OSError if one cannot be written.
     """
     outputs, exported = dict(result.outputs), []
     for name, path in zip(action.outputs, action.exported_to, strict=False):

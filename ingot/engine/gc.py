@@ -36,7 +36,7 @@ def collect_garbage(
 ) -> Collection:
     """Remove results and blobs, least recently used first, until the rest fits.
 
-    Raises: OSError where the store cannot be written.
+    Raises: OSError if the store cannot be written.
     """
     left = size_bytes(root)
     if left <= limit_bytes:

@@ -45,7 +45,7 @@ class InputResolver:
     def source_files_fit(self, action: Action, limit_bytes: int) -> bool:
         """Return whether every source file that it reads is within the limit.
 
-        Raises: OSError where one does not exist.
+        Raises: OSError if one does not exist.
         """
         found = (source for _, source in action.inputs)
         return all(
@@ -57,7 +57,7 @@ class InputResolver:
     def resolve(self, action: Action) -> ResolvedAction:
         """Return the action with its inputs' digests; call it once those are built.
 
-        Raises: OSError where an input file cannot be read; IngotError where a tool is
+        Raises: OSError if an input file cannot be read; IngotError if a tool is
         not installed.
         """
         tools = tuple((f"tool:{tool}", self._identity(tool)) for tool in action.tools)
@@ -72,7 +72,7 @@ class InputResolver:
     ) -> dict[Digest, Path]:
         """Return the paths of the inputs' contents.
 
-        Raises: IngotError where one is gone.
+        Raises: IngotError if one is gone.
         """
         digests, files = dict(resolved.inputs), {}
         for name, source in action.inputs:
@@ -89,7 +89,7 @@ class InputResolver:
     def locate_output(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return the path of an earlier action's output.
 
-        Raises: IngotError where it is gone.
+        Raises: IngotError if it is gone.
         """
         if not self._store.holds(digest):
             self._records.forget(source.task)
@@ -102,7 +102,7 @@ class InputResolver:
     def check_unchanged(self, action: Action, resolved: ResolvedAction) -> None:
         """Check that no source file changed while the command read it.
 
-        Raises: IngotError where one did: the result would be of neither version.
+        Raises: IngotError if one did: the result would be of neither version.
         """
         digests = dict(resolved.inputs)
         for name, source in action.inputs:

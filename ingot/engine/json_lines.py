@@ -44,7 +44,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: Path, most: int = MOST_LINES) -> None:
-    """Cut the file to its newest half where it has more lines than `most`.
+    """Cut the file to its newest half if it has more lines than `most`.
 
     A full or read-only disk leaves it as it is.
     """

@@ -1,7 +1,7 @@
-"""Keep what this process uses of a store from being removed by garbage collection.
+"""Protect what this process uses of a store from garbage collection.
 
 A lease is a line in a file under `tmp/` that the process holds locked: what the line
-names is not removed while the process lives, whatever the clock says. In addition, the
+names is not removed while the process lives, however long that takes. In addition, the
 modification time of an action result says when it was last used, as in Bazel's disk
 cache: what was not used for the longest time is removed first. Blobs have no such time,
 because their times belong to the identity under which their digests are remembered.
@@ -42,7 +42,7 @@ class Leases:
 
         Acquire first and look afterwards: then what is there stays.
 
-        Raises: OSError where the lease cannot be written.
+        Raises: OSError if the lease cannot be written.
         """
         with self._lock:
             block = self._blocks.get(threading.get_ident(), self._lasting)
@@ -52,7 +52,7 @@ class Leases:
                 return
             if self._file < 0:
                 self._open()
-            # Not while another process removes files: it has read the leases already.
+            # Wait while another process removes files: it has already read the leases.
             fcntl.flock(self._gate, fcntl.LOCK_SH)
             try:
                 os.write(self._file, "".join(f"{name}\n" for name in new).encode())
@@ -83,7 +83,7 @@ class Leases:
                 os.utime(path)
 
     def _rewrite(self) -> None:
-        # Nobody reads the file under this lock, so nobody sees it empty.
+        # No process reads the file under this lock, so none sees it empty.
         fcntl.flock(self._gate, fcntl.LOCK_SH)
         try:
             os.ftruncate(self._file, 0)
@@ -106,9 +106,9 @@ class Leases:
 
 @contextlib.contextmanager
 def block_leases(root: Path) -> Iterator[set[str]]:
-    """Yield the names that living processes have leased; nobody can lease meanwhile.
+    """Yield the names that living processes have leased; block new leases meanwhile.
 
-    Raises: OSError where the store cannot be written.
+    Raises: OSError if the store cannot be written.
     """
     with open(_gate(root), "w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)

@@ -40,13 +40,13 @@ def cpu_info() -> dict[str, str]:
 
 
 def cpu_features() -> str:
-    """Return the processor's features in Linux's names; "" where it lists none."""
+    """Return the processor's features in Linux's names; "" if it lists none."""
     # "flags" on x86, "Features" on Arm; all cores have the same.
     return cpu_info().get("flags") or cpu_info().get("Features", "")
 
 
 def _cpu_name() -> str:
-    """Return the processor's name; where it has none, its implementer and part."""
+    """Return the processor's name, or else its implementer and part."""
     facts = cpu_info()
     if "model name" in facts:
         return facts["model name"]

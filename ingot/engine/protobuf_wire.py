@@ -1,7 +1,7 @@
 """Read and write protobuf messages without the protobuf library.
 
 Every key and every cache hit needs some: the library takes five times as long, and 50
-ms to import. As in the library, unknown fields are skipped, and where a singular field
+ms to import. As in the library, unknown fields are skipped, and if a singular field
 occurs twice, the last number counts and two messages are merged.
 
 Source: protobuf.dev/programming-guides/encoding.
@@ -25,7 +25,7 @@ class Message:
     def __init__(self, content: bytes) -> None:
         """Read all fields.
 
-        Raises: CorruptMessage where the bytes are not a message.
+        Raises: CorruptMessage if the bytes are not a message.
         """
         self._bytes: dict[int, list[bytes]] = {}
         self._numbers: dict[int, int] = {}
@@ -56,13 +56,13 @@ class Message:
         return self._bytes.get(field_number, [])
 
     def bytes_at(self, field_number: int) -> bytes:
-        """Return the message in a field; b"" where there is none."""
+        """Return the message in a field; b"" if there is none."""
         return b"".join(self._bytes.get(field_number, ()))
 
     def text_at(self, field_number: int) -> str:
         """Return the text in a field, or "".
 
-        Raises: CorruptMessage where it is not a text.
+        Raises: CorruptMessage if it is not a text.
         """
         try:
             return str(self._bytes.get(field_number, (b"",))[-1], "utf-8")

@@ -22,7 +22,7 @@ from ingot.errors import IngotError
 SCHEMA = 4
 
 # SQLite's codes for a corrupt database: ERROR (another table), CORRUPT, NOTADB. All
-# other codes are about the disk, the memory or another build, where deleting would do
+# other codes are about the disk, the memory or another build; then deleting would do
 # harm.
 DAMAGE = frozenset({1, 11, 26})
 
@@ -43,9 +43,9 @@ class Records:
     """The records of one checkout; safe for several threads and processes."""
 
     def __init__(self, path: Path) -> None:
-        """Open the database, recreating it where it is corrupt.
+        """Open the database; recreate it if it is corrupt.
 
-        Raises: IngotError where the folder cannot be written.
+        Raises: IngotError if the folder cannot be written.
         """
         self._lock = threading.Lock()
         self._path = path
@@ -78,9 +78,9 @@ class Records:
             self._write("DELETE FROM record WHERE task = ?", task)
 
     def _write(self, statement: str, *values: Any) -> None:
-        """Change the database; recreate it from memory where it is corrupt.
+        """Change the database; recreate it from memory if it is corrupt.
 
-        Raises: IngotError where the disk is full.
+        Raises: IngotError if the disk is full.
         """
         try:
             with self._lock:

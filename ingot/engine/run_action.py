@@ -75,7 +75,7 @@ def stage_inputs(
 def run_command(action: Action, folder: Path, large: dict[str, Path]) -> CommandEnd:
     """Run the command in the folder that `stage_inputs` filled; return how it ended.
 
-    Raises: IngotError where a tool is not installed; KeyboardInterrupt when the build
+    Raises: IngotError if a tool is not installed; KeyboardInterrupt when the build
     is being stopped.
     """
     network = ("network", "yes") in action.platform
@@ -168,7 +168,7 @@ def describe_failure(
     """Return the error: what failed, everything it printed, how to run it again.
 
     `kept` is the script that runs it again, or why there is none. `folder` is where it
-    ran; the error names files of the checkout `root` and of this machine that the
+    ran. The error names files of the checkout `root` and of this machine that the
     command looked for and that the action does not declare.
     """
     if not folder.is_dir():

@@ -40,7 +40,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         """Open the store, creating its folders; report corrupt files to `warn`.
 
-        Raises: IngotError where the folder cannot be created or written.
+        Raises: IngotError if the folder cannot be created or written.
         """
         self.root = root
         # Each action builds some twenty paths: text is cheaper than pathlib.
@@ -95,7 +95,7 @@ class Store:
         Call it before looking whether they are there: what is not leased may be
         removed.
 
-        Raises: IngotError where the disk is full.
+        Raises: IngotError if the disk is full.
         """
         with DiskErrors(self.root):
             self._leases.acquire(key, *(digest.hash for digest in blobs))
@@ -104,7 +104,7 @@ class Store:
     def lease(self, *digests: Digest) -> None:
         """Keep the blobs, present or future, as long as this process lives.
 
-        Raises: IngotError where the disk is full.
+        Raises: IngotError if the disk is full.
         """
         # Call it before looking: garbage collection may remove unleased blobs at any
         # moment.
@@ -175,7 +175,7 @@ class Store:
 
         The copy is written to `temporary`, on the same disk, and renamed.
 
-        Raises: IngotError where the disk is full; FileNotFoundError where the blob is
+        Raises: IngotError if the disk is full; FileNotFoundError if the blob is
         gone.
         """
         parent = os.path.dirname(path)
@@ -192,7 +192,7 @@ class Store:
     def identity(self) -> str:
         """Return a text that identifies this store, whichever path leads to it.
 
-        Raises: IngotError where the disk is full.
+        Raises: IngotError if the disk is full.
         """
         if not self._identity:
             path = self.root / "lock/store"
@@ -217,7 +217,7 @@ class Store:
     ) -> Iterator[None]:
         """Share the machine with all other actions, or have it exclusively.
 
-        `on_wait` is called where other actions run. Each action takes the turn lock
+        `on_wait` is called if other actions run. Each action takes the turn lock
         before the machine lock, and an exclusive one keeps the turn while it waits, so
         that no later action overtakes it, however many there are.
         """
@@ -310,7 +310,7 @@ def _flock(
 ) -> Iterator[None]:
     """Hold the file's lock: `fcntl.LOCK_EX` alone, or `fcntl.LOCK_SH` with others.
 
-    `on_wait` is called where another process holds it. The kernel releases the lock
+    `on_wait` is called if another process holds it. The kernel releases the lock
     when the process dies, however it dies.
     """
     handle = _open_lock(path)

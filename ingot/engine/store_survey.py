@@ -83,7 +83,7 @@ def latest_results(root: Path) -> dict[str, tuple[float, str]]:
 def read_messages(root: Path, key: str) -> tuple[bytes, ...]:
     """Return the messages of the action with that key, from its result.
 
-    Raises: OSError where there is no result; CorruptMessage where it cannot be decoded.
+    Raises: OSError if there is no result; CorruptMessage if it cannot be decoded.
     """
     return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
 

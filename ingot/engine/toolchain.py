@@ -62,7 +62,7 @@ def site_packages() -> Path:
 def identity(tool: str, digests: Digests) -> str:
     """Return a text that changes whenever the tool's behaviour may change.
 
-    Raises: IngotError where the tool is not installed.
+    Raises: IngotError if the tool is not installed.
     """
     if tool == "python":
         return platform.python_version()
@@ -100,7 +100,7 @@ def _driver_libraries(driver: Path | str) -> str:
 def places(tool: str) -> tuple[Path, ...]:
     """Return the files and folders that the tool consists of, and no others.
 
-    Raises: IngotError where the tool is not installed.
+    Raises: IngotError if the tool is not installed.
     """
     if tool == "python":
         return _interpreter()
@@ -157,7 +157,7 @@ def owner(path: Path) -> str:
 def _record(tool: str) -> Path:
     """Return the path of the wheel's list of files.
 
-    Raises: IngotError where it is not installed.
+    Raises: IngotError if it is not installed.
     """
     folder, name = site_packages(), tool
     if tool == "iree-base-runtime-aarch64":
@@ -172,7 +172,7 @@ def _record(tool: str) -> Path:
 def executable(name: str) -> str:
     """Return the path of a program that an action may start.
 
-    Raises: IngotError where it is not installed.
+    Raises: IngotError if it is not installed.
     """
     if name == "python":
         return sys.executable

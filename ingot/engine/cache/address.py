@@ -39,7 +39,7 @@ EXTRAS = {"grpc": "reapi", "grpcs": "reapi", "s3": "s3", "gs": "s3", "az": "s3"}
 def without_password(address: str) -> str:
     """Return the address as messages may show it.
 
-    Raises: IngotError where it is not an address of a shared cache.
+    Raises: IngotError if it is not an address of a shared cache.
     """
     try:
         parts = urlsplit(address)
@@ -82,7 +82,7 @@ def connect(
 ) -> CacheBackend:
     """Return the backend for the address, without contacting it.
 
-    Raises: IngotError where the address is wrong, or a package is missing.
+    Raises: IngotError if the address is wrong, or a package is missing.
     """
     shown = without_password(address)
     parts = urlsplit(shown)

@@ -55,7 +55,7 @@ class CacheBackend(Protocol):
     name: str
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the content in pieces; None where the cache does not have it."""
+        """Return the content in pieces; None if the cache does not have it."""
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
         """Upload the file; for an action result, `digest` is the action's key."""
@@ -67,7 +67,7 @@ class CacheBackend(Protocol):
 def with_deadline(pieces: Iterable[bytes], deadline: float) -> Iterator[bytes]:
     """Yield the pieces.
 
-    Raises: CacheFailure where the deadline passes before the last one.
+    Raises: CacheFailure if the deadline passes before the last one.
     """
     for piece in pieces:
         yield piece

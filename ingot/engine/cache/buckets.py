@@ -44,7 +44,7 @@ class BucketBackend:
     def __init__(self, address: str, timeouts: Timeouts) -> None:
         """Prepare the client; send nothing yet.
 
-        Raises: IngotError where the address or the provider's variables are wrong.
+        Raises: IngotError if the address or the provider's variables are wrong.
         """
         from obstore.store import from_url
 
@@ -71,7 +71,7 @@ class BucketBackend:
             ) from None
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the object in pieces; None where there is none."""
+        """Return the object in pieces; None if there is none."""
         import obstore
 
         name = f"{kind}/{digest.hash}"

@@ -29,7 +29,7 @@ class FolderBackend:
         self._swept = False
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the file's content; None where there is none."""
+        """Return the file's content; None if there is none."""
         path = self._path(kind, digest)
         try:
             # Check now: a generator would only fail at its first piece.

@@ -1,6 +1,7 @@
 """Connect to an instance of a server of Bazel's remote-execution API.
 
-The cache and the executor share this: calls, and the reason in words where one fails.
+The cache and the executor share it. It makes the calls, and describes in words why one
+failed.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Channel:
     ) -> Any:
         """Return the response to one request.
 
-        Raises: CacheFailure where there is none.
+        Raises: CacheFailure if there is none.
         """
         call = self._channel.unary_unary(
             method,
@@ -74,7 +75,7 @@ class Channel:
         )
         return guarded(lambda: call(request, metadata=self.metadata, timeout=timeout_s))
 
-    def tell(self, method: str, request: Any, timeout_s: float) -> Any:
+    def start(self, method: str, request: Any, timeout_s: float) -> Any:
         """Start a call whose response does not matter; return it."""
         call = self._channel.unary_unary(
             method, request_serializer=type(request).SerializeToString
@@ -106,7 +107,7 @@ class Channel:
     ) -> Any:
         """Return the response to a stream of requests.
 
-        Raises: CacheFailure where there is none.
+        Raises: CacheFailure if there is none.
         """
         call = self._channel.stream_unary(
             method, request_serializer=encode, response_deserializer=decode
@@ -119,7 +120,7 @@ class Channel:
 def guarded(ask: Callable[[], Any]) -> Any:
     """Return what `ask` returns.
 
-    Raises: CacheFailure where it raises RpcError.
+    Raises: CacheFailure if it raises RpcError.
     """
     import grpc
 

@@ -1,6 +1,6 @@
 """Use Bazel's remote-execution API as shared cache: ActionCache, CAS and ByteStream.
 
-Blobs are compressed with zstd in transfer where the server offers it.
+Blobs are compressed with zstd in transfer if the server supports it.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto; google.bytestream.
 """
@@ -50,7 +50,7 @@ class ReapiBackend:
         self._packs: bool | None = None
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the content in pieces; None where the server does not have it."""
+        """Return the content in pieces; None if the server does not have it."""
         if kind == "ac":
             return self._result(digest)
         pieces = self._read(digest)

@@ -1,6 +1,6 @@
 """Look up results in a shared cache, verify every blob, and upload what this build ran.
 
-A build can always do without the cache: where the cache fails, the build reports that
+A build can always do without the cache: if the cache fails, the build reports that
 once and continues. Uploads run on threads of their own, next to the build; the blobs go
 before the result that names them, so that nobody finds a result without its blobs.
 
@@ -40,7 +40,7 @@ from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
-# An answer within this time is sooner than handing the question to another thread.
+# Waiting this long for a response costs less than handing the request to a thread.
 NEAR_S = 2e-3
 
 # Blobs share this many locks: few are transferred at once.
@@ -49,10 +49,10 @@ N_LOCKS = 256
 # An action result names some files; anything longer is not an action result.
 RESULT_BYTES = 4 << 20
 
-# A file takes this much of a disk anyway; a larger blob is worth a request of its own.
+# A file takes this much disk space anyway; a larger blob is worth its own request.
 INLINE_BYTES = 4 << 10
 
-# A cache with more corrupt entries than this is not asked any more.
+# After more corrupt entries than this, a build stops using the cache.
 N_CORRUPT = 10
 
 N_UPLOAD_THREADS = 4
@@ -87,8 +87,8 @@ class SharedCache:
         self._corrupt: set[Digest] = set()
         self._present: set[Digest] = set()
         self._uploads = UploadQueue()
-        self._answer_s = math.inf  # how long the last result took to arrive
-        self._answers: dict[str, ActionResult | None] = {}
+        self._response_s = math.inf  # how long the last lookup took
+        self._looked_up: dict[str, ActionResult | None] = {}
         # One thread transfers a blob; others that want it then find it in the store.
         self._transfers = tuple(threading.Lock() for _ in range(N_LOCKS))
         self._retry: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
@@ -110,12 +110,12 @@ class SharedCache:
         return cache
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
-        """Download the key's result into the store; return None where there is none."""
+        """Download the key's result into the store; return None if there is none."""
         if not self._health.reads:
             return None
         try:
-            if key.hash in self._answers:
-                result = self._answers.pop(key.hash)
+            if key.hash in self._looked_up:
+                result = self._looked_up.pop(key.hash)
             else:
                 result = self._get_result(key, outputs)
             if result is None:
@@ -131,21 +131,21 @@ class SharedCache:
         self._store.put_action(key, result)
         return result
 
-    def answers_fast(self) -> bool:
-        """Return whether the last answer came so fast that waiting needs no thread."""
-        return self._health.reads and self._answer_s < NEAR_S
+    def responds_fast(self) -> bool:
+        """Return whether the last response came so fast that no thread need wait."""
+        return self._health.reads and self._response_s < NEAR_S
 
     def fetch_small(
         self, key: Digest, outputs: tuple[str, ...], limit_bytes: int
     ) -> ActionResult | None:
         """Fetch the result if its outputs fit the limit; else only look it up."""
-        result = self._answers[key.hash] = self.look_up(key, outputs)
+        result = self._looked_up[key.hash] = self.look_up(key, outputs)
         if result is None or result.size_bytes() > limit_bytes:
             return None
         result = self.fetch(key, outputs)
         if result is None:
-            # Do not ask again for what is gone or corrupt there.
-            self._answers[key.hash] = None
+            # Do not look up again what is missing or corrupt there.
+            self._looked_up[key.hash] = None
         return result
 
     def look_up(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
@@ -191,7 +191,7 @@ class SharedCache:
 
         The store keeps the blob as long as this process lives.
 
-        Raises: CacheFailure where the cache fails.
+        Raises: CacheFailure if the cache fails.
         """
         self._store.lease(digest)
         return self._retry(lambda: self._ensure_local(digest))
@@ -199,7 +199,7 @@ class SharedCache:
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
         """Upload the files that the cache lacks; with `again`, upload all of them.
 
-        Raises: CacheFailure where the cache fails, or may not be written.
+        Raises: CacheFailure if the cache fails, or may not be written.
         """
         if not self._may_write:
             raise CacheFailure("it is read-only for this machine")
@@ -220,7 +220,7 @@ class SharedCache:
     def publish(self, key: Digest, blobs: Iterable[Digest], again: bool) -> None:
         """Upload a result that the store has, and its blobs before it, now.
 
-        Raises: CacheFailure where the cache fails, or may not be written.
+        Raises: CacheFailure if the cache fails, or may not be written.
         """
         files = {digest: self._store.blob(digest) for digest in blobs}
         # A worker runs for weeks: what the cache had once may be gone.
@@ -229,7 +229,7 @@ class SharedCache:
         self._backend.put("ac", key, self._stored_result(key))
 
     def finish(self, silent_s: float = 1.0) -> None:
-        """Wait for all uploads; report what is left where they take longer."""
+        """Wait for all uploads; report how many are left if that takes longer."""
         left = self._uploads.finish(timeout_s=silent_s)
         if left:
             self._health.warn_once(f"uploading the last {_count(left)}")
@@ -280,13 +280,13 @@ class SharedCache:
     def _get_result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         start = time.monotonic()
         content = self._get_message(key)
-        self._answer_s = time.monotonic() - start
+        self._response_s = time.monotonic() - start
         return None if content is None else self._decode(key, content, outputs)
 
     def _decode(
         self, key: Digest, content: bytes, outputs: tuple[str, ...]
     ) -> ActionResult | None:
-        """Return the message's result; None where it is not one of this action."""
+        """Return the message's result; None if it is not one of this action."""
         try:
             result = results.result_of(key.hash, content)
         except CorruptMessage:
@@ -299,7 +299,7 @@ class SharedCache:
         return None
 
     def _get_message(self, key: Digest) -> bytes | None:
-        """Return the entry under the key, cut off where it is too long for one."""
+        """Return the entry under the key, cut off if it is too long for a result."""
         pieces = self._backend.get("ac", key)
         if pieces is None:
             return None
@@ -314,7 +314,7 @@ class SharedCache:
         if self._store.holds(digest):
             return True
         if digest.size_bytes == 0:
-            # The empty blob is known to everybody, so Bazel never uploads it.
+            # Bazel never uploads the empty blob, because every client knows it.
             return self._store.put_bytes(b"") == digest
         with self._transfer_lock(digest):
             return self._store.holds(digest) or self._download(digest)
@@ -327,7 +327,7 @@ class SharedCache:
         try:
             pieces = self._backend.get("cas", digest)
         except BlobRejected:
-            # Already its first piece cannot be unpacked.
+            # Not even its first piece can be unpacked.
             pieces = iter(())
         if pieces is None:
             return False
@@ -398,7 +398,7 @@ class RetryingBackend:
         self._return_s = return_s
 
     def get(self, kind: Kind, digest: Digest) -> Iterator[bytes] | None:
-        """Return the content in pieces; None where the cache does not have it."""
+        """Return the content in pieces; None if the cache does not have it."""
         return self.retry(lambda: self._backend.get(kind, digest))
 
     def put(self, kind: Kind, digest: Digest, path: Path) -> None:
@@ -413,7 +413,7 @@ class RetryingBackend:
     def retry(self, ask: Callable[[], T]) -> T:
         """Return what `ask` returns; call it again while the server is unreachable.
 
-        Raises: CacheFailure where it fails, or the server stays away; IngotError where
+        Raises: CacheFailure if it fails, or the server stays away; IngotError if
         the build is being stopped.
         """
         end = time.monotonic() + self._return_s
@@ -492,7 +492,7 @@ def _store_verified(
 ) -> bool:
     """Store the pieces if they are the blob; return whether they are.
 
-    Raises: CacheFailure where they arrive too slowly.
+    Raises: CacheFailure if they arrive too slowly.
     """
     limited = _limited(digest, pieces, timeouts)
     if digest.size_bytes <= SMALL_BYTES:

@@ -64,7 +64,7 @@ class DaskWorkers:
     def __init__(self, address: str, warn: Callable[[str], None]) -> None:
         """Connect to the scheduler.
 
-        Raises: IngotError where nothing answers at the address.
+        Raises: IngotError if nothing answers at the address.
         """
         self.address = address
         self._warn = warn
@@ -87,7 +87,7 @@ class DaskWorkers:
     def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response.
 
-        Raises: IngotError where workers die of it, or the scheduler stays away.
+        Raises: IngotError if workers die of it, or the scheduler stays away.
         """
         from distributed import KilledWorker
 
@@ -120,7 +120,7 @@ class DaskWorkers:
                 self._reconnect(call.client)
 
     def remedy(self, cache: str) -> str:
-        """Return what to do where workers do not see what this machine uploads."""
+        """Return what to do if workers do not see what this machine uploads."""
         return f"set INGOT_SHARED_CACHE of the workers to {cache}"
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class DaskWorkers:
     def _send(self, call: _PendingCall) -> None:
         """Send the call together with others of this moment; it has its future then.
 
-        Raises: what the client raises where the scheduler is lost.
+        Raises: what the client raises if the scheduler is lost.
         """
         with self._lock:
             self._waiting.append(call)
@@ -172,7 +172,7 @@ class DaskWorkers:
     def _available(self) -> list[dict[str, float]]:
         """Return the resources of every worker.
 
-        Raises: OSError where the scheduler is lost.
+        Raises: OSError if the scheduler is lost.
         """
         # One thread asks for all: hundreds find the answer outdated at once.
         with self._asking:
@@ -205,7 +205,7 @@ class DaskWorkers:
             )
         except (OSError, TimeoutError) as error:
             raise IngotError(
-                f"executor={self.address}: no scheduler answers there",
+                f"executor={self.address}: no scheduler responds there",
                 "start one: doit cluster",
             ) from error
         except (TypeError, ValueError) as error:
@@ -219,7 +219,7 @@ class DaskWorkers:
     def _reconnect(self, lost: Any) -> None:
         """Replace the lost connection; the first thread does it for all.
 
-        Raises: IngotError where the scheduler stays away.
+        Raises: IngotError if the scheduler stays away.
         """
         with self._lock:
             if self._closed:

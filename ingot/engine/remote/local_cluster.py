@@ -73,7 +73,7 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
     Its workers share a store under `root`, so that only one of them benchmarks at a
     time.
 
-    Raises: IngotError where the port is taken.
+    Raises: IngotError if the port is taken.
     """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
@@ -119,7 +119,7 @@ def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
 def welcome(n_workers: int, place: str, shared_cache: str) -> str:
     """Return how to build there, without the shared cache's password.
 
-    Raises: IngotError where the shared cache's address is not one.
+    Raises: IngotError if the shared cache's address is not one.
     """
     shown = without_password(shared_cache)
     words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{place}"

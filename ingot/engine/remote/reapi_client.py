@@ -1,6 +1,6 @@
 """Run actions on the workers of a server of Bazel's remote-execution API.
 
-A request becomes an action (`reapi_worker` says which) whose messages and inputs are in
+A request becomes an action (see `reapi_worker`) whose messages and inputs are in
 the server's cache. The result is also published under the action's own key, where every
 build finds it.
 """
@@ -54,7 +54,7 @@ def open_server(
 ) -> RemoteExecutor:
     """Return the executor of a server; after `?` come properties for its actions.
 
-    Raises: IngotError where the address is wrong, or the server runs nothing.
+    Raises: IngotError if the address is wrong, or the server runs nothing.
     """
     try:
         parts = urlsplit(address)
@@ -104,7 +104,7 @@ class ReapiWorkers:
         self._again = False
 
     def remedy(self, cache: str) -> str:
-        """Return what to do where workers do not see what this machine uploads."""
+        """Return what to do if workers do not see what this machine uploads."""
         return f"let the server's workers read {cache}, or unset INGOT_SHARED_CACHE"
 
     def lost(self) -> None:
@@ -114,7 +114,7 @@ class ReapiWorkers:
     def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response; publish a result under the action's key.
 
-        Raises: IngotError where no worker can run it, CacheFailure where the cache
+        Raises: IngotError if no worker can run it, CacheFailure if the cache
         fails.
         """
         ended, lookup = OperationEnd(), True
@@ -160,7 +160,7 @@ class ReapiWorkers:
     ) -> OperationEnd:
         """Return how the operation ended: with a result, or because a blob is missing.
 
-        Raises: IngotError where it ended in another way.
+        Raises: IngotError if it ended in another way.
         """
 
         def queued() -> None:
@@ -175,8 +175,8 @@ class ReapiWorkers:
             ended = self._execution.run(action, skip_lookup, self.lost, queued)
         except Unreachable as error:
             raise IngotError(
-                f"{request.task}: {self.address}: the server does not answer any more",
-                "run the same command again once it does; finished actions are kept",
+                f"{request.task}: {self.address}: the server no longer responds",
+                "run the same command again once it does; finished actions are cached",
             ) from error
         if ended.code in ("OK", *LACKS):
             return ended
@@ -197,9 +197,9 @@ class ReapiWorkers:
     def _response(
         self, request: WorkRequest, result: reapi.ActionResult
     ) -> WorkResponse | None:
-        """Return the worker's response; None where it is no longer in the cache.
+        """Return the worker's response; None if it is no longer in the cache.
 
-        Raises: IngotError where ingot did not run on the worker.
+        Raises: IngotError if ingot did not run on the worker.
         """
         files = {
             file.path: checked_digest(file.digest.hash, file.digest.size_bytes)
@@ -228,7 +228,7 @@ class ReapiWorkers:
         return replace(response, outputs=outputs)
 
     def _printed(self, result: reapi.ActionResult) -> str:
-        """Return what the program printed where it wrote no response."""
+        """Return what the program printed if it wrote no response."""
         found: bytes = result.stdout_raw + result.stderr_raw
         for message in (result.stdout_digest, result.stderr_digest):
             if message.hash:

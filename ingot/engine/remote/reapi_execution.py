@@ -1,8 +1,8 @@
 """Run an action on a server of Bazel's remote-execution API and return how it ended.
 
 An operation is followed to its end even if the connection is lost: the client then
-waits for the operation again, and starts the action again where the server has
-forgotten it.
+waits for the operation again, and starts the action again if the server has forgotten
+it.
 
 Source: build.bazel.remote.execution.v2, remote_execution.proto; google.longrunning.
 """
@@ -74,7 +74,7 @@ class Execution:
         self._stopped = threading.Event()
 
     def why_not(self) -> str:
-        """Return why the server cannot run anything; "" where it can."""
+        """Return why the server cannot run anything; "" if it can."""
         try:
             answer = self._channel.ask(
                 f"{V2}.Capabilities/GetCapabilities",
@@ -99,7 +99,7 @@ class Execution:
         `lost` is called when the server goes away, `queued` when the action waits for a
         worker.
 
-        Raises: Unreachable where the server stays away; IngotError once stopped.
+        Raises: Unreachable if the server stays away; IngotError once stopped.
         """
         watch, tries = _Watch(time.monotonic()), 0
         while True:
@@ -142,7 +142,7 @@ class Execution:
     def _cancel(self, operation: str) -> Any:
         """Start the call that cancels an operation on the server; return it."""
         request = api.CancelOperationRequest(name=operation)
-        return self._channel.tell(f"{OPERATIONS}/CancelOperation", request, CANCEL_S)
+        return self._channel.start(f"{OPERATIONS}/CancelOperation", request, CANCEL_S)
 
     def _follow(
         self,
@@ -151,7 +151,7 @@ class Execution:
         watch: _Watch,
         queued: Callable[[], None],
     ) -> OperationEnd | None:
-        """Return how the operation ended; None where the connection to it is lost."""
+        """Return how the operation ended; None if the connection to it is lost."""
         import grpc
 
         self.wait(0)
@@ -237,7 +237,7 @@ def _ended(operation: Any) -> OperationEnd:
 
 
 def _broken(error: Any, waited: bool) -> OperationEnd | None:
-    """Return the end that the server reported; None where the connection is lost."""
+    """Return the end that the server reported; None if the connection is lost."""
     code = error.code().name
     if code in LOST:
         return None

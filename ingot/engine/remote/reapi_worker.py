@@ -59,7 +59,7 @@ def worker_action(
 
 
 def main() -> int:
-    """Write response and log; return 0 only where the command made its outputs."""
+    """Write response and log; return 0 only if the command wrote its outputs."""
     here = Path.cwd()
     text = (here / REQUEST).read_text(encoding="utf-8")
     (here / LOG).write_bytes(b"")

@@ -32,11 +32,11 @@ class WorkerPool(Protocol):
     def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response; requests of one name may share one response.
 
-        Raises: IngotError where no worker can run it.
+        Raises: IngotError if no worker can run it.
         """
 
     def remedy(self, cache: str) -> str:
-        """Return what to do where workers do not see what this machine uploads."""
+        """Return what to do if workers do not see what this machine uploads."""
 
     def close(self) -> None:
         """Stop waiting for everything that is still under way."""
@@ -66,7 +66,7 @@ class RemoteExecutor:
 
         `files` are the inputs' contents.
 
-        Raises: IngotError where no worker can run it, or the cache fails.
+        Raises: IngotError if no worker can run it, or the cache fails.
         """
         try:
             self._shared.send(files)

@@ -87,7 +87,7 @@ class WorkResponse:
     version: int = VERSION
 
     def result(self, task: str) -> ActionResult | None:
-        """Return the task's result; None where the response has no outputs."""
+        """Return the task's result; None if the response has no outputs."""
         if self.outputs is None:
             return None
         return ActionResult(

@@ -82,7 +82,7 @@ class Worker:
     def __init__(self) -> None:
         """Open both, as the environment names them.
 
-        Raises: IngotError where the environment names no shared cache.
+        Raises: IngotError if the environment names no shared cache.
         """
         from ingot.engine.cache.address import connect
         from ingot.engine.cache.backend import Timeouts
@@ -103,7 +103,7 @@ class Worker:
     def keep_to_limit(self) -> None:
         """Now and then, remove from the store what exceeds INGOT_CACHE_LIMIT.
 
-        Raises: IngotError where the limit is not a size.
+        Raises: IngotError if the limit is not a size.
         """
         limit = parse_size(os.environ.get("INGOT_CACHE_LIMIT") or "none", LIMIT)
         if limit is None or not self._collecting.acquire(blocking=False):
