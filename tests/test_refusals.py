@@ -195,5 +195,5 @@ def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
     assert str(caught.value) == (
         f"{tmp_path}/build: cannot write: Is a directory\n"
         "  remove the folder that is there in place of a file; finished actions are"
-        " kept"
+        " cached"
     )
