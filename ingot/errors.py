@@ -1,6 +1,6 @@
-"""What went wrong, as data in fields and as text in `__str__`.
+"""Define the errors that users see, with all data in fields and the text in `__str__`.
 
-Every error a user can cause is an IngotError; the front end prints it without a
+Every error that a user can cause is an IngotError. The command line prints it without a
 traceback.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Of more words than a line has room for, so many are told.
+# An error lists at most this many known words; of more, it lists the nearest ones.
 N_LISTED = 40
 N_NEAREST = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a text file; line and column count from 1."""
+    """A position in a text file; line and column count from 1."""
 
     path: str
     line: int
@@ -27,7 +27,7 @@ class Position:
 
 
 class IngotError(Exception):
-    """An error with a message for the user, and the way on in an indented line."""
+    """An error with a message for the user, and a hint at how to go on."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         """Keep the message and the hint apart, so that tests can compare them."""
@@ -41,12 +41,12 @@ class IngotError(Exception):
 
 
 class ManifestError(IngotError):
-    """A defect of a manifest, at a place in a file."""
+    """An error in a manifest or another YAML file, with its position."""
 
     def __init__(
         self, position: Position, key: str, message: str, hint: str = ""
     ) -> None:
-        """Keep the place, the key path (`blocks.layer.nodes[2].uses`), the message."""
+        """Keep position, key path (`blocks.layer.nodes[2].uses`) and message."""
         super().__init__(message, hint)
         self.position = position
         self.key = key
@@ -58,7 +58,7 @@ class ManifestError(IngotError):
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...], noun: str) -> str:
-    """Return a hint: the nearest known word, or known words, of many the nearest."""
+    """Return a hint: the one word that is near, or the known words, at most a few."""
     import difflib
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
@@ -68,3 +68,8 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...], noun: str) -> st
         close = difflib.get_close_matches(word, known, n=N_NEAREST, cutoff=0.0)
         return f"the nearest of {len(known)} {noun}: {', '.join(close)}"
     return f"known {noun}: {', '.join(sorted(known)) or 'none'}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 entry" or "2 entries"; the default plural adds an "s"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Map
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from ingot.model.schema_types import (
     Either,
     Form,
     Integer,
-    Mapping,
+    ListOf,
+    MapOf,
     Number,
     Section,
-    Sequence,
     Tagged,
     Text,
     build,
@@ -198,10 +198,10 @@ def test_bytes_that_are_not_utf_8_are_refused_at_their_place(tmp_path: Path) -> 
         (Number(), "1.5"),
         (Boolean(), "true"),
         (Choice(("a", "b")), "b"),
-        (Sequence(Integer()), "[1, 2]"),
-        (Mapping(Integer()), "{a: 1}"),
-        (Either((Text(), Sequence(Text()))), "[a]"),
-        (Either((Text(), Sequence(Text()))), "a"),
+        (ListOf(Integer()), "[1, 2]"),
+        (MapOf(Integer()), "{a: 1}"),
+        (Either((Text(), ListOf(Text()))), "[a]"),
+        (Either((Text(), ListOf(Text()))), "a"),
     ],
 )
 def test_what_has_the_form_is_accepted(form: Form, good: str) -> None:
@@ -241,12 +241,12 @@ def test_what_has_the_form_is_accepted(form: Form, good: str) -> None:
             "tow",
             "at: expected one of one, two, found 'tow'\n  did you mean 'two'?",
         ),
-        (Sequence(Text()), "a", "at: expected a sequence, found text 'a'"),
-        (Sequence(Text(), 2), "[a]", "at: expected at least 2 items, found 1"),
-        (Mapping(Text()), "[a]", "at: expected a mapping, found a sequence"),
-        (Mapping(Text(), min=1), "{}", "at: expected at least 1 entries, found 0"),
+        (ListOf(Text()), "a", "at: expected a sequence, found text 'a'"),
+        (ListOf(Text(), 2), "[a]", "at: expected at least 2 items, found 1"),
+        (MapOf(Text()), "[a]", "at: expected a mapping, found a sequence"),
+        (MapOf(Text(), min=1), "{}", "at: expected at least 1 entry, found 0"),
         (
-            Either((Text(), Sequence(Text()))),
+            Either((Text(), ListOf(Text()))),
             "1",
             "at: expected text or a sequence, found integer 1",
         ),
@@ -260,7 +260,7 @@ def test_what_differs_from_the_form_is_told(
 
 
 def test_a_name_of_a_mapping_is_judged_at_its_own_place() -> None:
-    form = Mapping(Integer(), Text("a snake_case name", "[a-z_]+"))
+    form = MapOf(Integer(), Text("a snake_case name", "[a-z_]+"))
     assert differences("{a: 1, B: 2}", form) == [
         "file.yaml:1:12: at.B: expected a snake_case name, found 'B'"
     ]
@@ -287,8 +287,8 @@ class Whole(Section):
     """A section of which each part can be left out."""
 
     title: str = key(Text(), "what it is called", empty="")
-    sizes: Map[str, int] = key(Mapping(Integer(1)), "how big", empty={})
-    parts: tuple[Named, ...] = key(Sequence(Named), "what it has", default=())
+    sizes: Mapping[str, int] = key(MapOf(Integer(1)), "how big", empty={})
+    parts: tuple[Named, ...] = key(ListOf(Named), "what it has", default=())
 
 
 def test_unknown_and_missing_keys_of_a_section_are_told() -> None:
@@ -366,6 +366,6 @@ def test_a_section_knows_where_its_parts_stand() -> None:
 
 
 def test_an_integer_stays_one_where_a_number_is_kept_as_written() -> None:
-    assert value("{a: 1}", Mapping(Number())) == {"a": 1.0}
-    kept = value("{a: 1, b: 1.5}", Mapping(Number(keeps_integers=True)))
+    assert value("{a: 1}", MapOf(Number())) == {"a": 1.0}
+    kept = value("{a: 1, b: 1.5}", MapOf(Number(keeps_integers=True)))
     assert [type(item) for item in kept.values()] == [int, float]

@@ -10,8 +10,7 @@ from ingot.bundles.encoder import Encoded, encode
 from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.target_runner import runner_for
 from ingot.cli.commands import FAILED, Call
-from ingot.cli.reporter import counted
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.project.catalogue import asked, read
 from ingot.project.selection import refuse_compiled_only, select
 

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
-from ingot.cli.reporter import counted
 from ingot.cli.store_commands import store_root
 from ingot.engine import process, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
 from ingot.project.pyproject import read_project
 from ingot.runtime import invoke

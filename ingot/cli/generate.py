@@ -24,11 +24,10 @@ from ingot.bundles.vocabulary import refuse_no_tokenizer
 from ingot.cli.build import build_first
 from ingot.cli.commands import INTERRUPTED, Call
 from ingot.cli.options import integer, number, one_of_each
-from ingot.cli.reporter import counted
 from ingot.cli.store_commands import open_store
 from ingot.engine import process
 from ingot.engine.actions import InlineText
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.project.catalogue import Catalogue, Selection, asked, read
 from ingot.project.selection import refuse_compiled_only, select
 from ingot.runtime.decoder import DECODE, PREFILL

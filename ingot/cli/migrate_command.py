@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingot.cli.commands import Call
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.migrate import read, write, yaml_files
 
@@ -25,7 +25,7 @@ def migrate(call: Call) -> int:
             print(f"{change.position}: {change.old} -> {change.new}")
     if found:
         done = "to rewrite" if call.options["dry_run"] else "rewritten"
-        print(f"{len(found)} file{'s' if len(found) > 1 else ''} {done}")
+        print(f"{counted(len(found), 'file')} {done}")
     else:
         print("nothing to rewrite: no file uses a renamed word")
     return 0

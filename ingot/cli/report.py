@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingot.cli.commands import Call
-from ingot.cli.reporter import counted
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 
 REPORT = "build/report.html"
 

@@ -11,6 +11,7 @@ import time
 from typing import IO, Any
 
 from ingot.engine.event_log import EventLog
+from ingot.errors import counted
 
 # A remote build has more under way; a terminal has 24 lines.
 N_BARS = 16
@@ -135,8 +136,3 @@ class Reporter:
         self._progress.update(self._overall, completed=self._seen)
         if len(self._bars) < N_BARS:
             self._bars[task] = self._progress.add_task(task, total=None)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return "1 blob" or "2 blobs"."""
-    return f"{number} {noun}{'s' * (number != 1)}"

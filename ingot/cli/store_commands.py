@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
-from ingot.cli.reporter import counted
 from ingot.engine.event_log import EventLog
 from ingot.engine.store import Store
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.project.plan_cache import SOURCES
 
 if TYPE_CHECKING:

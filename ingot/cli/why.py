@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ingot.cli.commands import Call
 from ingot.cli.connections import open_cache
-from ingot.cli.reporter import counted
 from ingot.cli.store_commands import open_store
 from ingot.cli.tasks import choose_actions
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
@@ -28,7 +27,7 @@ from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
 from ingot.engine.records import TaskRecord
 from ingot.engine.store_survey import latest_results, read_messages
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.project.catalogue import Plan, asked, read
 from ingot.project.selection import select
 

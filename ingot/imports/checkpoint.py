@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.imports.checkpoint_facts import Fact, Survey
 from ingot.imports.checkpoint_licence import choose_licence
 from ingot.imports.families import POSITIONS
@@ -221,9 +221,9 @@ def _element(survey: Survey) -> str | None:
 
 def _together(errors: list[IngotError]) -> IngotError:
     """Return all errors as one, which says that no file was written."""
-    count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
-    told = "\n".join(str(error) for error in errors)
-    return IngotError(f"{told}\nfound {count}; nothing was written")
+    text = "\n".join(str(error) for error in errors)
+    count = counted(len(errors), "error")
+    return IngotError(f"{text}\nfound {count}; nothing was written")
 
 
 def _write(decision: Decision, root: Path) -> str:

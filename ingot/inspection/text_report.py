@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ingot.errors import counted
 from ingot.inspection.module_content import Buffer, Content, Function, Section
 from ingot.inspection.outline import Outline, Piece, size_bytes
 from ingot.model.graph import EntryPoint
@@ -19,13 +20,13 @@ def graph_lines(found: Outline, whole: bool) -> Iterator[str]:
     calls = sum(len(piece.blocks) * len(piece.uses) for piece in pieces)
     used = {use.instance.name for piece in pieces for use in piece.uses}
     yield (
-        f"{_many(len(found.entries), 'entry point')}, {_many(blocks, 'block')} of "
-        f"{_many(len(pieces), 'kind')}, {_many(calls, 'call')} of "
-        f"{_many(len(used), 'instance')}"
+        f"{counted(len(found.entries), 'entry point')}, {counted(blocks, 'block')} of "
+        f"{counted(len(pieces), 'kind')}, {counted(calls, 'call')} of "
+        f"{counted(len(used), 'instance')}"
     )
     if whole:
         total = sum(size_bytes(item.type) for item in graph.parameters)
-        yield f"{_many(len(graph.parameters), 'parameter')} in {_size(total)}"
+        yield f"{counted(len(graph.parameters), 'parameter')} in {_size(total)}"
     for entry, stretches in found.entries:
         yield from ("", f"entry point {entry.name}")
         yield from _ports(entry, "input")
@@ -40,8 +41,8 @@ def graph_lines(found: Outline, whole: bool) -> Iterator[str]:
 def content_lines(content: Content, sized: str) -> Iterator[str]:
     """Yield the lines of a module; `sized` names the sizes that it assumes."""
     starts = sum(count for item in content.functions for _, count in item.dispatches)
-    totals = [_many(len(content.functions), "function")]
-    totals += [_many(starts, "dispatch", "es")] if starts else []
+    totals = [counted(len(content.functions), "function")]
+    totals += [counted(starts, "dispatch", "dispatches")] if starts else []
     totals += [
         f"{part.title} {len(part.sizes):,} in {_size(part.size_bytes)}"
         for part in content.sections
@@ -90,8 +91,8 @@ def _piece(piece: Piece) -> Iterator[str]:
     count, size = piece.parameters
     each = " each" if len(piece.blocks) > 1 else ""
     yield (
-        f"  block {piece.kind}{_times(piece)}: {_many(len(piece.uses), 'call')}, "
-        f"{_many(count, 'parameter')} in {_size(size)}{each}"
+        f"  block {piece.kind}{_times(piece)}: {counted(len(piece.uses), 'call')}, "
+        f"{counted(count, 'parameter')} in {_size(size)}{each}"
     )
     yield from table(
         (
@@ -113,12 +114,11 @@ def _times(piece: Piece) -> str:
 
 def _summary(item: Function) -> str:
     """Return the counts of a function's content."""
-    words = [_many(sum(count for _, count in item.operations), "operation")]
+    words = [counted(sum(count for _, count in item.operations), "operation")]
     if item.dispatches:
         starts = sum(count for _, count in item.dispatches)
-        words.append(
-            f"{_many(starts, 'dispatch', 'es')} of {len(item.dispatches)} kinds"
-        )
+        kinds = counted(len(item.dispatches), "kind")
+        words.append(f"{counted(starts, 'dispatch', 'dispatches')} of {kinds}")
     if item.buffers:
         words.append(
             "sizes not known"
@@ -138,9 +138,5 @@ def _section(part: Section) -> Iterator[str]:
     yield from table((f"{size:,} bytes", name) for name, size in part.sizes)
 
 
-def _many(count: int, noun: str, plural: str = "s") -> str:
-    return f"{count:,} {noun}{'' if count == 1 else plural}"
-
-
 def _size(size: int) -> str:
-    return _many(size, "byte")
+    return counted(size, "byte")

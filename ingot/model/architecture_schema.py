@@ -8,7 +8,7 @@ everything inherited put in place, may not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Map
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ingot.model.manifest_schema import TOLERANCES, ToleranceSection
@@ -30,11 +30,11 @@ from ingot.model.schema_types import (
     Form,
     Integer,
     Key,
-    Mapping,
+    ListOf,
+    MapOf,
     Number,
     Record,
     Section,
-    Sequence,
     Text,
     key,
     keys_of,
@@ -61,7 +61,7 @@ class ParameterSection(Section):
     """A weight that the architecture declares."""
 
     shape: tuple[str | int, ...] = key(
-        Sequence(DIM_OR_SIZE, min=1), "dims of the stored tensor"
+        ListOf(DIM_OR_SIZE, min=1), "dims of the stored tensor"
     )
     hf: str = key(
         Text(),
@@ -70,12 +70,12 @@ class ParameterSection(Section):
         default="",
     )
     hf_shape: tuple[str, ...] = key(
-        Sequence(DIM, min=1),
+        ListOf(DIM, min=1),
         "dims of that tensor: the parameter's in another order, or joined",
         default=(),
     )
     hf_fused: tuple[str, ...] = key(
-        Sequence(PARAMETER, min=2),
+        ListOf(PARAMETER, min=2),
         "parameters, this among them, whose rows that tensor has one behind the other",
         default=(),
     )
@@ -112,24 +112,24 @@ class NodeSection(Section):
 
     name: str = key(NAME, "name of the node, and of its value")
     uses: str = key(USES, "component: components/<name>.mlir, or block:<name>")
-    operands: Map[str, str] = key(
-        Mapping(NAME, NAME),
+    operands: Mapping[str, str] = key(
+        MapOf(NAME, NAME),
         "values of this block, by the component's argument or the block's input",
         default={},
     )
-    parameters: Map[str, str] = key(
-        Mapping(USED_PARAMETER, NAME),
+    parameters: Mapping[str, str] = key(
+        MapOf(USED_PARAMETER, NAME),
         "parameters, by the component's argument or the block's $name",
         default={},
     )
-    attributes: Map[str, Given] = key(
-        Mapping(Either((ATTRIBUTE, Number(keeps_integers=True))), NAME),
+    attributes: Mapping[str, Given] = key(
+        MapOf(Either((ATTRIBUTE, Number(keeps_integers=True))), NAME),
         "hyperparameters, dims, numbers or {layer}, by the component's argument or"
         " the block's $name",
         default={},
     )
     results: tuple[str, ...] = key(
-        Sequence(NAME, min=2),
+        ListOf(NAME, min=2),
         "names of the values of a component or block with several results",
         default=(),
     )
@@ -149,23 +149,23 @@ class NodeSection(Section):
 class BlockSection(Section):
     """A piece of a model that is checked alone."""
 
-    variants: Map[str, Map[str, Given]] = key(
-        Mapping(
-            Mapping(Either((USED_PARAMETER, Number(keeps_integers=True))), NAME, min=1),
+    variants: Mapping[str, Mapping[str, Given]] = key(
+        MapOf(
+            MapOf(Either((USED_PARAMETER, Number(keeps_integers=True))), NAME, min=1),
             NAME,
             min=1,
         ),
         "by variant, what each $name in the nodes stands for",
         default={},
     )
-    inputs: Map[str, str] = key(
-        Mapping(TYPE, NAME, min=1), "values it takes, with their types"
+    inputs: Mapping[str, str] = key(
+        MapOf(TYPE, NAME, min=1), "values it takes, with their types"
     )
     nodes: tuple[NodeSection, ...] = key(
-        Sequence(NodeSection, min=1), "calls of components and blocks, in order"
+        ListOf(NodeSection, min=1), "calls of components and blocks, in order"
     )
-    outputs: Map[str, str] = key(
-        Mapping(NAME, NAME, min=1), "values it gives, by their name"
+    outputs: Mapping[str, str] = key(
+        MapOf(NAME, NAME, min=1), "values it gives, by their name"
     )
 
 
@@ -174,7 +174,7 @@ class StepSection(Section):
     """A call of a block, or of several in turn, layer by layer."""
 
     block: str | tuple[str, ...] = key(
-        Either((BLOCK, Sequence(BLOCK, min=1))),
+        Either((BLOCK, ListOf(BLOCK, min=1))),
         "block to call; a sequence is gone through layer by layer, over and over",
     )
     repeat: str | int = key(
@@ -187,11 +187,11 @@ class StepSection(Section):
         "name of the step where the block's is taken or there are several blocks",
         default="",
     )
-    operands: Map[str, str] = key(
-        Mapping(NAME, NAME, min=1), "values, by the block's input"
+    operands: Mapping[str, str] = key(
+        MapOf(NAME, NAME, min=1), "values, by the block's input"
     )
-    results: Map[str, str] = key(
-        Mapping(NAME, NAME, min=1), "values it defines, by output"
+    results: Mapping[str, str] = key(
+        MapOf(NAME, NAME, min=1), "values it defines, by output"
     )
 
     @property
@@ -225,19 +225,19 @@ class OutputSection(Section):
 class EntryPointSection(Section):
     """A function that the model exports."""
 
-    dims: Map[str, int] = key(
-        Mapping(Integer(1), NAME, min=1),
+    dims: Mapping[str, int] = key(
+        MapOf(Integer(1), NAME, min=1),
         "dynamic dims that have one size here, such as seq: 1 to decode",
         default={},
     )
-    inputs: Map[str, InputSection] = key(
-        Mapping(InputSection, NAME, min=1), "arguments, in order"
+    inputs: Mapping[str, InputSection] = key(
+        MapOf(InputSection, NAME, min=1), "arguments, in order"
     )
     steps: tuple[StepSection, ...] = key(
-        Sequence(StepSection, min=1), "block calls, in order"
+        ListOf(StepSection, min=1), "block calls, in order"
     )
-    outputs: Map[str, OutputSection] = key(
-        Mapping(OutputSection, NAME, min=1), "results, in order"
+    outputs: Mapping[str, OutputSection] = key(
+        MapOf(OutputSection, NAME, min=1), "results, in order"
     )
 
 
@@ -247,24 +247,24 @@ class ArchitectureSection(Section):
 
     architecture: str = key(KEBAB, "its name: this file's, without .yaml")
     dims: tuple[str, ...] = key(
-        Sequence(NAME, min=1), "dims that a manifest gives a size to"
+        ListOf(NAME, min=1), "dims that a manifest gives a size to"
     )
     hyperparameters: tuple[str, ...] = key(
-        Sequence(NAME), "numbers that a manifest gives", default=()
+        ListOf(NAME), "numbers that a manifest gives", default=()
     )
-    dynamic: tuple[str, ...] = key(Sequence(NAME), "dims that stay dynamic")
-    parameters: Map[str, ParameterSection] = key(
-        Mapping(ParameterSection, PARAMETER),
+    dynamic: tuple[str, ...] = key(ListOf(NAME), "dims that stay dynamic")
+    parameters: Mapping[str, ParameterSection] = key(
+        MapOf(ParameterSection, PARAMETER),
         "weights under their GGUF names; {layer} stands for the layer's number",
     )
-    blocks: Map[str, BlockSection] = key(
-        Mapping(BlockSection, NAME, min=1), "pieces that are checked alone"
+    blocks: Mapping[str, BlockSection] = key(
+        MapOf(BlockSection, NAME, min=1), "pieces that are checked alone"
     )
-    entry_points: Map[str, EntryPointSection] = key(
-        Mapping(EntryPointSection, NAME, min=1),
+    entry_points: Mapping[str, EntryPointSection] = key(
+        MapOf(EntryPointSection, NAME, min=1),
         "functions that the model exports",
     )
-    tolerances: Map[str, ToleranceSection] = key(
+    tolerances: Mapping[str, ToleranceSection] = key(
         TOLERANCES,
         "where its models differ from a target's tolerances, by check level",
         default={},
@@ -275,7 +275,7 @@ def _extending(form: Text, doc: str, **removable: Text) -> tuple[Key, ...]:
     """Return the keys of a section that may extend another one."""
     removed = Record(
         tuple(
-            Key(name, Sequence(item, min=1), f"names among its {name}", optional=True)
+            Key(name, ListOf(item, min=1), f"names among its {name}", optional=True)
             for name, item in removable.items()
         )
     )
@@ -295,7 +295,7 @@ def _item(section: type[Section], other: Text = NAME) -> Record:
 
 
 def _partial(
-    own: tuple[Key, ...], keys: tuple[Key, ...], forms: Map[str, Form]
+    own: tuple[Key, ...], keys: tuple[Key, ...], forms: Mapping[str, Form]
 ) -> Record:
     """Return the form of a section that may leave out what it inherits."""
     inherited = tuple(
@@ -310,7 +310,7 @@ _BLOCK = _partial(
         NAME, "the block that it is made of", inputs=NAME, nodes=NAME, outputs=NAME
     ),
     keys_of(BlockSection),
-    {"nodes": Sequence(_item(NodeSection), min=1)},
+    {"nodes": ListOf(_item(NodeSection), min=1)},
 )
 _ENTRY_POINT = _partial(
     _extending(
@@ -322,9 +322,9 @@ _ENTRY_POINT = _partial(
     ),
     keys_of(EntryPointSection),
     {
-        "inputs": Mapping(_item(InputSection), NAME, min=1),
-        "steps": Sequence(_item(StepSection), min=1),
-        "outputs": Mapping(_item(OutputSection), NAME, min=1),
+        "inputs": MapOf(_item(InputSection), NAME, min=1),
+        "steps": ListOf(_item(StepSection), min=1),
+        "outputs": MapOf(_item(OutputSection), NAME, min=1),
     },
 )
 _NAME_KEY, *_KEYS = keys_of(ArchitectureSection)
@@ -342,9 +342,9 @@ ARCHITECTURE = _partial(
     ),
     tuple(_KEYS),
     {
-        "parameters": Mapping(_item(ParameterSection, PARAMETER), PARAMETER),
-        "blocks": Mapping(_BLOCK, NAME, min=1),
-        "entry_points": Mapping(_ENTRY_POINT, NAME, min=1),
+        "parameters": MapOf(_item(ParameterSection, PARAMETER), PARAMETER),
+        "blocks": MapOf(_BLOCK, NAME, min=1),
+        "entry_points": MapOf(_ENTRY_POINT, NAME, min=1),
     },
 )
 """The form of a file, which may leave out what it inherits."""

@@ -21,10 +21,10 @@ from ingot.model.schema_types import (
     Form,
     Integer,
     Key,
-    Mapping,
+    ListOf,
+    MapOf,
     Number,
     Record,
-    Sequence,
     Tagged,
     Text,
     keys_of,
@@ -65,9 +65,9 @@ def schema(form: Form) -> Schema:
             return {"type": "boolean"}
         case Choice(words):
             return {"enum": list(words)}
-        case Sequence(of, least):
+        case ListOf(of, least):
             return {"type": "array", "items": schema(of)} | _least("minItems", least)
-        case Mapping(of, name, least):
+        case MapOf(of, name, least):
             return {
                 "type": "object",
                 "propertyNames": schema(name),

@@ -8,8 +8,7 @@ layout says what runs instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from collections.abc import Mapping as Map
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ingot.model.schema_types import (
     Choice,
     Either,
     Integer,
-    Mapping,
+    MapOf,
     Section,
     Text,
     key,
@@ -46,15 +45,13 @@ class _LayoutFile(Section):
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
     tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
-    kernels: Map[str, Map[str, str | _Kernels]] = key(
-        Mapping(
-            Mapping(Either((COMPONENT, _Kernels)), Choice(STORED_ELEMENTS)), COMPONENT
-        ),
+    kernels: Mapping[str, Mapping[str, str | _Kernels]] = key(
+        MapOf(MapOf(Either((COMPONENT, _Kernels)), Choice(STORED_ELEMENTS)), COMPONENT),
         "by component and stored type of its weight, the component that runs",
         default={},
     )
-    decode: Map[str, str] = key(
-        Mapping(COMPONENT, COMPONENT),
+    decode: Mapping[str, str] = key(
+        MapOf(COMPONENT, COMPONENT),
         "by component without a weight, the component that runs where seq is 1",
         default={},
     )
@@ -75,8 +72,8 @@ class Layout:
     name: str
     path: str  # "targets/layouts/packed_n8.yaml", relative to the checkout
     tile_n: int
-    kernels: Map[tuple[str, str], Kernel]  # by component and stored type
-    decode: Map[str, str]  # by component without a weight, what runs where seq is 1
+    kernels: Mapping[tuple[str, str], Kernel]  # by component and stored type
+    decode: Mapping[str, str]  # by component without a weight, what runs where seq is 1
 
     def stored_types(self, component: str) -> list[str]:
         """Return the stored types that the layout has a kernel of a component for."""
@@ -107,7 +104,7 @@ def _kernel(given: str | _Kernels) -> Kernel:
 
 
 def _check(
-    file: _LayoutFile, path: Path, kernels: Map[tuple[str, str], Kernel], root: Path
+    file: _LayoutFile, path: Path, kernels: Mapping[tuple[str, str], Kernel], root: Path
 ) -> Iterator[ManifestError]:
     """Yield where a layout has another file's name, or names no component."""
     if file.layout != path.stem:

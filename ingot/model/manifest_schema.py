@@ -6,7 +6,7 @@ that the rules can judge the rest of a manifest together with the mistakes in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Map
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ingot.model.name_patterns import (
@@ -22,10 +22,10 @@ from ingot.model.name_patterns import (
 from ingot.model.schema_types import (
     Choice,
     Integer,
-    Mapping,
+    ListOf,
+    MapOf,
     Number,
     Section,
-    Sequence,
     Text,
     key,
 )
@@ -73,18 +73,18 @@ class WeightsSection(Section):
         default=0,
     )
     ignore: tuple[str, ...] = key(
-        Sequence(Text("a pattern")),
+        ListOf(Text("a pattern")),
         "tensors of the source that no parameter needs; * matches anything",
         default=(),
     )
     tied: tuple[str, ...] = key(
-        Sequence(PARAMETER, min=1),
+        ListOf(PARAMETER, min=1),
         "parameters that this model does not have: the one that the architecture"
         " says (tied_to) serves for both",
         default=(),
     )
     policy: tuple[Policy, ...] = key(
-        Sequence(Policy, min=1),
+        ListOf(Policy, min=1),
         "types on the way from source to component; the first match holds",
         empty=(),
     )
@@ -115,7 +115,7 @@ class ToleranceSection(Section):
     reason: str = key(Text(), "why the target's own tolerance does not hold")
 
 
-TOLERANCES = Mapping(ToleranceSection, Choice(CHECK_LEVELS))
+TOLERANCES = MapOf(ToleranceSection, Choice(CHECK_LEVELS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class CheckSection(Section):
     """What the model is checked against."""
 
     golden: str = key(PATH, "reference outputs (npz)", default="")
-    tolerances: Map[str, ToleranceSection] = key(
+    tolerances: Mapping[str, ToleranceSection] = key(
         TOLERANCES,
         "where this model differs from the target's tolerances, by check level",
         default={},
@@ -139,16 +139,16 @@ class ManifestFile(Section):
         KEBAB, "component graph: models/architectures/<name>.yaml", empty=""
     )
     licence: str = key(LICENCE, "licence of the weights", empty="")
-    dims: Map[str, int] = key(
-        Mapping(Integer(1), NAME), "sizes, under GGUF names", empty={}
+    dims: Mapping[str, int] = key(
+        MapOf(Integer(1), NAME), "sizes, under GGUF names", empty={}
     )
-    hyperparameters: Map[str, float | int] = key(
-        Mapping(Number(keeps_integers=True), NAME),
+    hyperparameters: Mapping[str, float | int] = key(
+        MapOf(Number(keeps_integers=True), NAME),
         "numbers that components take, such as layer_norm_eps",
         default={},
     )
-    dynamic: Map[str, Range] = key(
-        Mapping(Range, NAME), "dims that stay dynamic, with ranges", empty={}
+    dynamic: Mapping[str, Range] = key(
+        MapOf(Range, NAME), "dims that stay dynamic, with ranges", empty={}
     )
     weights: WeightsSection = key(
         WeightsSection,
@@ -159,15 +159,15 @@ class ManifestFile(Section):
         TOKENIZER_SOURCE, "the tokenizer.json to ship", default=None
     )
     end_tokens: tuple[int, ...] = key(
-        Sequence(Integer(0), min=1),
+        ListOf(Integer(0), min=1),
         "ids of the tokens that end a text, beside those that are known by name",
         default=(),
     )
     check: CheckSection = key(
         CheckSection, "what the model is checked against", default=CheckSection()
     )
-    bench: Map[str, tuple[Map[str, int], ...]] = key(
-        Mapping(Sequence(Mapping(Integer(1), NAME), min=1), NAME),
+    bench: Mapping[str, tuple[Mapping[str, int], ...]] = key(
+        MapOf(ListOf(MapOf(Integer(1), NAME), min=1), NAME),
         "sizes of the dynamic dims that each entry point is timed at",
         default={},
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ingot.errors import ManifestError, Position, did_you_mean
+from ingot.errors import ManifestError, Position, counted, did_you_mean
 from ingot.model.renamed import error_text, new_word
 from ingot.model.yaml_nodes import Node, join, kind, load, raise_all
 from ingot.model.yaml_scalars import Ambiguous
@@ -139,7 +139,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class ListOf:
     """A sequence whose items have one form."""
 
     of: Form
@@ -147,7 +147,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MapOf:
     """A mapping whose keys are the user's own names."""
 
     of: Form
@@ -198,8 +198,8 @@ Form = (
     | Number
     | Boolean
     | Choice
-    | Sequence
-    | Mapping
+    | ListOf
+    | MapOf
     | Tagged
     | Either
     | Record
@@ -268,7 +268,7 @@ def describe(form: Form) -> str:
             return "true or false"
         case Choice(words):
             return "one of " + ", ".join(words) if len(words) > 1 else words[0]
-        case Sequence():
+        case ListOf():
             return "a sequence"
         case Either(forms):
             return " or ".join(describe(item) for item in forms)
@@ -282,7 +282,7 @@ _PYTHON_TYPES: dict[type, type | tuple[type, ...]] = {
     Number: (int, float),
     Boolean: bool,
     Choice: str,
-    Sequence: tuple,
+    ListOf: tuple,
 }
 
 # What stands for the value of a node that has a mistake in it.
@@ -300,14 +300,15 @@ class _Builder:
         if not _has_type(node, form):
             return self._wrong(_wrong_type(node, form))
         match form:
-            case Sequence() if len(node.items) < form.min:
-                message = f"expected at least {form.min} items, found {len(node.items)}"
+            case ListOf() if len(node.items) < form.min:
+                least = counted(form.min, "item")
+                message = f"expected at least {least}, found {len(node.items)}"
                 return self._wrong(node.error(message))
-            case Sequence(of):
+            case ListOf(of):
                 items = tuple(self.value(item, of) for item in node.items)
                 wrong = any(item is _WRONG for item in items)
                 return _WRONG if wrong else items
-            case Mapping():
+            case MapOf():
                 return self._mapping(node, form)
             case Tagged():
                 return self._tagged(node, form)
@@ -340,7 +341,7 @@ class _Builder:
         self.errors.append(error)
         return _WRONG
 
-    def _mapping(self, node: Node, form: Mapping) -> Any:
+    def _mapping(self, node: Node, form: MapOf) -> Any:
         """Return the entries of a mapping that are right."""
         found = {}
         for position, (name, entry) in zip(
@@ -354,7 +355,8 @@ class _Builder:
             if error is None and value is not _WRONG:
                 found[name] = value
         if len(node.entries) < form.min:
-            message = f"expected at least {form.min} entries, found {len(node.entries)}"
+            least = counted(form.min, "entry", "entries")
+            message = f"expected at least {least}, found {len(node.entries)}"
             return self._wrong(node.error(message))
         return found
 

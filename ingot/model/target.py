@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
-from collections.abc import Mapping as Map
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from ingot.model.runner import Runner
 from ingot.model.schema_types import (
     Boolean,
     Choice,
-    Mapping,
+    ListOf,
+    MapOf,
     Number,
     Section,
-    Sequence,
     Text,
     build,
     key,
@@ -39,7 +38,7 @@ _FLAG = Text("a flag such as --iree-opt-level=O2", "--[a-z0-9-]+(=.+)?")
 _TARGET = "the target's name: this file's, without .yaml"
 _SUMMARY = "what it is for, in a few words"
 _DEVICE = "what --device= is given"
-_TOOLS = Sequence(Text("a tool that `doit doctor` knows"))
+_TOOLS = ListOf(Text("a tool that `doit doctor` knows"))
 _TOOLS_DOC = "what runs the code and therefore changes its results"
 _PACKAGES_DOC = "Debian packages that bring the tools"
 
@@ -49,10 +48,12 @@ class _Run(Section):
     """How the compiled module runs on its own processor."""
 
     device: str = key(Text(), _DEVICE)
-    env: Map[str, str] = key(Mapping(Text()), "environment of the program", default={})
+    env: Mapping[str, str] = key(
+        MapOf(Text()), "environment of the program", default={}
+    )
     emulated: bool = key(Boolean(), "its times say nothing of hardware", default=False)
     tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
-    packages: tuple[str, ...] = key(Sequence(Text()), _PACKAGES_DOC, default=())
+    packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,10 @@ class _Emulator(Section):
     """How the compiled module runs on another processor."""
 
     device: str = key(Text(), _DEVICE)
-    argv: tuple[str, ...] = key(Sequence(Text(), min=1), "the emulator and its flags")
+    argv: tuple[str, ...] = key(ListOf(Text(), min=1), "the emulator and its flags")
     runtime: str = key(Choice(RUNTIMES), "the wheel that it runs")
     tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
-    packages: tuple[str, ...] = key(Sequence(Text()), _PACKAGES_DOC, default=())
+    packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +84,13 @@ class _TargetFile(Section):
     summary: str = key(Text(), _SUMMARY)
     machine: str | None = key(Choice(MACHINES), "the processor", default=None)
     cpu_features: tuple[str, ...] = key(
-        Sequence(Text()),
+        ListOf(Text()),
         "what the processor must have, as /proc/cpuinfo spells it",
         default=(),
     )
-    compile_flags: tuple[str, ...] = key(
-        Sequence(_FLAG, min=1), "flags of iree-compile"
-    )
+    compile_flags: tuple[str, ...] = key(ListOf(_FLAG, min=1), "flags of iree-compile")
     compile_inputs: tuple[str, ...] = key(
-        Sequence(Text("a path")),
+        ListOf(Text("a path")),
         "files that the flags name, relative to the checkout",
         default=(),
     )
@@ -100,8 +99,8 @@ class _TargetFile(Section):
     emulator: _Emulator | None = key(
         _Emulator, "how it is run where the processor is another", default=None
     )
-    tolerances: Map[str, _Tolerance] = key(
-        Mapping(_Tolerance, Text("a check level", "|".join(CHECK_LEVELS))),
+    tolerances: Mapping[str, _Tolerance] = key(
+        MapOf(_Tolerance, Text("a check level", "|".join(CHECK_LEVELS))),
         "what each level of the check may differ by",
     )
 
@@ -113,7 +112,7 @@ class _AliasFile(Section):
     target: str = key(_NAME, _TARGET)
     summary: str = key(Text(), _SUMMARY)
     first_of: tuple[str, ...] = key(
-        Sequence(_NAME, min=1),
+        ListOf(_NAME, min=1),
         "targets: the first that runs here without an emulator is meant",
     )
 
@@ -138,7 +137,7 @@ class Target:
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
-    tolerances: Map[str, Tolerance]  # by check level, one for each
+    tolerances: Mapping[str, Tolerance]  # by check level, one for each
 
     def unrunnable_reason(self) -> str | None:
         """Return why this machine's processor cannot run it, None where it can.

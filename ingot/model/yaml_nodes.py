@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from ingot.errors import ManifestError, Position
+from ingot.errors import ManifestError, Position, counted
 from ingot.model.text_files import behind, read_text
 from ingot.model.yaml_scalars import Ambiguous, scalar
 
@@ -133,7 +133,7 @@ def raise_all(errors: list[ManifestError]) -> None:
     """
     if errors:
         ordered = sorted(errors, key=lambda e: astuple(e.position))
-        count = f"{len(ordered)} error{'s' if len(ordered) > 1 else ''}"
+        count = counted(len(ordered), "error")
         raise ExceptionGroup(f"{ordered[0].position.path}: {count}", ordered)
 
 
