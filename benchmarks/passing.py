@@ -23,7 +23,7 @@ PASSING = """
 import os, resource, sys
 from pathlib import Path
 from ingot.engine.digests import hash_file
-from ingot.engine.cache.address import connect
+from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.cache.backend import Timeouts
 from ingot.engine.store import Store

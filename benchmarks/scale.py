@@ -26,7 +26,7 @@ from pathlib import Path
 
 from sharing import ROOT, workers
 
-from ingot.cli.build import IN_FLIGHT
+from ingot.cli.build_command import IN_FLIGHT
 from ingot.codec import to_json
 from ingot.engine.actions import Action, Digest, resolve_action
 from ingot.engine.remote import dask_client

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ingot.engine.actions import Action, Digest
-from ingot.engine.cache.address import connect
 from ingot.engine.cache.backend import Timeouts
+from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.executor import Executor
 from ingot.engine.keys import encode_action

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli import doctor
-from ingot.cli.doctor import Finding, Level
+from ingot.cli import doctor_command
+from ingot.cli.doctor_command import Finding, Level
 from ingot.engine.cache import shared_cache
 from tests import outcomes
 
@@ -23,9 +23,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # What a marker asks for, and what tells whether it is here.
 NEEDS = {
-    "aarch64": doctor.emulator_findings,
+    "aarch64": doctor_command.emulator_findings,
     "nginx": lambda: [nginx_finding()],
-    "vulkan": doctor.vulkan_findings,
+    "vulkan": doctor_command.vulkan_findings,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import runner_for
-from ingot.cli.listing import list_catalogue
+from ingot.cli.list_commands import list_catalogue
 from ingot.cli.tasks import choose
 from ingot.errors import IngotError
 from ingot.project.catalogue import read

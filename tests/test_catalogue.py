@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.options import VARIABLES, check_known
+from ingot.cli.variables import VARIABLES, check_known
 from ingot.codec import to_json
 from ingot.engine.actions import Action, InlineText
 from ingot.engine.digests import SETTLED_NS

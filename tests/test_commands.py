@@ -16,8 +16,8 @@ import pytest
 import ingot.engine.remote.local_cluster
 import ingot.project.catalogue
 import ingot.project.selection
-from ingot.cli import build, listing
-from ingot.cli.build import n_parallel
+from ingot.cli import build_command, list_commands
+from ingot.cli.build_command import n_parallel
 from ingot.cli.commands import COMMANDS, INTERRUPTED, Command
 from ingot.cli.doit_commands import command_class
 from ingot.engine import process
@@ -137,7 +137,9 @@ def test_an_internal_error_has_its_own_exit_code_and_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(listing if name == "list" else build, function, defective)
+    monkeypatch.setattr(
+        list_commands if name == "list" else build_command, function, defective
+    )
     # A build that ends so stops all commands; tests after this one start some.
     monkeypatch.setattr(process, "_stopped", False)
     assert command_class(name)().parse_execute([]) == 2
@@ -181,7 +183,7 @@ def test_as_many_actions_are_under_way_as_this_process_has_cores(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     assert n_parallel({}) == 1
-    assert n_parallel({"executor": "dask://x:1"}) == build.IN_FLIGHT
+    assert n_parallel({"executor": "dask://x:1"}) == build_command.IN_FLIGHT
 
 
 def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
@@ -198,12 +200,12 @@ def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
 
     checkout = SimpleNamespace(root=tmp_path, settings=NONE)
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "store"))
-    monkeypatch.setattr(build, "load", lambda *_: (checkout, {}))
-    monkeypatch.setattr(build, "open_cache", lambda *_: Cache())
+    monkeypatch.setattr(build_command, "load", lambda *_: (checkout, {}))
+    monkeypatch.setattr(build_command, "open_cache", lambda *_: Cache())
     monkeypatch.setattr(process, "_stopped", False)
     loader = SimpleNamespace(load_doit_config=dict)
     stopped = replace(call(), doit={"task_loader": loader})
-    assert build.Build(stopped, ()).run() == INTERRUPTED
+    assert build_command.Build(stopped, ()).run() == INTERRUPTED
     assert reported == ["1 result was not uploaded"]
 
 

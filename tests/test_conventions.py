@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.options import VARIABLES
+from ingot.cli.variables import VARIABLES
 from ingot.stages import program
 from tests import source_tree as tree
 from tests.source_tree import ROOT

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ingot.cli import doctor
-from ingot.cli.doctor import Finding, Level, last_line, render, start
+from ingot.cli import doctor_command
+from ingot.cli.doctor_command import Finding, Level, last_line, render, start
 from ingot.engine import process, toolchain
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
@@ -38,11 +38,11 @@ class Stub:
 
 
 def try_target(stub: Any) -> Finding:
-    return doctor.target_finding(stub)
+    return doctor_command.target_finding(stub)
 
 
 def markers(target: Target) -> list[pytest.MarkDecorator]:
-    if target.runner.runtime == doctor.AARCH64_RUNTIME:
+    if target.runner.runtime == doctor_command.AARCH64_RUNTIME:
         return [pytest.mark.aarch64]
     return [pytest.mark.vulkan] if target.runner.device == "vulkan" else []
 
@@ -54,7 +54,7 @@ def declared() -> list[Any]:
 
 @pytest.mark.parametrize("target", declared())
 def test_every_target_compiles_and_runs_here_or_says_why_not(target: Target) -> None:
-    finding = doctor.target_finding(target)
+    finding = doctor_command.target_finding(target)
     reason = target.unrunnable_reason()
     if reason:
         assert finding.level is Level.WARNING
@@ -86,16 +86,18 @@ def test_the_report_has_a_line_for_each_finding_and_a_count() -> None:
 
 
 def test_a_package_at_another_version_names_the_command() -> None:
-    assert doctor.package_finding("rich==1.0", "pip install rich==1.0") == Finding(
+    assert doctor_command.package_finding(
+        "rich==1.0", "pip install rich==1.0"
+    ) == Finding(
         "rich", Level.ERROR, "expected 1.0, found 15.0.0", "run: pip install rich==1.0"
     )
-    assert doctor.package_finding("no-such==1.0", "./bootstrap") == Finding(
+    assert doctor_command.package_finding("no-such==1.0", "./bootstrap") == Finding(
         "no-such", Level.ERROR, "not installed", "run: ./bootstrap"
     )
 
 
 def test_the_toolchain_of_this_environment_is_the_pinned_one() -> None:
-    findings = list(doctor.toolchain_findings(ROOT))
+    findings = list(doctor_command.toolchain_findings(ROOT))
     assert {item.subject for item in findings} >= {
         "python",
         "iree-base-compiler",
@@ -107,7 +109,7 @@ def test_the_toolchain_of_this_environment_is_the_pinned_one() -> None:
 def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    assert list(doctor.store_findings(blocked / "store")) == [
+    assert list(doctor_command.store_findings(blocked / "store")) == [
         Finding(
             "store",
             Level.ERROR,
@@ -118,7 +120,7 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_looking_at_the_store_leaves_nothing_in_it(tmp_path: Path) -> None:
-    store, disk = doctor.store_findings(tmp_path)
+    store, disk = doctor_command.store_findings(tmp_path)
     assert store.level is Level.OK
     assert disk.found.endswith("GiB free in the store")
     assert list(tmp_path.iterdir()) == []
@@ -127,8 +129,8 @@ def test_looking_at_the_store_leaves_nothing_in_it(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "LEAST_DISK_BYTES", 1 << 60)
-    _, disk = doctor.store_findings(tmp_path)
+    monkeypatch.setattr(doctor_command, "LEAST_DISK_BYTES", 1 << 60)
+    _, disk = doctor_command.store_findings(tmp_path)
     assert disk.level is Level.ERROR
     assert disk.remedy == "free some, or set INGOT_CACHE to another disk"
 
@@ -138,18 +140,18 @@ def test_without_a_sandbox_builds_go_on_with_a_warning(
 ) -> None:
     monkeypatch.setattr(process, "sandbox", lambda: "none")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    finding = doctor.sandbox_finding()
+    finding = doctor_command.sandbox_finding()
     assert finding.level is Level.WARNING
     assert finding.remedy == "run: apt-get install bubblewrap"
 
 
 def test_x86_64_levels_need_every_feature_below_them() -> None:
-    v2, v3, v4 = doctor.LEVELS.values()
-    assert doctor.x86_64_level(set()) == ""
-    assert doctor.x86_64_level(v2) == "-v2"
-    assert doctor.x86_64_level(v2 | v3) == "-v3"
-    assert doctor.x86_64_level(v2 | v4) == "-v2"
-    assert doctor.x86_64_level(v2 | v3 | v4) == "-v4"
+    v2, v3, v4 = doctor_command.LEVELS.values()
+    assert doctor_command.x86_64_level(set()) == ""
+    assert doctor_command.x86_64_level(v2) == "-v2"
+    assert doctor_command.x86_64_level(v2 | v3) == "-v3"
+    assert doctor_command.x86_64_level(v2 | v4) == "-v2"
+    assert doctor_command.x86_64_level(v2 | v3 | v4) == "-v4"
 
 
 def test_a_target_that_this_processor_lacks_is_a_warning() -> None:
@@ -164,7 +166,7 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
         raise IngotError(f"tool '{name}' is not installed")
 
     monkeypatch.setattr(toolchain, "executable", refuse)
-    stub = Stub("arm", Runner("local-sync", runtime=doctor.AARCH64_RUNTIME))
+    stub = Stub("arm", Runner("local-sync", runtime=doctor_command.AARCH64_RUNTIME))
     assert try_target(stub) == Finding(
         "target arm",
         Level.ERROR,
@@ -174,16 +176,16 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.aarch64
-@pytest.mark.parametrize(("name", "package"), doctor.AARCH64_LIBRARIES.items())
+@pytest.mark.parametrize(("name", "package"), doctor_command.AARCH64_LIBRARIES.items())
 def test_a_missing_aarch64_library_names_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
 ) -> None:
     (tmp_path / "lib").mkdir()
-    for other in doctor.AARCH64_LIBRARIES:
+    for other in doctor_command.AARCH64_LIBRARIES:
         if other != name:
             (tmp_path / "lib" / other).touch()
-    monkeypatch.setattr(doctor, "AARCH64_ROOT", tmp_path)
-    assert list(doctor.emulator_findings()) == [
+    monkeypatch.setattr(doctor_command, "AARCH64_ROOT", tmp_path)
+    assert list(doctor_command.emulator_findings()) == [
         Finding(
             name,
             Level.ERROR,
@@ -198,7 +200,7 @@ def test_a_missing_aarch64_runtime_is_brought_by_bootstrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGOT_AARCH64_RUNTIME", str(tmp_path))
-    (finding,) = doctor.emulator_findings()
+    (finding,) = doctor_command.emulator_findings()
     assert (finding.level, finding.remedy) == (Level.ERROR, "run: ./bootstrap")
 
 
@@ -218,7 +220,7 @@ def test_flags_that_do_not_compile_are_the_compilers_words() -> None:
 
 
 def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "OUTPUT", "4xf32=3 4 6 8")
+    monkeypatch.setattr(doctor_command, "OUTPUT", "4xf32=3 4 6 8")
     flags = (
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -230,7 +232,7 @@ def test_wrong_numbers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.cli.doctor.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ingot.cli.doctor_command.TIMEOUT_S", 0.2)
     assert start("sleep", "30") == (124, "no response within 0.2 s")
 
 
@@ -244,7 +246,7 @@ def test_a_target_that_cannot_be_read_is_an_error(
 ) -> None:
     broken = replace(load(ROOT), targets={}, broken={"zen3": "sumary: unknown key"})
     monkeypatch.setattr("ingot.project.workspace.load", lambda _: broken)
-    monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
+    monkeypatch.setattr(doctor_command, "diagnose", lambda *_: [])
     assert run("doctor") == 1
     assert capsys.readouterr().out == (
         "error    target zen3  cannot be read\n"

@@ -17,7 +17,7 @@ from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.seal import unseal
 from ingot.bundles.tarball import file_digest
-from ingot.cli.generate import first_interrupt_noted, read_request, run, summary
+from ingot.cli.generate_command import first_interrupt_noted, read_request, run, summary
 from ingot.model.runner import Runner
 from tests.scripted import script
 from tests.tiny_decoder import N_CTX, following, lay_out, sealed, text_of

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ingot.cli.generate import choose
+from ingot.cli.generate_command import choose
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.cli.generate import choose, read_request
+from ingot.cli.generate_command import choose, read_request
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.cli.why import Elsewhere, print_reasons
+from ingot.cli.why_command import Elsewhere, print_reasons
 from ingot.engine import results
 from ingot.engine.actions import (
     Action,

@@ -17,7 +17,7 @@ from ingot.cli import store_commands as command
 from ingot.engine import json_lines, records, verify_store
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
-from ingot.engine.cache.folder import FolderBackend
+from ingot.engine.cache.folder_cache import FolderBackend
 from ingot.engine.cache.shared_cache import N_UPLOAD_THREADS, SharedCache, UploadQueue
 from ingot.engine.digests import hash_file
 from ingot.engine.records import Records, TaskRecord

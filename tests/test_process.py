@@ -22,7 +22,7 @@ STOPPED_WHILE_IT_STARTS = """
 import os, signal, subprocess
 from pathlib import Path
 from ingot.engine import process
-from ingot.cli.build import stop_on_signals
+from ingot.cli.build_command import stop_on_signals
 
 stop_on_signals()
 subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)

@@ -10,7 +10,7 @@ import pytest
 from doit.doit_cmd import DoitMain
 
 from ingot.cli import startup
-from ingot.cli.doctor import start
+from ingot.cli.doctor_command import start
 from ingot.cli.store_commands import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
@@ -137,7 +137,7 @@ def test_the_path_of_a_manifest_names_a_model(path: str) -> None:
 
 def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
     script = f"touch {tmp_path}/started; sleep 60; :"
-    text = f"from ingot.cli.doctor import start; start('sh', '-c', '{script}')"
+    text = f"from ingot.cli.doctor_command import start; start('sh', '-c', '{script}')"
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
         until((tmp_path / "started").exists)
         command.kill()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.engine.cache.address import connect
 from ingot.engine.cache.backend import Timeouts
+from ingot.engine.cache.cache_address import connect
 from ingot.errors import IngotError
 
 

@@ -13,9 +13,9 @@ from ingot.codec import to_json
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest, ResolvedAction
-from ingot.engine.cache import address
-from ingot.engine.cache.address import connect
+from ingot.engine.cache import cache_address
 from ingot.engine.cache.backend import Timeouts
+from ingot.engine.cache.cache_address import connect
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote import local_cluster, worker
 from ingot.engine.remote.reapi_worker import worker_action
@@ -174,9 +174,9 @@ def test_a_token_that_is_none_is_refused_and_not_quoted(
 def test_a_password_of_any_bytes_can_be_sent(tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine h login me password s3cr\u00e9t\n")
     known = {"NETRC": str(tmp_path / "netrc")}
-    assert address.authorization("http://h", known) == "Basic bWU6czNjcsOpdA=="
+    assert cache_address.authorization("http://h", known) == "Basic bWU6czNjcsOpdA=="
     odd = "http://me:s3\udcff@h"
-    assert address.authorization(odd, {}) == "Basic bWU6czP/"
+    assert cache_address.authorization(odd, {}) == "Basic bWU6czP/"
 
 
 def test_a_cluster_shows_no_password() -> None:

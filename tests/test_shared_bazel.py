@@ -14,7 +14,7 @@ import pytest
 
 from ingot.engine import results
 from ingot.engine.actions import Digest
-from ingot.engine.cache.address import connect
+from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
 from tests.cache_server import IMPATIENT, Machine, serving
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import Action
-from ingot.engine.cache import buckets
-from ingot.engine.cache.address import connect
+from ingot.engine.cache import bucket_cache
 from ingot.engine.cache.backend import Timeouts
+from ingot.engine.cache.cache_address import connect
 from ingot.errors import IngotError
 from tests.bucket_server import BucketServer, serving_bucket
 from tests.cache_server import IMPATIENT, Machine
@@ -65,7 +65,7 @@ def address(
 def test_a_second_machine_fetches_what_the_first_sent(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buckets, "PIECE_BYTES", 100_001)
+    monkeypatch.setattr(bucket_cache, "PIECE_BYTES", 100_001)
     first = Machine(tmp_path / "a", address)
     second = Machine(tmp_path / "b", address, writes=False)
     assert first.build(ZEROS) == ["ran"]
@@ -125,7 +125,7 @@ def test_a_bucket_that_is_missing_is_said_when_something_is_sent(
 def test_a_server_that_hangs_is_given_up(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buckets, "PIECE_BYTES", 1)
+    monkeypatch.setattr(bucket_cache, "PIECE_BYTES", 1)
     server.hangs = True
     machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
     assert machine.build(ZEROS) == ["ran"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import Action
-from ingot.engine.cache.address import connect, without_password
 from ingot.engine.cache.backend import Timeouts
+from ingot.engine.cache.cache_address import connect, without_password
 from ingot.engine.remote.reapi_client import open_server
 from ingot.engine.run_action import ActionFailed
 from tests.cache_server import Machine

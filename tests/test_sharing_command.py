@@ -247,11 +247,11 @@ def linked(project: Project) -> list[bytes]:
 
 def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
     program = (
-        "import sys; from pathlib import Path; from ingot.cli import build;"
+        "import sys; from pathlib import Path; from ingot.cli import build_command;"
         "from ingot.project.catalogue import read;"
         "settings = read(Path.cwd()).settings;"
-        "assert build.open_cache(settings, None, 'local') is None;"
-        "assert build.open_workers('local', None, None) is None;"
+        "assert build_command.open_cache(settings, None, 'local') is None;"
+        "assert build_command.open_workers('local', None, None) is None;"
         "print([m for m in sys.modules if 'shared' in m or m in"
         " ('urllib3', 'grpc', 'obstore', 'distributed')])"
     )

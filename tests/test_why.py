@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingot.cli.tasks import unknown_task
-from ingot.cli.why import Elsewhere, explain, print_reasons
+from ingot.cli.why_command import Elsewhere, explain, print_reasons
 from ingot.engine import toolchain
 from ingot.engine.actions import Action, Output
 from ingot.errors import IngotError

@@ -9,9 +9,9 @@ from pathlib import Path
 from ingot.ablation.ablate import Request, run
 from ingot.ablation.modes import matrices, matrix_schemes, read_modes, read_scheme
 from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
-from ingot.cli.build import build_first
+from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
-from ingot.cli.options import integer, one_of_each
+from ingot.cli.variables import integer, one_of_each
 from ingot.model.manifest import read_manifest
 from ingot.project.catalogue import Selection, asked, read
 from ingot.project.selection import refuse_compiled_only, select

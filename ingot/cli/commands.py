@@ -124,21 +124,21 @@ COMMANDS = (
         purpose="run tasks and what they need; with input=..., the built bundle",
         usage="[TASK ...]",
         variables=None,
-        function="build:run",
+        function="build_command:run",
         takes_tasks=True,
         options=BUILD_OPTIONS,
     ),
     Command(
         name="list",
         purpose="show models, targets and stages",
-        function="listing:list_catalogue",
+        function="list_commands:list_catalogue",
     ),
     Command(
         name="why",
         purpose="say for each stale action which input, flag or tool changed",
         usage="[TASK ...]",
         variables=TASKS,
-        function="why:why",
+        function="why_command:why",
         takes_tasks=True,
     ),
     Command(
@@ -146,7 +146,7 @@ COMMANDS = (
         purpose="show what a task is and which tasks come before it",
         usage="TASK",
         variables=TASKS,
-        function="listing:info",
+        function="list_commands:info",
         takes_tasks=True,
     ),
     Command(
@@ -154,13 +154,13 @@ COMMANDS = (
         purpose="show help",
         usage="[TASK] [COMMAND]",
         variables=None,
-        function="listing:help_",
+        function="list_commands:help_",
         takes_tasks=True,
     ),
     Command(
         name="doctor",
         purpose="test tools, emulators, drivers, store and disk",
-        function="doctor:doctor",
+        function="doctor_command:doctor",
     ),
     Command(
         name="verify",
@@ -177,7 +177,7 @@ COMMANDS = (
             *("model", "target", "prompt", "tokens"),
             *("temperature", "top_k", "top_p", "seed"),
         ),
-        function="generate:generate",
+        function="generate_command:generate",
         options=BUILD_OPTIONS,
     ),
     Command(
@@ -185,7 +185,7 @@ COMMANDS = (
         purpose="write the manifest of a checkpoint: safetensors or GGUF",
         usage="source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N]",
         variables=("source", "model", "licence", "n_ctx"),
-        function="import_checkpoint:import_",
+        function="import_command:import_",
     ),
     Command(
         name="migrate",
@@ -217,7 +217,7 @@ COMMANDS = (
         purpose="start a scheduler and workers here, to try executor=dask://...",
         usage="[workers=N] [port=N]",
         variables=("workers", "port"),
-        function="cluster:cluster",
+        function="cluster_command:cluster",
     ),
     Command(
         name="gc",
@@ -238,13 +238,13 @@ COMMANDS = (
         purpose="draw the actions of a model and target, or of tasks, as SVG",
         usage="[TASK ...]",
         variables=TASKS,
-        function="report:graph",
+        function="report_commands:graph",
         takes_tasks=True,
     ),
     Command(
         name="report",
         purpose="write a page on the builds: checks, benchmarks, sizes, reasons",
-        function="report:report",
+        function="report_commands:report",
     ),
 )
 

@@ -42,8 +42,8 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
         )
     if not address:
         return None
-    from ingot.engine.cache.address import connect, has_password
     from ingot.engine.cache.backend import Timeouts
+    from ingot.engine.cache.cache_address import connect, has_password
     from ingot.engine.cache.shared_cache import SharedCache
 
     if has_password(configured):

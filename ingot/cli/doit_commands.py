@@ -20,8 +20,9 @@ from doit.cmdparse import CmdOption, CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 from doit.plugin import PluginDict
 
-from ingot.cli import commands, options, startup
+from ingot.cli import commands, startup
 from ingot.cli.commands import FAILED, INTERNAL_ERROR, UNSUPPORTED, Call
+from ingot.cli.variables import VARIABLES, check_known, check_set_once, check_used
 from ingot.errors import IngotError
 
 # Errors that doit prints without a traceback; the exit code is 3.
@@ -95,10 +96,10 @@ class TableCommand(Command):  # type: ignore[misc]
                     f"{self.name} takes no task, found '{call.words[0]}'",
                     f"usage: {usage}",
                 )
-            options.check_set_once(sys.argv[1:])
-            options.check_known(call.variables)
+            check_set_once(sys.argv[1:])
+            check_known(call.variables)
             if self.line.variables is not None:
-                options.check_used(call.variables, self.line.variables, self.name)
+                check_used(call.variables, self.line.variables, self.name)
             code = int(self.line.load()(call))
             # An output that cannot be written is reported here, not when Python ends.
             sys.stdout.flush()
@@ -126,7 +127,7 @@ class TableCommand(Command):  # type: ignore[misc]
 def option_hint(text: str) -> str:
     """Return the hint for an option that does not exist, or is at the wrong place."""
     option = _OPTION.search(text)
-    if option and option[1] in options.VARIABLES:
+    if option and option[1] in VARIABLES:
         return f"did you mean {option[1]}=...?"
     return "`doit help run` lists a build's options; they go first: doit -n 2 build"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ingot.cli.build import build_first
+from ingot.cli.build_command import build_first
 from ingot.cli.commands import Call
-from ingot.cli.options import one_of_each
+from ingot.cli.variables import one_of_each
 from ingot.errors import IngotError, did_you_mean
 from ingot.inspection.inspect import PHASES, Request, filtered_graph, run
 from ingot.model.manifest import read_manifest

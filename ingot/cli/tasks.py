@@ -108,8 +108,8 @@ class Checkout:
 def task(action: Action) -> dict[str, Any]:
     """Return doit's task of an action.
 
-    `ingot.cli.build` executes the action itself, in a sandbox or from the store; the
-    command line is here for whoever reads the task.
+    `ingot.cli.build_command` executes the action itself, in a sandbox or from the
+    store; the command line is only informative.
     """
     needs = {s.task for _, s in action.inputs if isinstance(s, Output)}
     return {

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ingot.engine.cache.address import has_password, without_password
+from ingot.engine.cache.cache_address import has_password, without_password
 from ingot.engine.remote.dask_client import SILENT_S
 from ingot.engine.remote.request import BENCH, LABELS
 from ingot.engine.toolchain import SYSTEM_FILES

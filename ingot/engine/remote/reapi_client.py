@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine.actions import Digest
-from ingot.engine.cache.address import authorization
 from ingot.engine.cache.backend import CacheFailure, Timeouts, Unreachable
+from ingot.engine.cache.cache_address import authorization
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.keys import encode_action
 from ingot.engine.remote.reapi_execution import AGAIN, Execution, OperationEnd

@@ -84,8 +84,8 @@ class Worker:
 
         Raises: IngotError if the environment names no shared cache.
         """
-        from ingot.engine.cache.address import connect
         from ingot.engine.cache.backend import Timeouts
+        from ingot.engine.cache.cache_address import connect
 
         address = os.environ.get("INGOT_SHARED_CACHE")
         if not address:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingot.cli.commands import Call
-from ingot.cli.options import integer
+from ingot.cli.variables import integer
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
 

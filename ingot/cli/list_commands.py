@@ -5,8 +5,8 @@ from __future__ import annotations
 from doit.cmd_help import Help
 
 from ingot.cli.commands import Call
-from ingot.cli.options import VARIABLES
 from ingot.cli.tasks import choose, load
+from ingot.cli.variables import VARIABLES
 from ingot.errors import IngotError
 from ingot.project.catalogue import STAGES, read
 

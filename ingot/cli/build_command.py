@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from doit.task import Stream, Task
 
-from ingot.cli import options, startup
+from ingot.cli import startup
 from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
 from ingot.cli.connections import open_cache, open_workers
 from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
@@ -24,6 +24,7 @@ from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
 from ingot.cli.store_commands import check_limit, open_store, record_build
 from ingot.cli.tasks import ACTION, Checkout, choose, load
+from ingot.cli.variables import check_used
 from ingot.engine import process
 from ingot.engine.actions import Action, stage_of
 from ingot.engine.event_log import EventLog
@@ -46,11 +47,11 @@ CACHED = "finished actions are cached"
 def run(call: Call) -> int:
     """Run tasks; or, with input=..., the built bundle."""
     if "input" in call.variables:
-        options.check_used(call.variables, (*TASKS, "input"), "doit run input=...")
+        check_used(call.variables, (*TASKS, "input"), "doit run input=...")
         from ingot.cli.bundle_commands import run_input
 
         return run_input(call)
-    options.check_used(call.variables, TASKS, "a build")
+    check_used(call.variables, TASKS, "a build")
     return Build(call, call.words).run()
 
 
@@ -218,7 +219,7 @@ class Build:
         """Return whether the action has nothing to do; if it has, log why."""
         if executor.is_up_to_date(action):
             return True
-        from ingot.cli.why import explain
+        from ingot.cli.why_command import explain
 
         assert self._log is not None
         reasons = explain(action, executor, self._stale)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 
 from ingot.cli.commands import INTERRUPTED, Call
-from ingot.cli.options import integer
+from ingot.cli.variables import integer
 from ingot.errors import IngotError
 
 # Dask's own port for a scheduler; 0 takes any free one.

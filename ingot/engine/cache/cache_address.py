@@ -88,7 +88,7 @@ def connect(
     parts = urlsplit(shown)
     try:
         if parts.scheme == "file":
-            from ingot.engine.cache.folder import FolderBackend
+            from ingot.engine.cache.folder_cache import FolderBackend
 
             return FolderBackend(Path(unquote(parts.path)))
         who = authorization(address, environment)
@@ -100,7 +100,7 @@ def connect(
             from ingot.engine.cache.reapi_cache import ReapiBackend
 
             return ReapiBackend(shown, who, timeouts)
-        from ingot.engine.cache.buckets import BucketBackend
+        from ingot.engine.cache.bucket_cache import BucketBackend
 
         return BucketBackend(shown, timeouts)
     except ValueError as error:

@@ -21,10 +21,10 @@ from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.target_runner import runner_for
 from ingot.bundles.vocabulary import refuse_no_tokenizer
-from ingot.cli.build import build_first
+from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
-from ingot.cli.options import integer, number, one_of_each
 from ingot.cli.store_commands import open_store
+from ingot.cli.variables import integer, number, one_of_each
 from ingot.engine import process
 from ingot.engine.actions import InlineText
 from ingot.errors import IngotError, counted
