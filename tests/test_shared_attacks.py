@@ -182,7 +182,7 @@ def test_a_password_of_any_bytes_can_be_sent(tmp_path: Path) -> None:
 def test_a_cluster_shows_no_password() -> None:
     text = local_cluster.welcome(2, "127.0.0.1:1", "http://me:s3cret@cache:80/x")
     assert text == (
-        "2 workers; their shared cache: http://cache:80/x\n"
+        "2 workers, with the shared cache http://cache:80/x\n"
         "build there, in another terminal, until Ctrl-C here:\n"
         "  INGOT_SHARED_CACHE=http://cache:80/x doit build executor=dask://127.0.0.1:1\n"
         "  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"

@@ -16,6 +16,9 @@ from ingot.errors import counted
 # A remote build has more under way; a terminal has 24 lines.
 N_BARS = 16
 
+# How an action may end, in the order of the summary.
+ENDS = ("ran", "restored", "fetched", "up to date", "failed")
+
 
 class Reporter:
     """Reports one build to people and to its log."""
@@ -35,8 +38,6 @@ class Reporter:
         self._start = time.monotonic()
         self._actions: frozenset[str] = frozenset()
         self._seen = 0
-        counted = ("ran", "restored", "fetched", "up to date", "failed")
-        self._counts = dict.fromkeys(counted, 0)
         self._failures: list[str] = []
         self._not_tried: list[str] = []
         self._progress: Any = None
@@ -54,7 +55,6 @@ class Reporter:
 
     def obtained(self, task: str, source: str, wall_ms: float, output: str) -> None:
         """Report how an action got its result; `output` is what it printed, or ""."""
-        self._counts[source] += 1
         self._log.ended(task, source, wall_ms=round(wall_ms, 3))
         place = f"[{self._seen + 1}/{len(self._actions)}]"
         self._line(f"{place} {task}: {source}, {wall_ms / 1e3:.1f} s")
@@ -63,7 +63,6 @@ class Reporter:
 
     def up_to_date(self, task: str) -> None:
         """Count the action; a build with nothing to do prints one line."""
-        self._counts["up to date"] += 1
         self._seen += 1
         self._log.up_to_date(task)
 
@@ -74,7 +73,6 @@ class Reporter:
     def failed(self, task: str, text: str) -> None:
         """Print the failure at once and whole; keep its name for the summary."""
         self._finish(task)
-        self._counts["failed"] += 1
         self._failures.append(task)
         self._log.ended(task, "failed", message=text.strip())
         self._line(f"[{self._seen}/{len(self._actions)}] {task}: FAILED")
@@ -94,10 +92,11 @@ class Reporter:
             print(f"failed: {', '.join(self._failures)}", file=sys.stderr)
         if self._not_tried:
             print(f"not tried: {', '.join(self._not_tried)}", file=sys.stderr)
-        done = sum(self._counts.values())
-        if not done or (self._only_work and self._counts["up to date"] == done):
+        found = self._log.counts
+        done = found.total()
+        if not done or (self._only_work and found["up to date"] == done):
             return
-        counts = ", ".join(f"{n} {word}" for word, n in self._counts.items() if n)
+        counts = ", ".join(f"{found[how]} {how}" for how in ENDS if found[how])
         seconds = time.monotonic() - self._start
         total = len(self._actions)
         self._line(f"{done} of {counted(total, 'action')}: {counts}; {seconds:.2f} s")

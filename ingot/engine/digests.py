@@ -43,44 +43,31 @@ class Digests:
 
         Raises: OSError if it cannot be read.
         """
-        asked_ns = time.time_ns()
-        identity = identify(os.stat(path))
-        known = self._memory.get((identity, "sha256"))
-        if known is None:
-            known = self._fact(path, identity, "sha256", _hash, asked_ns)
-        return Digest(known, identity[2])
+        found, identity = self._look_up(path, "sha256", _hash)
+        return Digest(found, identity[2])
 
     def fact(
         self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
     ) -> str:
         """Return `compute(path)`, computed once for each content."""
-        asked_ns = time.time_ns()
-        return self._fact(path, identify(os.stat(path)), purpose, compute, asked_ns)
+        return self._look_up(path, purpose, compute)[0]
 
-    def _fact(
-        self,
-        path: Path | str,
-        identity: Identity,
-        purpose: str,
-        compute: Callable[[Path | str], str],
-        asked_ns: int,
-    ) -> str:
-        known = self._recall(identity, purpose)
+    def _look_up(
+        self, path: Path | str, purpose: str, compute: Callable[[Path | str], str]
+    ) -> tuple[str, Identity]:
+        """Return the value that is remembered, or computed now, and the identity."""
+        asked_ns = time.time_ns()
+        identity = identify(os.stat(path))
+        known = self._memory.get((identity, purpose)) or self._recall(identity, purpose)
         if known is None:
             known = compute(path)
             # If the file was written meanwhile, the value may be of neither version.
-            if identify(os.stat(path)) == identity:
-                self._remember(identity, known, purpose, asked_ns)
-        return known
+            # Compare with the time before: reading takes seconds.
+            if identify(os.stat(path)) == identity and is_settled(identity, asked_ns):
+                self._remember(identity, purpose, known)
+        return known, identity
 
-    def _remember(
-        self, identity: Identity, value: str, purpose: str, asked_ns: int
-    ) -> None:
-        """Store a fact of a file that had this identity at that time."""
-        # Compare with that time, not with now: reading takes seconds, in which it may
-        # change.
-        if not is_settled(identity, asked_ns):
-            return
+    def _remember(self, identity: Identity, purpose: str, value: str) -> None:
         self._memory[identity, purpose] = value
         # Losing an entry costs time, never correctness.
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
@@ -104,9 +91,8 @@ class Digests:
                     self._connection.execute("VACUUM")
 
     def _recall(self, identity: Identity, purpose: str) -> str | None:
-        known = self._memory.get((identity, purpose))
-        if known is not None or self._connection is None:
-            return known
+        if self._connection is None:
+            return None
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             row = self._connection.execute(
                 "SELECT value FROM fact WHERE identity = ? AND purpose = ?",

@@ -101,7 +101,7 @@ class Executor:
                 shared = None
             if not (shared or self.store.may_have(encoded.key)):
                 return False
-            with self.store.try_lock(encoded.key) as is_ours:
+            with self.store.lock(encoded.key, wait=False) as is_ours:
                 if not is_ours:
                     return False
                 source, result = "restored", self._stored(action, encoded.key)
@@ -241,8 +241,9 @@ class Executor:
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return what it made."""
-        on_wait = partial(_report_waiting, action) if action.exclusive else None
-        machine = self.store.machine_lock(action.exclusive, on_wait)
+        machine = self.store.machine_lock(
+            action.exclusive, partial(_report_waiting, action)
+        )
         with machine, self.store.scratch() as folder:
             start = time.monotonic()
             large = self._stage_inputs(action, resolved, folder)
@@ -299,8 +300,6 @@ class Executor:
 
 def _report_waiting(action: Action) -> None:
     """Print that an exclusive action waits until it has the machine alone."""
-    print(
-        f"{action.task}: waiting until no other build runs an action here",
-        file=sys.stderr,
-        flush=True,
-    )
+    if action.exclusive:
+        text = f"{action.task}: waiting until no other build runs an action here"
+        print(text, file=sys.stderr, flush=True)

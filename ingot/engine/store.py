@@ -203,17 +203,17 @@ class Store:
                 self._identity = f"{path.read_text()} {path.stat().st_ino}"
         return self._identity
 
-    def lock(self, key: Digest) -> AbstractContextManager[None]:
-        """Hold the key's lock: two builds that need one action run it once."""
-        return self._held(_lock_name(key), fcntl.LOCK_EX)
+    def lock(self, key: Digest, wait: bool = True) -> AbstractContextManager[bool]:
+        """Hold the key's lock: two builds that need one action run it once.
 
-    def try_lock(self, key: Digest) -> AbstractContextManager[bool]:
-        """Hold the key's lock if nobody else does; yield whether that is so."""
-        return _try_flock(f"{self._text}/lock/{_lock_name(key)}")
+        Without `wait`, yield whether the lock was free.
+        """
+        name = f"{int(key.hash[:8], 16) % N_LOCKS:03x}"
+        return _flock(f"{self._text}/lock/{name}", fcntl.LOCK_EX, wait)
 
     @contextlib.contextmanager
     def machine_lock(
-        self, exclusive: bool, on_wait: Callable[[], None] | None = None
+        self, exclusive: bool, on_wait: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
         """Share the machine with all other actions, or have it exclusively.
 
@@ -225,10 +225,10 @@ class Store:
             with self._held("turn", fcntl.LOCK_EX):
                 how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
                 path = f"{self._text}/lock/machine"
-                stack.enter_context(_flock(path, how, on_wait))
+                stack.enter_context(_flock(path, how, on_wait=on_wait))
             yield
 
-    def _held(self, name: str, how: int) -> AbstractContextManager[None]:
+    def _held(self, name: str, how: int) -> AbstractContextManager[bool]:
         return _flock(f"{self._text}/lock/{name}", how)
 
     @contextlib.contextmanager
@@ -295,10 +295,6 @@ class Store:
             atomic_files.rename(temporary, path)
 
 
-def _lock_name(key: Digest) -> str:
-    return f"{int(key.hash[:8], 16) % N_LOCKS:03x}"
-
-
 def _let_go(folder: str, handle: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     os.close(handle)
@@ -306,40 +302,27 @@ def _let_go(folder: str, handle: int) -> None:
 
 @contextlib.contextmanager
 def _flock(
-    path: str, how: int, on_wait: Callable[[], None] | None = None
-) -> Iterator[None]:
+    path: str,
+    how: int,
+    wait: bool = True,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[bool]:
     """Hold the file's lock: `fcntl.LOCK_EX` alone, or `fcntl.LOCK_SH` with others.
 
-    `on_wait` is called if another process holds it. The kernel releases the lock
-    when the process dies, however it dies.
+    Yield whether this process has it, which only without `wait` may be false. `on_wait`
+    is called if another process has it. The kernel releases the lock when the process
+    dies, however it dies.
     """
-    handle = _open_lock(path)
-    try:
-        if on_wait is not None:
-            try:
-                fcntl.flock(handle, how | fcntl.LOCK_NB)
-            except BlockingIOError:
-                on_wait()
-        fcntl.flock(handle, how)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _try_flock(path: str) -> Iterator[bool]:
-    """Hold the file's lock alone if nobody else does; yield whether that is so."""
-    handle = _open_lock(path)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
+            is_ours = True
         except BlockingIOError:
-            is_free = False
-        yield is_free
+            is_ours = wait
+            if wait:
+                on_wait()
+                fcntl.flock(handle, how)
+        yield is_ours
     finally:
         os.close(handle)
-
-
-def _open_lock(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

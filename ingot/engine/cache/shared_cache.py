@@ -38,7 +38,7 @@ from ingot.engine.cache.backend import (
 from ingot.engine.cache.hints import BuildHint
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 
 # Waiting this long for a response costs less than handing the request to a thread.
 NEAR_S = 2e-3
@@ -91,7 +91,6 @@ class SharedCache:
         self._looked_up: dict[str, ActionResult | None] = {}
         # One thread transfers a blob; others that want it then find it in the store.
         self._transfers = tuple(threading.Lock() for _ in range(N_LOCKS))
-        self._retry: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
 
     def with_retries(
         self, lost: Callable[[], None], wait: Callable[[float], None]
@@ -102,12 +101,9 @@ class SharedCache:
         """
         timeouts = self._timeouts
         backend = RetryingBackend(self._backend, lost, wait, timeouts.return_s)
-        cache = SharedCache(
+        return SharedCache(
             backend, self._store, self._warn, self._may_write, timeouts, self._project
         )
-        # Retry whole downloads: a server may go away in the middle of a blob.
-        cache._retry = backend.retry
-        return cache
 
     def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
         """Download the key's result into the store; return None if there is none."""
@@ -194,7 +190,10 @@ class SharedCache:
         Raises: CacheFailure if the cache fails.
         """
         self._store.lease(digest)
-        return self._retry(lambda: self._ensure_local(digest))
+        if isinstance(self._backend, RetryingBackend):
+            # Retry whole downloads: a server may go away in the middle of a blob.
+            return self._backend.retry(lambda: self._ensure_local(digest))
+        return self._ensure_local(digest)
 
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
         """Upload the files that the cache lacks; with `again`, upload all of them.
@@ -232,7 +231,7 @@ class SharedCache:
         """Wait for all uploads; report how many are left if that takes longer."""
         left = self._uploads.finish(timeout_s=silent_s)
         if left:
-            self._health.warn_once(f"uploading the last {_count(left)}")
+            self._health.warn_once(f"uploading the last {counted(left, 'result')}")
             self._uploads.finish()
 
     def abandon(self) -> None:
@@ -240,7 +239,7 @@ class SharedCache:
         left = self._uploads.abandon()
         if left:
             was = "was" if left == 1 else "were"
-            self._health.warn_once(f"{_count(left)} {was} not uploaded")
+            self._health.warn_once(f"{counted(left, 'result')} {was} not uploaded")
 
     def _upload(self, key: Digest, result: ActionResult) -> None:
         if not self._health.writes:
@@ -527,7 +526,3 @@ def _limited(
             left -= len(piece)
             if left < 0:
                 return
-
-
-def _count(n: int) -> str:
-    return f"{n} result" if n == 1 else f"{n} results"

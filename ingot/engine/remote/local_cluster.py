@@ -17,7 +17,7 @@ from ingot.engine.cache.cache_address import has_password, without_password
 from ingot.engine.remote.dask_client import SILENT_S
 from ingot.engine.remote.request import BENCH, LABELS
 from ingot.engine.toolchain import SYSTEM_FILES
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 
 HOST = "127.0.0.1"
 
@@ -111,23 +111,23 @@ def cluster(n_workers: int, port: int, root: Path, shared_cache: str) -> Iterato
 def serve(n_workers: int, port: int, root: Path, shared_cache: str) -> None:
     """Run a cluster until this process is stopped."""
     with cluster(n_workers, port, root, shared_cache) as running:
-        place = running.scheduler_address.partition("://")[2]
-        print(welcome(n_workers, place, shared_cache), flush=True)
+        address = running.scheduler_address.partition("://")[2]
+        print(welcome(n_workers, address, shared_cache), flush=True)
         threading.Event().wait()
 
 
-def welcome(n_workers: int, place: str, shared_cache: str) -> str:
+def welcome(n_workers: int, address: str, shared_cache: str) -> str:
     """Return how to build there, without the shared cache's password.
 
     Raises: IngotError if the shared cache's address is not one.
     """
     shown = without_password(shared_cache)
-    words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{place}"
+    words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{address}"
     if has_password(shared_cache):
         words += (
             "\n  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"
         )
     return (
-        f"{n_workers} workers; their shared cache: {shown}\n"
+        f"{counted(n_workers, 'worker')}, with the shared cache {shown}\n"
         f"build there, in another terminal, until Ctrl-C here:\n  {words}"
     )
