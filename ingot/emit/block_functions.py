@@ -121,16 +121,21 @@ def integers_of(graph: Graph, block: Block) -> tuple[tuple[str, str, int], ...]:
     )
 
 
-def _scalars(graph: Graph, use: Call) -> Iterator[tuple[float | int, tuple[str, str]]]:
-    scalars = graph.instance(use.instance).scalars
-    return zip(use.scalars, scalars, strict=True)
+def _scalars(graph: Graph, use: Call) -> Iterable[tuple[float | int, tuple[str, str]]]:
+    if not use.scalars:
+        return ()
+    return zip(use.scalars, graph.instance(use.instance).scalars, strict=True)
 
 
 def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
-    """Return a value that is equal for blocks that can share a function."""
+    """Return a value that is equal for blocks that can share a function.
+
+    The types of the inputs and the instances decide the types of all other values.
+    """
     places = {PARAMETER + x: place for place, x in enumerate(block.parameters)}
+    types = dict(block.types)
     return (
-        tuple((formal, formal in held) for formal, _ in block.inputs),
+        tuple((formal, formal in held, types[formal]) for formal, _ in block.inputs),
         tuple(
             (
                 use.name,
@@ -142,7 +147,6 @@ def _form(graph: Graph, block: Block, held: frozenset[str]) -> object:
             for use in block.calls
         ),
         tuple(inner for _, inner in block.outputs),
-        block.types,
     )
 
 

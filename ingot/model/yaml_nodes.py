@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,8 @@ def load(path: Path, root: Path) -> Node:
     return parse(text, shown.as_posix())
 
 
+# By text: models share architectures, and a changed file is another key.
+@cache
 def parse(text: str, path: str) -> Node:
     """Return the top mapping of YAML text; `path` is what positions say.
 
