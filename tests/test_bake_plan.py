@@ -10,8 +10,14 @@ import pytest
 
 from ingot.engine.actions import Output, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_files import fetch_task
-from ingot.model.weight_sources import HfDirectory, LocalFile, Synthetic, Url
+from ingot.model.weight_sources import (
+    DirectorySection,
+    FileSection,
+    SyntheticSection,
+    UrlSection,
+    WeightSource,
+    find_weights,
+)
 from ingot.stages import bake, fetch
 from ingot.stages.program import sources
 from tests.weights_cases import ROOT, planned, specification
@@ -46,49 +52,60 @@ def test_the_compute_type_changes_nothing_of_the_bake(manifest: Manifest) -> Non
 
 def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -> None:
     files = tuple(tmp_path / f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
-    action = planned(manifest, HfDirectory(name="toy", files=files))
+    for file in files:
+        file.touch()
+    index = {"weight_map": {"a": files[1].name, "b": files[0].name}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    section = DirectorySection(kind="hf-directory", path=tmp_path.name)
+    action = planned(manifest, find_weights(section, tmp_path.parent))
     inputs = dict(action.inputs)
     assert inputs["weights/model-00001-of-00002.safetensors"] == SourceFile(files[0])
     assert inputs["weights/model.safetensors.index.json"] == SourceFile(
         tmp_path / "model.safetensors.index.json"
     )
     labels = [file["label"] for file in specification(action)["files"]]
-    assert labels == [f"toy/{file.name}" for file in files]
+    assert labels == [f"{tmp_path.name}/{file.name}" for file in files]
 
 
 def test_synthetic_weights_have_no_file(manifest: Manifest) -> None:
-    action = planned(manifest, Synthetic(seed=7))
+    source = find_weights(SyntheticSection(kind="synthetic", seed=7), ROOT)
+    action = planned(manifest, source)
     assert not [name for name, _ in action.inputs if name.startswith("weights")]
     assert specification(action)["seed"] == 7
 
 
-def test_a_file_url_is_read_where_it_is(manifest: Manifest) -> None:
-    url = Url(url="file:///data/my%20model.safetensors", sha256="a" * 64)
-    inputs = dict(planned(manifest, url).inputs)
-    assert inputs["weights/my model.safetensors"] == SourceFile(
-        Path("/data/my model.safetensors")
-    )
+def test_a_file_url_is_read_where_it_is(manifest: Manifest, tmp_path: Path) -> None:
+    path = tmp_path / "my model.safetensors"
+    path.touch()
+    section = UrlSection(kind="url", url=path.as_uri(), sha256="a" * 64)
+    assert "%20" in section.url
+    inputs = dict(planned(manifest, find_weights(section, ROOT)).inputs)
+    assert inputs["weights/my model.safetensors"] == SourceFile(path)
 
 
 def test_an_https_url_is_the_output_of_a_fetch(manifest: Manifest) -> None:
-    url = Url(url="https://example.org/m/toy.safetensors?x=1", sha256="a" * 64)
-    action = fetch.plan_fetch(url)
-    assert action.task == fetch_task(url) == "fetch:toy.safetensors-aaaaaaaaaaaa"
+    url = "https://example.org/m/toy.safetensors?x=1"
+    section = UrlSection(kind="url", url=url, sha256="a" * 64)
+    source = find_weights(section, ROOT)
+    action = fetch.plan_fetch(source.files[0])
+    assert action.task == "fetch:toy.safetensors-aaaaaaaaaaaa"
     assert action.outputs == ("toy.safetensors",)
     assert action.platform == (("network", "yes"),)
-    inputs = dict(planned(manifest, url).inputs)
+    inputs = dict(planned(manifest, source).inputs)
     assert inputs["weights/toy.safetensors"] == Output(action.task, "toy.safetensors")
 
 
 def test_a_local_file_is_named_as_the_manifest_names_it(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    path = tmp_path / "toy.safetensors"
-    source = LocalFile(name="weights/toy.safetensors", path=path, sha256=None)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/toy.safetensors").touch()
+    section = FileSection(kind="file", path="mine/toy.safetensors")
+    source = find_weights(section, tmp_path)
     file = specification(planned(manifest, source))["files"][0]
     assert file == {
         "path": "weights/toy.safetensors",
-        "label": "weights/toy.safetensors",
+        "label": "mine/toy.safetensors",
         "sha256": None,
     }
 
@@ -98,8 +115,9 @@ def test_the_gguf_package_is_a_tool_of_gguf_files_alone(
 ) -> None:
     for kind, tools in (("gguf", ("gguf", "pyyaml")), ("irpa", ())):
         path = tmp_path / f"toy.{kind}"
-        source = LocalFile(name=path.name, path=path, sha256="a" * 64, kind=kind)
-        action = planned(manifest, source)
+        path.touch()
+        section = FileSection(kind=kind, path=path.name, sha256="a" * 64)
+        action = planned(manifest, find_weights(section, tmp_path))
         needed = ("python", "iree-base-runtime", "ml_dtypes", "numpy")
         assert action.tools == (*needed, *tools)
         assert specification(action)["origin"] == f"{kind} toy.{kind}"
@@ -115,6 +133,6 @@ def test_what_a_parameter_is_made_of_is_in_the_specification(
         *rest,
     )
     changed = replace(manifest, graph=replace(manifest.graph, parameters=parameters))
-    found = specification(planned(changed, Synthetic(seed=1)))["parameters"]
+    found = specification(planned(changed, WeightSource("", seed=1)))["parameters"]
     assert (found[0]["offset"], found[0]["interleaved_heads"]) == (1.0, 2)
     assert found[1]["table"] == ["rope", 10000.0]

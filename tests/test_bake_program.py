@@ -13,7 +13,7 @@ import pytest
 
 from ingot.engine.actions import Action, InlineText, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import HfDirectory, LocalFile
+from ingot.model.weight_sources import DirectorySection, FileSection, find_weights
 from ingot.stages import bake
 from tests.gguf_cases import Twins, random_blocks, write_gguf
 from tests.weights_cases import LABEL, ROOT, Toy, planned, save, specification
@@ -80,8 +80,8 @@ def test_a_sharded_model_is_baked_from_its_declared_inputs_alone(
     (source / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": index})
     )
-    files = tuple(source / name for name in names)
-    action = planned(manifest, HfDirectory(name="toy", files=files))
+    section = DirectorySection(kind="hf-directory", path="hf")
+    action = planned(manifest, find_weights(section, toy.folder))
     lay_out(action, work)
     spec = specification(action)
     spec.update(parameters=toy.specification["parameters"], ignore=[])
@@ -89,7 +89,7 @@ def test_a_sharded_model_is_baked_from_its_declared_inputs_alone(
     done = run_bake(work, {"PYTHONPATH": "."})
     assert done.stdout + done.stderr == ""
     report = json.loads((work / "bake.json").read_text())
-    assert [item["file"] for item in report["files"]] == [f"toy/{n}" for n in names]
+    assert [item["file"] for item in report["files"]] == [f"hf/{n}" for n in names]
 
     index["extra"] = names[0]
     (source / "model.safetensors.index.json").write_text(
@@ -108,8 +108,8 @@ def test_a_gguf_file_is_baked_from_its_declared_inputs_alone(
     twins, work = Twins(tmp_path), tmp_path / "work"
     twins.bake("model.safetensors", monkeypatch)
     path = twins.write("model.gguf")
-    source = LocalFile(name="model.gguf", path=path, sha256=None, kind="gguf")
-    action = planned(manifest, source)
+    section = FileSection(kind="gguf", path=path.name)
+    action = planned(manifest, find_weights(section, path.parent))
     lay_out(action, work)
     parameters = [{**item, "tensor": item["name"]} for item in twins.parameters]
     spec = {**specification(action), "parameters": parameters, "ignore": []}

@@ -16,7 +16,7 @@ import pytest
 
 from ingot.engine.actions import InlineText, SourceFile
 from ingot.errors import IngotError
-from ingot.model.weight_sources import Url
+from ingot.model.weight_sources import UrlSection, find_file
 from ingot.programs.fetch.main import fetch
 from ingot.stages.fetch import plan_fetch
 
@@ -115,7 +115,8 @@ def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_fetch_runs_as_a_program(server: str, tmp_path: Path) -> None:
-    action = plan_fetch(Url(url=f"{server}/good", sha256=SHA256))
+    section = UrlSection(kind="url", url=f"{server}/good", sha256=SHA256)
+    action = plan_fetch(find_file(section, Path(), ""))
     for name, source in action.inputs:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

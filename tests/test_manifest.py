@@ -17,7 +17,7 @@ from ingot.codec import from_json
 from ingot.model.graph import Graph, to_json
 from ingot.model.manifest import BenchCase, read_manifest
 from ingot.model.tolerance import Tolerance
-from ingot.model.weight_sources import Synthetic
+from ingot.model.weight_sources import WeightSource
 from tests.manifest_cases import (
     GOOD,
     GOOD_DECODER,
@@ -211,7 +211,7 @@ bench:"""
     source = "models/small.yaml:16"
     assert manifest.tolerances == {"golden": Tolerance(1e-3, None, source)}
     assert manifest.own_tolerances == ("golden",)
-    assert manifest.weights.source == Synthetic(seed=1)
+    assert manifest.weights.source == WeightSource("synthetic, seed 1", seed=1)
     assert manifest.weights.policy("blk.0.attn_q.weight").match == "*"
 
 

@@ -12,6 +12,7 @@ import safetensors.numpy
 
 from ingot.checks.golden_files import read_sentences
 from ingot.checks.golden_sentences import pad
+from ingot.engine.actions import SourceFile
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import (
@@ -21,7 +22,6 @@ from ingot.model.oracle import (
     run_instance,
     token_limit,
 )
-from ingot.model.weight_sources import PackageFile
 from tests.tiny_model import GRAPH, ORACLES, ROOT, WEIGHT, expected
 
 ENCODE = GRAPH.entry_points[0]
@@ -106,8 +106,8 @@ def test_token_ids_stay_below_the_rows_that_they_index() -> None:
 
 def test_the_graph_of_all_minilm_gives_what_transformers_gives() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
-    source = manifest.weights.source
-    assert isinstance(source, PackageFile)
+    source = manifest.weights.source.files[0].source
+    assert isinstance(source, SourceFile)
     assert isinstance(manifest.golden, Path)
     tensors = safetensors.numpy.load_file(source.path)
     graph = manifest.graph

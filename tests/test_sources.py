@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ingot.engine.actions import Output, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import HfDirectory, LocalFile, PackageFile, Url
+from ingot.model.weight_sources import WeightFile
 from tests.manifest_cases import GOOD, good, message, place
 
 
@@ -23,9 +24,9 @@ def test_a_file_source_is_beside_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "models/small.safetensors").write_bytes(b"")
     path = place_again(tmp_path, "{kind: file, path: small.safetensors}")
     source = read_manifest(path, tmp_path).weights.source
-    assert isinstance(source, LocalFile)
-    assert source.path == tmp_path / "models/small.safetensors"
-    assert (source.origin, source.sha256) == ("file small.safetensors", None)
+    (file,) = source.files
+    assert file.source == SourceFile(tmp_path / "models/small.safetensors")
+    assert (source.origin, file.sha256) == ("file small.safetensors", None)
 
 
 def place_again(root: Path, source: str) -> Path:
@@ -48,8 +49,8 @@ def test_a_checkpoint_has_the_files_of_its_index(tmp_path: Path) -> None:
         (folder / shard).write_bytes(b"")
     path = place_again(tmp_path, "{kind: hf-directory, path: checkpoint}")
     source = read_manifest(path, tmp_path).weights.source
-    assert isinstance(source, HfDirectory)
-    assert source.files == tuple(folder / shard for shard in shards)
+    found = [file.source for file in source.files]
+    assert found == [SourceFile(folder / shard) for shard in shards]
     (folder / shards[0]).unlink()
     assert message(path, tmp_path).endswith(
         f"no file '{shards[0]}' in 'checkpoint'\n"
@@ -75,9 +76,9 @@ def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
     )
     path.write_text(found.replace("naming: hf", "naming: gguf"), "utf-8")
     source = read_manifest(path, tmp_path).weights.source
-    assert isinstance(source, LocalFile)
-    assert source.path == tmp_path / f"models/small.{kind}"
-    assert (source.kind, source.origin) == (kind, f"{kind} small.{kind}")
+    (file,) = source.files
+    assert file.source == SourceFile(tmp_path / f"models/small.{kind}")
+    assert source.origin == f"{kind} small.{kind}"
     path.write_text(
         path.read_text("utf-8").replace(f"small.{kind}", "small.bin"), "utf-8"
     )
@@ -107,8 +108,8 @@ def test_a_package_is_found_without_importing_it(tmp_path: Path, site: Path) -> 
         "{kind: python-package, distribution: carrier-weights,"
         " path: carrier/model.safetensors}",
     ).weights.source
-    assert isinstance(source, PackageFile)
-    assert source.path == site / "carrier/model.safetensors"
+    (file,) = source.files
+    assert file.source == SourceFile(site / "carrier/model.safetensors")
     assert source.origin == "python-package carrier-weights: carrier/model.safetensors"
 
 
@@ -150,7 +151,8 @@ def test_a_distribution_without_a_list_of_files_is_believed(
     (site / "carrier_weights-1.0.dist-info/RECORD").unlink()
     package = "{kind: python-package, distribution: carrier-weights,"
     path = place_again(tmp_path, f"{package} path: carrier/model.safetensors}}")
-    assert isinstance(read_manifest(path, tmp_path).weights.source, PackageFile)
+    source = read_manifest(path, tmp_path).weights.source
+    assert source.origin == "python-package carrier-weights: carrier/model.safetensors"
 
 
 def test_an_address_is_pinned_and_nothing_is_downloaded(tmp_path: Path) -> None:
@@ -159,7 +161,16 @@ def test_an_address_is_pinned_and_nothing_is_downloaded(tmp_path: Path) -> None:
     source = with_source(
         tmp_path, f'{{kind: url, url: "{address}", sha256: {digest}}}'
     ).weights.source
-    assert source == Url(url=address, sha256=digest)
+    task = f"fetch:model.safetensors-{digest[:12]}"
+    assert source.files == (
+        WeightFile(
+            path="weights/model.safetensors",
+            label=address,
+            sha256=digest,
+            source=Output(task, "model.safetensors"),
+            url=address,
+        ),
+    )
 
 
 def test_a_file_address_must_lead_to_a_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ingot.engine.actions import Action
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
-from ingot.model.weight_sources import Splat
+from ingot.model.weight_sources import WeightSource
 from ingot.project.catalogue import Selection, read
 from ingot.stages import bake
 from ingot.weights.irpa import SplatSource, write_splats
@@ -56,7 +56,7 @@ def test_a_splat_has_no_file_and_every_byte_of_it_is_in_the_key() -> None:
     manifest = read_manifest(ROOT / "models/toy-moe.yaml", ROOT)
 
     def planned(value: float) -> Action:
-        weights = replace(manifest.weights, source=Splat(value=value))
+        weights = replace(manifest.weights, source=WeightSource("", splat=value))
         return bake.plan_bake(replace(manifest, weights=weights))
 
     assert not [name for name, _ in planned(1.0).inputs if "weights/model" in name]

@@ -25,8 +25,7 @@ from ingot.model.resolve import resolve
 from ingot.model.schema_types import build
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
-    FileSource,
-    Splat,
+    WeightFile,
     WeightSource,
     find_file,
     find_weights,
@@ -75,7 +74,7 @@ class Manifest:
     hyperparameters: tuple[tuple[str, float | int], ...]
     graph: Graph
     weights: Weights
-    tokenizer: FileSource | None
+    tokenizer: WeightFile | None
     end_tokens: tuple[int, ...]  # ids that end a text
     golden: Path | None  # absolute; reference outputs as npz
     # By check level, whatever the target says; the manifest's own stand above its
@@ -124,7 +123,8 @@ def read_manifest(path: Path, root: Path) -> Manifest:
     if golden and not golden.is_file():
         message = f"no file '{file.check.golden}' in the manifest's folder"
         errors.append(file.check.at.error("golden", message))
-    errors += () if isinstance(source, Splat) else rules.check_licence_texts(file, root)
+    if source is None or source.splat is None:
+        errors += rules.check_licence_texts(file, root)
     raise_all(errors)
     assert named is not None
     assert graph is not None

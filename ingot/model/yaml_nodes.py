@@ -145,9 +145,11 @@ def format_errors(group: ExceptionGroup[Any]) -> str:
 
 @contextmanager
 def collected(errors: list[ManifestError]) -> Iterator[None]:
-    """Add the errors that `raise_all` raises in the block to the list, and go on."""
+    """Add the errors that are raised in the block to the list, and go on."""
     try:
         yield
+    except ManifestError as error:
+        errors.append(error)
     except ExceptionGroup as group:
         errors += [e for e in group.exceptions if isinstance(e, ManifestError)]
 

@@ -10,8 +10,6 @@ from ingot.engine.actions import Action
 from ingot.model.dims import Dim
 from ingot.model.graph import Parameter
 from ingot.model.manifest import Manifest
-from ingot.model.weight_files import weight_files, weight_index
-from ingot.model.weight_sources import Splat, Synthetic
 from ingot.programs.bake.spec import ARCHIVE, REPORT, BakeSpec, InputFile
 from ingot.stages.program import program_argv, program_inputs
 from ingot.weights.parameter_spec import ParameterSpec, Part, container
@@ -20,26 +18,22 @@ from ingot.weights.parameter_spec import ParameterSpec, Part, container
 def plan_bake(manifest: Manifest) -> Action:
     """Return the action that bakes the model's weights in its graph's layout."""
     layout, source = manifest.graph.layout, manifest.weights.source
-    files = weight_files(source)
     # Its import takes 0.2 s, and other formats do without.
-    package = ("gguf", "pyyaml") if any(_is_gguf(file.path) for file in files) else ()
+    has_gguf = any(container(Path(file.path)) == "gguf" for file in source.files)
+    package = ("gguf", "pyyaml") if has_gguf else ()
     shown = f"build/{manifest.model}/weights/{layout}"
     return Action(
         task=f"bake:{manifest.model}@{layout}",
         argv=program_argv("bake"),
         inputs=(
-            *((file.path, file.source) for file in files),
-            *weight_index(source),
+            *((file.path, file.source) for file in source.files),
+            *source.index,
             *program_inputs("bake", _specification(manifest)),
         ),
         outputs=(ARCHIVE, REPORT),
         tools=("python", "iree-base-runtime", "ml_dtypes", "numpy", *package),
         exported_to=(f"{shown}/{ARCHIVE}", f"{shown}/{REPORT}"),
     )
-
-
-def _is_gguf(path: str) -> bool:
-    return container(Path(path)) == "gguf"
 
 
 def _specification(manifest: Manifest) -> BakeSpec:
@@ -50,11 +44,10 @@ def _specification(manifest: Manifest) -> BakeSpec:
         model=manifest.model,
         layout=manifest.graph.layout,
         origin=source.origin,
-        seed=source.seed if isinstance(source, Synthetic) else None,
-        splat=source.value if isinstance(source, Splat) else None,
+        seed=source.seed,
+        splat=source.splat,
         files=tuple(
-            InputFile(file.path, file.label, file.sha256)
-            for file in weight_files(source)
+            InputFile(file.path, file.label, file.sha256) for file in source.files
         ),
         ignore=weights.ignore,
         parameters=(

@@ -11,7 +11,6 @@ from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
-from ingot.model.weight_files import file_input
 from ingot.programs.bundle.spec import FOLDER, BundleSpec
 from ingot.stages.program import program_argv, program_inputs
 
@@ -69,7 +68,7 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:
-        parts["tokenizer.json"] = file_input(manifest.tokenizer)
+        parts["tokenizer.json"] = manifest.tokenizer.source
     return tuple(parts.items())
 
 

@@ -14,7 +14,6 @@ from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.graph import to_json
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
-from ingot.model.weight_files import file_input
 from ingot.programs.check.spec import CheckSpec
 from ingot.programs.compare.spec import ROWS, CompareSpec, Part
 from ingot.stages.program import program_argv, program_inputs
@@ -91,7 +90,7 @@ def _compare(manifest: Manifest, target: Target, root: Path, part: Part) -> Acti
     if manifest.golden and is_whole:
         inputs["golden.npz"] = SourceFile(manifest.golden)
     if manifest.tokenizer and is_whole:
-        inputs["tokenizer.json"] = file_input(manifest.tokenizer)
+        inputs["tokenizer.json"] = manifest.tokenizer.source
     oracles = sorted({instance.oracle[0] for instance in graph.instances})
     for path in ("oracles/__init__.py", *oracles):
         inputs[path] = SourceFile(root / path)

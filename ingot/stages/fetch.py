@@ -7,21 +7,22 @@ says so, and its output is pinned, so that it stays reproducible.
 
 from __future__ import annotations
 
-from ingot.engine.actions import Action
-from ingot.model.weight_files import fetch_task, file_name
-from ingot.model.weight_sources import Url
+from ingot.engine.actions import Action, Output
+from ingot.model.weight_sources import WeightFile
 from ingot.programs.fetch.spec import FetchSpec
 from ingot.stages.program import program_argv, program_inputs
 
 NETWORK = ("network", "yes")
 
 
-def plan_fetch(source: Url) -> Action:
+def plan_fetch(file: WeightFile) -> Action:
     """Return the action that downloads the file."""
-    output = file_name(source)
-    specification = FetchSpec(url=source.url, sha256=source.sha256, output=output)
+    assert isinstance(file.source, Output)
+    assert file.sha256
+    output = file.source.path
+    specification = FetchSpec(url=file.url, sha256=file.sha256, output=output)
     return Action(
-        task=fetch_task(source),
+        task=file.source.task,
         argv=program_argv("fetch"),
         inputs=program_inputs("fetch", specification),
         outputs=(output,),

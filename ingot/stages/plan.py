@@ -11,8 +11,6 @@ from pathlib import Path
 from ingot.engine.actions import Action
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
-from ingot.model.weight_files import is_fetched
-from ingot.model.weight_sources import Splat, Url
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
@@ -36,10 +34,10 @@ def plan_model(
 ) -> Iterator[Action]:
     """Yield the model's actions, stage by stage; `lowered` has it by layout."""
     # What it computes means nothing, and may not fit any memory.
-    is_splat = isinstance(manifest.weights.source, Splat)
-    for source in (manifest.weights.source, manifest.tokenizer):
-        if isinstance(source, Url) and is_fetched(source):
-            yield plan_fetch(source)
+    is_splat = manifest.weights.source.splat is not None
+    for file in (*manifest.weights.source.files, manifest.tokenizer):
+        if file and file.url:
+            yield plan_fetch(file)
     for item in lowered.values():
         for instance in item.graph.instances:
             yield plan_specialize(
