@@ -25,7 +25,7 @@ from ingot.errors import IngotError, did_you_mean
 from ingot.project.catalogue import Catalogue, Plan, Selection
 from ingot.project.catalogue_values import Settings
 from tests.command_calls import call, run
-from tests.project import Project, edit
+from tests.project import ROOT, Project, edit
 
 NONE = Settings((), {}, {}, {}, "", "", ("", ""))
 
@@ -207,6 +207,18 @@ def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
     stopped = replace(call(), doit={"task_loader": loader})
     assert build_command.Build(stopped, ()).run() == INTERRUPTED
     assert reported == ["1 result was not uploaded"]
+
+
+def test_a_build_with_nothing_to_do_imports_nothing_that_is_slow() -> None:
+    program = (
+        "import sys, ingot.cli.build_command, ingot.engine.keys;"
+        "slow = {'yaml', 'rich', 'numpy', 'google', 'iree', 'urllib3', 'grpc'};"
+        "print(sorted(slow & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[c.name for c in COMMANDS])

@@ -21,7 +21,6 @@ from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.errors import IngotError, did_you_mean
-from ingot.model.renamed import COMMAND_LINE, new_word
 from ingot.project.catalogue import STAGES, Catalogue, Plan, Selection, asked, read
 from ingot.project.catalogue_values import Settings
 from ingot.project.selection import refuse_unreadable, select
@@ -187,6 +186,9 @@ def no_task(name: str, root: Path) -> IngotError:
         refuse_unreadable(catalogue, name)
     except IngotError as error:
         return error
+    # Imported late: a build that has nothing to do reads no YAML.
+    from ingot.model.renamed import COMMAND_LINE, new_word
+
     stage = stage_of(name)
     if new := new_word(COMMAND_LINE, stage):
         hint = f"'{stage}' was renamed: doit {name.replace(stage, new, 1)}"
