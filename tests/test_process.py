@@ -111,19 +111,6 @@ def test_the_trial_of_the_sandbox_has_no_environment(
     assert started == [{}]
 
 
-def test_an_unconfined_command_sees_inputs_in_folders_of_their_own(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "input").write_text("told")
-    (tmp_path / "scratch").mkdir()
-    mounts = {"a/b/input": tmp_path / "input"}
-    env = {"PATH": "/usr/bin:/bin"}
-    argv = ("cat", "a/b/input")
-    folder = tmp_path / "scratch"
-    done = process.run(argv, folder, env, mounts, sandboxed=False, network=False)
-    assert done == process.Completed(0, b"told")
-
-
 def test_sigterm_while_a_command_starts_ends_the_build() -> None:
     words = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS]
     done = subprocess.run(words, timeout=60, check=False)

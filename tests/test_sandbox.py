@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ingot.engine import missing_inputs, process, run_action, sandbox, toolchain
-from ingot.engine.actions import Action, SourceFile
+from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
 
@@ -37,7 +38,7 @@ def python(program: str, *tools: str) -> Action:
 def large(checkout: Checkout) -> Action:
     """An action that fails with an input that is shown, not copied."""
     place = checkout.root / "large.bin"
-    place.write_bytes(bytes(run_action.LARGE_BYTES + 1))
+    place.write_bytes(bytes(run_action.KEPT_BYTES + 1))
     inputs = (("large.bin", SourceFile(place)),)
     return Action("probe:x", ("sh", "-c", "wc -c < large.bin; exit 7"), inputs, ("o",))
 
@@ -183,7 +184,7 @@ def test_an_unconfined_failure_runs_again_unconfined(
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     assert "bwrap" not in Path(script).read_text()
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, f"{run_action.LARGE_BYTES + 1}\n")
+    assert (done.returncode, done.stdout) == (7, f"{run_action.KEPT_BYTES + 1}\n")
 
 
 def test_a_large_input_is_there_when_a_failed_action_runs_again(
@@ -191,7 +192,99 @@ def test_a_large_input_is_there_when_a_failed_action_runs_again(
 ) -> None:
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, f"{run_action.LARGE_BYTES + 1}\n")
+    assert (done.returncode, done.stdout) == (7, f"{run_action.KEPT_BYTES + 1}\n")
+
+
+@pytest.mark.parametrize("size", [6, run_action.LARGE_BYTES + 1])
+@pytest.mark.parametrize("kind", ["text", "source", "output"])
+def test_nobody_can_write_to_an_input(checkout: Checkout, kind: str, size: int) -> None:
+    text = "x" * size
+    (checkout.root / "in.txt").write_text(text)
+    make = Action(
+        "make:x", ("sh", "-c", "cat i > o"), (("i", InlineText(text)),), ("o",)
+    )
+    checkout.build(make)
+    sources: dict[str, Source] = {
+        "text": InlineText(text),
+        "source": SourceFile(checkout.root / "in.txt"),
+        "output": Output("make:x", "o"),
+    }
+    names = ("top", "only/inputs", "with/outputs")
+    action = Action(
+        "probe:x",
+        (
+            "sh",
+            "-c",
+            "for name in top only/inputs with/outputs; do"
+            "  chmod u+w $name; echo EVIL >> $name; echo EVIL > new; mv new $name;"
+            "  rm -f $name; mount -o remount,rw,bind /tmp/ingot/$name; ls $name; done;"
+            # The folder itself is there to write in.
+            " cat top only/inputs with/outputs > with/made",
+        ),
+        tuple((name, sources[kind]) for name in names),
+        ("with/made",),
+    )
+    assert checkout.build(action) == [("probe:x", "ran")]
+    record = checkout.executor.records.get("probe:x")
+    assert record is not None
+    assert checkout.store.blob(record.outputs[0][1]).read_text() == text * 3
+    assert "Read-only file system" in checkout.executor.log("probe:x")
+    assert (checkout.root / "in.txt").read_text() == text
+
+
+def test_what_an_action_does_to_its_input_reaches_no_other(checkout: Checkout) -> None:
+    make = Action("make:x", ("sh", "-c", "echo start > mid"), (), ("mid",))
+    checkout.build(make)
+    mid = (("mid", Output("make:x", "mid")),)
+    script = "chmod u+w mid; echo EVIL >> mid; sleep 1; echo > two"
+    two = Action("two:x", ("sh", "-c", script), mid, ("two",))
+    three = Action(
+        "three:x", ("sh", "-c", "sleep 0.5; cat mid > three"), mid, ("three",)
+    )
+    threads = [
+        threading.Thread(target=checkout.executor.execute, args=(action,))
+        for action in (three, two)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    record = checkout.executor.records.get("three:x")
+    assert record is not None
+    assert checkout.store.blob(record.outputs[0][1]).read_text() == "start\n"
+
+
+@pytest.mark.parametrize("how", [process.sandbox(), "none"])
+def test_a_failed_actions_folder_has_copies_of_its_inputs(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(process, "sandbox", lambda: how)
+    sizes = {"small": 10, "large": run_action.LARGE_BYTES + 1}
+    script = "; ".join(f"head -c {n} /dev/zero > {name}" for name, n in sizes.items())
+    make = Action("make:x", ("sh", "-c", script), (), tuple(sizes))
+    checkout.build(make)
+    inputs = tuple((name, Output("make:x", name)) for name in sizes)
+    text = refusal(checkout, Action("probe:x", ("sh", "-c", "exit 3"), inputs, ("o",)))
+    kept = Path(text.rpartition("run again: sh ")[2]).parent
+    for name, size in sizes.items():
+        assert (kept / name).stat().st_size == size
+    (kept / "small").write_text("changed to see what happens")
+    record = checkout.executor.records.get("make:x")
+    assert record is not None
+    blob = checkout.store.blob(dict(record.outputs)["small"])
+    assert blob.read_bytes() == bytes(10)
+
+
+def test_a_command_has_no_capability(checkout: Checkout) -> None:
+    checkout.build(shell("grep Cap /proc/self/status > out.txt"))
+    record = checkout.executor.records.get("probe:x")
+    assert record is not None
+    lines = checkout.store.blob(record.outputs[0][1]).read_text().split("\n")
+    assert {
+        line.split()[1]
+        for line in lines
+        if line.startswith(("CapPrm", "CapEff", "CapBnd"))
+    } == {"0" * 16}
 
 
 def test_a_link_of_the_network_leads_somewhere(

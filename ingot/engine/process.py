@@ -98,9 +98,10 @@ def run(
 ) -> Completed:
     """Run `argv` in `folder` with exactly this environment; return how it ended.
 
-    `mounts` are files that appear in the folder under these names without a copy;
-    `bind_mounts` are bubblewrap's arguments for what else a sandboxed command sees.
-    Without the sandbox a command sees everything, and always has the network.
+    `mounts` are files and folders that a sandboxed command finds in the folder under
+    these names, and that no user can write to, root included; `bind_mounts` are
+    bubblewrap's arguments for what else it sees. Without the sandbox a command sees
+    everything, and always has the network.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
@@ -109,9 +110,6 @@ def run(
         # bubblewrap is process 1 in there, and /proc/1/environ is readable in there.
         cwd, variables = None, dict[str, str]()
     else:
-        for name, path in mounts.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).symlink_to(path)
         command = list(argv)
         cwd, variables = folder, env
     with _lock:
@@ -186,6 +184,8 @@ def bubblewrap(
         "--die-with-parent",
         "--new-session",
         "--clearenv",
+        # With them, root could make a read-only mount writable.
+        *("--cap-drop", "ALL"),
         *_base(),
         *("--dev", "/dev"),
         *("--proc", "/proc"),

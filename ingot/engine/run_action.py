@@ -14,8 +14,13 @@ from ingot.engine import process, sandbox, toolchain
 from ingot.engine.actions import Action, Digest, InlineText, Output, ResolvedAction
 from ingot.errors import IngotError
 
-# A larger input file is mounted into the folder, not copied or linked.
-LARGE_BYTES = 4 << 20
+# A larger input file is mounted into the folder, not copied: a mount takes 0.1 ms, as
+# long as this copy.
+LARGE_BYTES = 1 << 18
+
+# A mounted input up to this size is copied to a failed command's folder, where people
+# look at it.
+KEPT_BYTES = 4 << 20
 
 # Placeholder for the failed command's folder until its script is written.
 HERE = "@here@"
@@ -46,8 +51,10 @@ def stage_inputs(
 ) -> dict[str, Path]:
     """Put the inputs into the folder; return the large ones, which are mounted instead.
 
-    `blob` returns the path of an earlier action's output, which is only read.
+    `blob` returns the path of an earlier action's output, which is only read. Without a
+    sandbox nothing can be mounted, and a large input is a link.
     """
+    sandboxed = process.sandbox() == "bubblewrap"
     digests = dict(resolved.inputs)
     large = {}
     for name, source in action.inputs:
@@ -56,17 +63,19 @@ def stage_inputs(
         if isinstance(source, InlineText):
             with open(path, "xb") as file:
                 file.write(source.text.encode())
-        elif isinstance(source, Output):
-            stored = blob(action, source, digests[name])
-            # A link changes a file's ctime, so that the file would be hashed again.
-            if digests[name].size_bytes > LARGE_BYTES:
-                large[name] = stored
-            else:
-                os.link(stored, path)
-        elif digests[name].size_bytes > LARGE_BYTES:
-            large[name] = source.path.resolve()
+            continue
+        if isinstance(source, Output):
+            place = blob(action, source, digests[name])
         else:
-            shutil.copyfile(source.path, path)
+            place = source.path.resolve()
+        if digests[name].size_bytes <= LARGE_BYTES:
+            # A link to a blob would let root change what other actions read.
+            shutil.copyfile(place, path)
+        elif sandboxed:
+            large[name] = place
+            open(path, "xb").close()
+        else:
+            os.symlink(place, path)
     for name in action.outputs:
         _make_parent(name, f"{folder}/{name}")
     return large
@@ -84,13 +93,27 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
         (toolchain.executable(action.argv[0]), *action.argv[1:]),
         folder,
         {**environment(), **(proxies() if network else {}), **dict(action.env)},
-        mounts=large,
+        mounts=large | _read_only(action, folder, large),
         sandboxed=sandboxed,
         network=network,
         bind_mounts=sandbox.bind_mounts(action.tools, network) if sandboxed else (),
     )
     missing = tuple(p for p in action.outputs if not os.path.isfile(f"{folder}/{p}"))
     return CommandEnd(done.exit_code, done.output, missing)
+
+
+def _read_only(action: Action, folder: Path, large: dict[str, Path]) -> dict[str, Path]:
+    """Return read-only mounts of the other inputs, which are in the folder itself.
+
+    A folder of inputs is one mount, unless something else has to appear in it.
+    """
+    others = {name.partition("/")[0] for name in (*action.outputs, *large)}
+    names: dict[str, None] = {}
+    for name, _ in action.inputs:
+        top = name.partition("/")[0]
+        if name not in large:
+            names[name if top in others else top] = None
+    return {name: folder / name for name in names}
 
 
 @cache
@@ -134,23 +157,22 @@ def keep_failed(
     """
     kept = root / "build/.ingot/failed" / action.task.replace(":", "-")
     shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(
-        folder,
-        kept,
-        ignore=lambda *_: {Path(name).name for name in large},
-        copy_function=_link_or_copy,
-    )
+    shutil.copytree(folder, kept, symlinks=True, copy_function=_link_or_copy)
+    mounts = {name: p for name, p in large.items() if p.stat().st_size > KEPT_BYTES}
+    for name in large.keys() - mounts.keys():
+        (kept / name).unlink()
+        shutil.copyfile(large[name], kept / name)
     variables = {**environment(), **dict(action.env)}
     argv = [toolchain.executable(action.argv[0]), *action.argv[1:]]
     lines = ['cd -- "$(dirname -- "$0")"']
     if process.sandbox() == "bubblewrap":
         network = ("network", "yes") in action.platform
         bind_mounts = sandbox.bind_mounts(action.tools, network)
-        words = process.bubblewrap(Path(HERE), variables, large, network, bind_mounts)
+        here = Path(HERE)
+        mounts |= _read_only(action, here, mounts)
+        words = process.bubblewrap(here, variables, mounts, network, bind_mounts)
         lines.append(shlex.join([*words, *argv]).replace(HERE, '"$PWD"'))
     else:
-        for name, path in large.items():
-            (kept / name).symlink_to(path)
         lines += [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
         lines.append(shlex.join(argv))
     script = kept / "run-again.sh"
