@@ -255,7 +255,7 @@ def test_a_file_that_is_not_the_pinned_one_is_an_error(
         toy.bake(monkeypatch)
     assert str(caught.value) == (
         f"{LABEL}: not the pinned file; expected sha256 {'0' * 64}, found {digest}\n"
-        "  fetch it again; where the change is meant, write the new sha256 in"
+        "  fetch it again; if the change is intended, write the new sha256 into"
         " weights.source"
     )
 

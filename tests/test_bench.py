@@ -56,7 +56,7 @@ def test_a_failed_repetition_is_an_error() -> None:
 
 
 def test_no_repetition_is_an_error() -> None:
-    with pytest.raises(IngotError, match="it made no repetition"):
+    with pytest.raises(IngotError, match="it ran no repetition"):
         measured([], {})
 
 
@@ -108,7 +108,9 @@ def test_an_emulated_time_is_marked_and_only_the_shortest_is_taken(
     assert [run["sizes"] for run in report["runs"]] == [{"batch": 1, "seq": 4}]
     assert report["skipped"][0]["reason"] == "emulated, and more than 16 tokens"
     assert len(report["runs"][0]["repetitions_ms"]) == 3
-    assert printed.startswith("bench tiny@here: EMULATED, says nothing of the device; ")
+    assert printed.startswith(
+        "bench tiny@here: EMULATED, says nothing about the device; "
+    )
     assert report_text("bench tiny@here", report) + "\n" == printed
 
 

@@ -38,7 +38,7 @@ def test_a_file_with_the_other_ending_of_yaml_is_told(
     with pytest.raises(IngotError) as caught:
         select(read(root), {"model": "toy-moe", "target": "x86_64"})
     assert str(caught.value) == (
-        f"{kind}s/{name}.yml:1:1: expected the ending .yaml, found '{name}.yml'\n"
+        f"{kind}s/{name}.yml:1:1: expected the extension .yaml, found '{name}.yml'\n"
         f"  mv {kind}s/{name}.yml {kind}s/{name}.yaml"
     )
 

@@ -18,7 +18,7 @@ from ingot.engine.actions import Action, InlineText
 from ingot.engine.digests import SETTLED_NS
 from ingot.errors import IngotError
 from ingot.project import catalogue, plan_cache
-from ingot.project.catalogue import asked, read
+from ingot.project.catalogue import read, requested_models
 from ingot.project.catalogue_values import Model
 from ingot.project.selection import select
 from ingot.project.stored_plan import model_from_plain, to_stored
@@ -100,7 +100,7 @@ def test_a_command_reads_the_models_that_it_is_about(
 def test_variables_and_tasks_say_which_models_a_command_is_about(
     variables: dict[str, str], tasks: tuple[str, ...], models: set[str]
 ) -> None:
-    assert asked(variables, tasks) == models
+    assert requested_models(variables, tasks) == models
 
 
 def test_it_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,8 @@ def test_a_pinned_file_is_fetched(server: str, path: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "message", "tries"),
     [
-        ("/missing", "cannot be fetched; the server answered 404 Not Found", 1),
-        ("/down", "cannot be fetched; the server answered 503 Service Unavailable", 3),
+        ("/missing", "cannot be fetched; the server responded 404 Not Found", 1),
+        ("/down", "cannot be fetched; the server responded 503 Service Unavailable", 3),
         (
             "/truncated",
             "cannot be fetched; the connection ended early; expected 256000 bytes,"

@@ -216,12 +216,12 @@ def test_the_wrapper_binds_arguments_by_their_types() -> None:
 @pytest.mark.parametrize(
     ("arguments", "results", "message"),
     [
-        (["index", "index"], 1, "argument 1 ('index') is bound to nothing"),
-        (["f32"], 1, "more tensor values are bound than there are arguments"),
+        (["index", "index"], 1, "the specification binds no argument 1 ('index')"),
+        (["f32"], 1, "the specification binds too many tensor values"),
         (
             ["tensor<?xf32>", "tensor<?xi32>", "index", "f32"],
             2,
-            "2 results where the header names others",
+            "expected 1 results, found 2",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_splat_is_not_run_and_nothing_is_built_for_it(
     with pytest.raises(IngotError) as caught:
         run(command, **words)
     assert str(caught.value) == (
-        "mixtral-8x7b: compiled only, its weights are a splat\n"
+        "mixtral-8x7b: only compiled, because its weights are a splat\n"
         "  give it weights to run it: weights.source in models/mixtral-8x7b.yaml"
     )
 

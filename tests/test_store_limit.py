@@ -214,7 +214,7 @@ def test_usage_is_shared_out_by_model_target_and_stage() -> None:
         assert sum(share.size_bytes for share in by[kind]) == found.size_bytes
     text = store_usage.usage_text(found, store_usage.Builds(2, 1, 3, 8), 10**9)
     assert "530 B in 3 results and 5 blobs; limit 1.0 GB" in text
-    assert "75% of actions were found rather than run: 3 restored, 1 ran" in text
+    assert "75% cache hits: 3 restored, 1 ran" in text
 
 
 def test_a_result_says_for_which_task_it_ran_and_how_long(checkout: Checkout) -> None:

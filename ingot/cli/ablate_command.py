@@ -13,16 +13,16 @@ from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
 from ingot.cli.variables import integer, one_of_each
 from ingot.model.manifest import read_manifest
-from ingot.project.catalogue import Selection, asked, read
-from ingot.project.selection import refuse_compiled_only, select
+from ingot.project.catalogue import Selection, read, requested_models
+from ingot.project.selection import check_runnable, select
 
 
 def ablate(call: Call) -> int:
     """Bake the weights, then compute; what is wrong is an error before that."""
     variables = dict(call.variables)
-    catalogue = read(call.root, asked(variables))
+    catalogue = read(call.root, requested_models(variables))
     selection = select(catalogue, variables)
-    refuse_compiled_only(catalogue, selection)
+    check_runnable(catalogue, selection)
     request = read_request(call.root, selection, variables)
     try:
         return build_first(call, request.task) or run(call.root, request)

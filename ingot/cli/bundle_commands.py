@@ -11,8 +11,8 @@ from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.target_runner import runner_for
 from ingot.cli.commands import FAILED, Call
 from ingot.errors import IngotError, counted
-from ingot.project.catalogue import asked, read
-from ingot.project.selection import refuse_compiled_only, select
+from ingot.project.catalogue import read, requested_models
+from ingot.project.selection import check_runnable, select
 
 Array: TypeAlias = Any
 
@@ -42,9 +42,9 @@ def verify(call: Call) -> int:
 def run_input(call: Call) -> int:
     """Run the built bundles of the selected models on the sentences of input=."""
     variables = dict(call.variables)
-    catalogue = read(call.root, asked(variables))
+    catalogue = read(call.root, requested_models(variables))
     selection = select(catalogue, variables)
-    refuse_compiled_only(catalogue, selection)
+    check_runnable(catalogue, selection)
     for model in selection.models:
         for target in selection.targets:
             run(call.root, model, target, variables["input"])

@@ -28,8 +28,8 @@ from ingot.cli.variables import integer, number, one_of_each
 from ingot.engine import process
 from ingot.engine.actions import InlineText
 from ingot.errors import IngotError, counted
-from ingot.project.catalogue import Catalogue, Selection, asked, read
-from ingot.project.selection import refuse_compiled_only, select
+from ingot.project.catalogue import Catalogue, Selection, read, requested_models
+from ingot.project.selection import check_runnable, select
 from ingot.runtime.decoder import DECODE, PREFILL
 
 
@@ -37,7 +37,7 @@ def generate(call: Call) -> int:
     """Build the bundle, then write; what is wrong is an error before the build."""
     variables = dict(call.variables)
     request = read_request(variables)
-    catalogue = read(call.root, asked(variables))
+    catalogue = read(call.root, requested_models(variables))
     name = "@".join(choose(catalogue, select(catalogue, variables)))
     return build_first(call, f"bundle:{name}") or _generate(call.root, name, request)
 
@@ -120,7 +120,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     name = f"{model}@{target}"
     if reason := catalogue.settings.unrunnable.get(target):
         raise IngotError(f"{name} does not run here: {reason}")
-    refuse_compiled_only(catalogue, selection)
+    check_runnable(catalogue, selection)
     # Known before it is built: the plan holds what the bundle will say of itself.
     specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
     assert isinstance(specification, InlineText)

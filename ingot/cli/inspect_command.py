@@ -13,14 +13,14 @@ from ingot.inspection.inspect import PHASES, Request, filtered_graph, run
 from ingot.model.manifest import read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
-from ingot.project.catalogue import Selection, asked, read
+from ingot.project.catalogue import Selection, read, requested_models
 from ingot.project.selection import select
 
 
 def inspect(call: Call) -> int:
     """Compile as far as the level, then show; what is wrong is an error before that."""
     variables = dict(call.variables)
-    selection = select(read(call.root, asked(variables)), variables)
+    selection = select(read(call.root, requested_models(variables)), variables)
     request = read_request(call.root, selection, variables)
     code = build_first(call, request.task) if request.task else 0
     return code or run(call.root, request)

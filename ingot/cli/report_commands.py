@@ -14,12 +14,12 @@ def graph(call: Call) -> int:
     """Draw the actions of a build as SVG; print where the picture is."""
     from ingot.cli.tasks import choose_actions
     from ingot.engine.records import Records
-    from ingot.project.catalogue import asked, read
+    from ingot.project.catalogue import read, requested_models
     from ingot.project.selection import select
     from ingot.report.action_graph import Ended, picture
 
     root, variables = call.root, dict(call.variables)
-    catalogue = read(root, asked(variables, call.words))
+    catalogue = read(root, requested_models(variables, call.words))
     selection = select(catalogue, variables)
     needed = catalogue.plan.needed(choose_actions(catalogue.plan, selection, call))
     if not needed:

@@ -21,9 +21,16 @@ from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.errors import IngotError, did_you_mean
-from ingot.project.catalogue import STAGES, Catalogue, Plan, Selection, asked, read
+from ingot.project.catalogue import (
+    STAGES,
+    Catalogue,
+    Plan,
+    Selection,
+    read,
+    requested_models,
+)
 from ingot.project.catalogue_values import Settings
-from ingot.project.selection import refuse_unreadable, select
+from ingot.project.selection import check_readable, select
 
 # Where a task dictionary holds its action: doit leaves this part to its users.
 ACTION = "action"
@@ -55,7 +62,7 @@ class Checkout:
 
         Raises: IngotError for everything that is wrong with them.
         """
-        catalogue = self._read(self.root, asked(dict(variables), tasks))
+        catalogue = self._read(self.root, requested_models(dict(variables), tasks))
         selection = self._select(catalogue, dict(variables))
         self._opened = catalogue.settings, catalogue.plan, selection
         for name, reason in selection.skipped:
@@ -183,10 +190,10 @@ def no_task(name: str, root: Path) -> IngotError:
             hint = f"it is a {kind}: doit build {kind}={name}"
             return IngotError(f"no task named '{name}'", hint)
     try:
-        refuse_unreadable(catalogue, name)
+        check_readable(catalogue, name)
     except IngotError as error:
         return error
-    # Imported late: a build that has nothing to do reads no YAML.
+    # Imported here, because a build with nothing to do imports no YAML reader.
     from ingot.model.renamed import COMMAND_LINE, new_word
 
     stage = stage_of(name)

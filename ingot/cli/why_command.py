@@ -28,7 +28,7 @@ from ingot.engine.executor import Executor
 from ingot.engine.records import TaskRecord
 from ingot.engine.store_survey import latest_results, read_messages
 from ingot.errors import IngotError, counted
-from ingot.project.catalogue import Plan, asked, read
+from ingot.project.catalogue import Plan, read, requested_models
 from ingot.project.selection import select
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ MOST_CHARACTERS = 60
 def why(call: Call) -> int:
     """Print the reasons of every stale action that is selected; run nothing."""
     variables = dict(call.variables)
-    catalogue = read(call.root, asked(variables, call.words))
+    catalogue = read(call.root, requested_models(variables, call.words))
     plan, store = catalogue.plan, open_store()
     executor = Executor(call.root, store, lambda *_: None)
     where = variables.get("executor", "local")

@@ -1,5 +1,6 @@
-"""Programs run inside the sandbox; one frozen specification tells each what to do.
+"""Contain the programs that actions run in the sandbox.
 
-This package imports `ingot.bundles` and what is below it, never a stage: the sources of
-a program, and all that they import, are inputs of the actions that run it.
+Each program reads one frozen specification. This package imports `ingot.bundles` and
+what is below it, never a stage: the sources of a program, and everything that they
+import, are inputs of the actions that run it.
 """

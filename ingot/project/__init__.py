@@ -1,4 +1,4 @@
-"""A project is a checkout: its settings, models and targets, and their plans.
+"""Read a project: the settings, models and targets of a checkout, and their plans.
 
 This package imports `ingot.stages` and what is below it.
 """

@@ -1,8 +1,8 @@
 """Read the models, targets and planned actions of a checkout, once per change.
 
 Reading a manifest and planning its model takes 0.2 s. The build folder caches each
-model's plan under the identity of every file that it was read from: a build with
-nothing to do only compares identities, and others read only the models that they need.
+model's plan with the identity of every file that it was read from. A build with nothing
+to do only compares identities; other commands read only the models that they need.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STAGES = {
     "bench": "every entry point timed on the target",
     "bundle": "what is shipped, with its provenance",
 }
-"""Stage: what it makes. The order is the order of the build."""
+"""What each stage produces, in the order of the build."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Plan:
         return found
 
     def ends(self, selection: Selection) -> list[str]:
-        """Return the selected tasks that nothing follows, model by model."""
+        """Return the last tasks of the selected models and targets."""
         return [
             task
             for model in selection.models
@@ -73,7 +73,7 @@ class Plan:
         ]
 
     def compiled_only(self, selection: Selection) -> list[str]:
-        """Return the selected models of which there is no bundle: splats."""
+        """Return the selected models that have no bundle, because they are splats."""
         return [
             model
             for model in selection.models
@@ -82,7 +82,7 @@ class Plan:
         ]
 
     def _ends(self, model: str, target: str) -> list[str]:
-        """Return the bundle of a model, of which a splat has none."""
+        """Return the bundle of a model; of a splat, the module and the archives."""
         bundle, compiled = (f"{s}:{model}@{target}" for s in ("bundle", "compile"))
         if bundle in self.by_task:
             return [bundle]
@@ -91,7 +91,7 @@ class Plan:
         return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
 
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage that are the selection's, or its bundles need."""
+        """Return the tasks of a stage for the selection, or that its bundles need."""
         pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
         needed = self.needed(self.ends(selection))
         return tuple(
@@ -104,7 +104,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a checkout declares of the models that a command is about."""
+    """The settings of a checkout, and the models that a command needs."""
 
     settings: Settings
     models: dict[str, Model]
@@ -120,11 +120,11 @@ class Selection:
     skipped: tuple[tuple[str, str], ...] = ()
 
 
-def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
-    """Return the models that a command is about: `all`, or "" for the default one.
+def requested_models(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
+    """Return the models that a command needs: "all", or "" for the default one.
 
-    Tasks that name no model, as `specialize:...` and wildcards do, may be anyone's;
-    `build` and the stages are about the default one.
+    A task without a model, such as `specialize:...` or a wildcard, may need any of
+    them; `build` and the stages need the default one.
     """
     named = "model" in variables
     words = variables["model"].split(",") if named else ()
@@ -139,12 +139,11 @@ def asked(variables: dict[str, str], tasks: Iterable[str] = ()) -> set[str]:
 
 
 def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
-    """Return the checkout's catalogue, from the build folder where it still stands.
+    """Return the checkout's settings and the requested models.
 
-    Of the models asked for, that is: "" is the default one, "all" all of them, and a
-    name that no manifest has is left out.
-
-    What is wrong with a manifest or a target is in the catalogue, for who asks for it.
+    "" is the default model and "all" are all models; unknown names are left out. The
+    catalogue also contains the errors in manifests and targets, so that a command only
+    reports those that it needs.
     """
     reader = _Reader(root)
     settings = reader.settings()
@@ -163,7 +162,7 @@ def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
 
 
 class _Reader:
-    """One look at a checkout: what still stands is kept, the rest is read."""
+    """Reads a checkout: from the build folder what is up to date there, else anew."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -173,7 +172,7 @@ class _Reader:
         self._workspace: Workspace | None = None
 
     def settings(self) -> Settings:
-        """Return what all models share."""
+        """Return the settings that all models share."""
         place = self._folder / "settings.json"
         decode = partial(codec.from_plain, Settings)
         settings = plan_cache.load(place, decode, self._sources)
@@ -181,20 +180,20 @@ class _Reader:
             from ingot.project.read_models import shared_settings
 
             settings = shared_settings(self._loaded())
-            # What mends a broken target may lie anywhere, as for a manifest.
+            # The fix of a broken target may be in any file, as that of a manifest.
             if not settings.broken:
                 plan_cache.save(place, settings, self._sources, self._asked_ns)
         return settings
 
     def model(self, name: str) -> Model:
-        """Return what the manifest of this name declares."""
+        """Return the plan of the manifest with this name, or its errors."""
         place = self._folder / f"{name}.model.json"
         model = plan_cache.load(place, model_from_plain, self._sources)
         if model is None:
             from ingot.project.read_models import plan_named
 
             model = plan_named(self._loaded(), name)
-            # What mends a broken one may lie anywhere: it is read until it is right.
+            # The fix of a broken manifest may be in any file, so it is never cached.
             # While a target is broken, every plan lacks its actions.
             if not model.broken and not self._loaded().broken:
                 watched = plan_cache.watched_paths(self._root, model.actions)

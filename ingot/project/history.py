@@ -1,8 +1,8 @@
 """Append a line about each finished build to the checkout's history.
 
-`build/.ingot/history.jsonl` keeps what people ask about nightly builds over time: what
-ran and why, the figures of checks and benchmarks, the sizes of what ships. A build that
-had nothing to do adds no line.
+People ask about nightly builds over time: what ran and why, what the checks and
+benchmarks measured, and how large the bundles are. `build/.ingot/history.jsonl` records
+the answers. A build with nothing to do adds no line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "ingot.history.v1"
 FILE = "build/.ingot/history.jsonl"
-# Failed actions leave their folders here.
+# The folders of failed actions.
 FAILED = "build/.ingot/failed"
-# How many lines of a failure's message are kept.
+# Only this many lines of a failed action's message are recorded.
 MOST_LINES = 12
-# Stages whose figures are part of a line.
+# A line records the figures of these stages.
 MEASURED = ("check", "bench", "bundle", "compile")
 
 
@@ -65,7 +65,7 @@ def add(log: EventLog, exit_code: int, wall_s: float) -> None:
 
 
 def _figures(log: EventLog, pair: str) -> dict[str, Any]:
-    """Return the figures of a pair, without a check that is of an earlier artifact."""
+    """Return the figures of a pair, without the check of an earlier artifact."""
     found = figures(log.root, *pair.split("@"))
     ended = log.ends.get(f"check:{pair}")
     if ended in (None, "failed"):
@@ -77,7 +77,7 @@ def _figures(log: EventLog, pair: str) -> dict[str, Any]:
 
 
 def _comparisons(folder: Path) -> list[dict[str, Any]]:
-    """Return what a failed check compared; [] where it did not get so far."""
+    """Return the comparisons of a failed check; [] if it failed before them."""
     return [
         {key: row[key] for key in ("level", "name", "inputs", "tolerance", "passed")}
         | {"error": row["max_abs_error"]}
@@ -86,7 +86,7 @@ def _comparisons(folder: Path) -> list[dict[str, Any]]:
 
 
 def _failure(message: str, root: Path) -> dict[str, str]:
-    """Return the end of a failed action's message, where tools put the reason."""
+    """Return the end of a failed action's message, where tools state the reason."""
     lines = message.replace(f"{root}/", "").splitlines()
     if len(lines) > MOST_LINES:
         lines = [lines[0], "...", *lines[2 - MOST_LINES :]]
@@ -94,7 +94,7 @@ def _failure(message: str, root: Path) -> dict[str, str]:
 
 
 def figures(root: Path, model: str, target: str) -> dict[str, Any]:
-    """Return the figures of what was last built of a model for a target."""
+    """Return the figures of a model's last build for a target."""
     folder = root / "build" / model / target
     found: dict[str, Any] = {"sizes": _sizes(folder, f"{model}-{target}.tar")}
     check, bench = _load(folder / "check.json"), _load(folder / "bench.json")

@@ -32,7 +32,7 @@ class Rewritten:
 
 
 def yaml_files(root: Path) -> list[Path]:
-    """Return the YAML files of a project, without what editors hide beside them."""
+    """Return the YAML files of a project, without hidden files of editors."""
     return sorted(
         path
         for folder in FOLDERS

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cached:
-    """A cached value, and what it was read from."""
+    """A cached value, with the identities of the files that it was read from."""
 
     sources: str
     watched: tuple[tuple[str, Identity | None], ...]
@@ -40,19 +40,19 @@ class Cached:
 
 
 def sources(root: Path) -> str:
-    """Return a hash of what changes when anything read from the checkout may change.
+    """Return a hash that differs if plans read from the checkout may differ.
 
-    Benchmarks are planned for this machine's processor, and its features decide what
-    `host` is and what cannot run here: a machine of the same name may have others.
+    It covers the processor too: benchmarks are planned for it, and its features decide
+    which target `host` is and which targets cannot run here.
     """
     here = (sys.prefix, sys.version, os.uname().machine, cpu_features(), *machine())
     return hashlib.sha256(repr((here, *_walk(root))).encode()).hexdigest()
 
 
 def load(place: Path, decode: Callable[[Any], T], read_from: str) -> T | None:
-    """Return the cached value; None where what it was read from has changed.
+    """Return the cached value; None if a file that it was read from has changed.
 
-    `decode` makes the value from parsed JSON; it raises ValueError where it cannot.
+    `decode` turns parsed JSON into the value, or raises ValueError.
     """
     try:
         sealed = place.read_bytes()
@@ -77,12 +77,12 @@ def save(
     asked_ns: int,
     watched: Iterable[Path] = (),
 ) -> None:
-    """Cache the value until its sources change, or a file or folder in `watched` does.
+    """Cache the value until its sources, or a file or folder in `watched`, change.
 
-    Nothing is cached if one of those changed after `asked_ns`, when reading began: the
-    value may be from before or after the change.
+    Nothing is cached if one of those changed after `asked_ns`, when reading began,
+    because the value may be from before or after the change.
 
-    Raises: IngotError where the file cannot be written.
+    Raises: IngotError if the file cannot be written.
     """
     named = sorted(str(path) for path in set(watched))
     identities = tuple((path, _identity(path)) for path in named)
@@ -102,10 +102,10 @@ def save(
 
 
 def watched_paths(root: Path, actions: Iterable[Action]) -> set[Path]:
-    """Return the other folders with inputs of the actions: a file may come or go there.
+    """Return the folders outside the sources that contain inputs of the actions.
 
-    An index of shards in such a folder is included: planning reads it, and it may be
-    edited in place.
+    A folder changes if a file is added or removed. The index of shards in such a folder
+    is included too, because planning reads it and people may edit it in place.
     """
     from ingot.weights.shards import INDEX
 
@@ -125,7 +125,7 @@ def watched_paths(root: Path, actions: Iterable[Action]) -> set[Path]:
 
 
 def seal(content: bytes) -> bytes:
-    """Return a checksum: a flipped bit must not pass as another compiler flag."""
+    """Return a checksum: without it, a flipped bit could change a compiler flag."""
     return zlib.crc32(content).to_bytes(SEAL_BYTES, "big")
 
 
@@ -140,7 +140,7 @@ def _identity(path: str) -> Identity | None:
 def _walk(root: Path) -> Iterator[tuple[str, Identity | None]]:
     """Yield every file below the sources, in a fixed order, with its identity.
 
-    Hidden files are skipped: editors keep locks and half-written files there.
+    Hidden files are skipped, because editors store locks and unsaved text in them.
     """
     pending = [str(root / name) for name in reversed(SOURCES)]
     while pending:

@@ -1,6 +1,6 @@
-"""Read what a checkout's pyproject.toml says of it, as one frozen value.
+"""Read the settings in a checkout's pyproject.toml as one frozen value.
 
-Python's TOML reader keeps no positions, so errors look for their keys in the text.
+Python's TOML reader reports no positions, so errors look for their keys in the text.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a checkout's pyproject.toml says, as far as ingot reads it."""
+    """The parts of a checkout's pyproject.toml that ingot reads."""
 
     name: str
     pins: tuple[str, ...]  # the packages that it needs: "numpy==2.4.6"
-    weights: tuple[str, ...]  # packages that bring weights, pinned alike
+    weights: tuple[str, ...]  # packages that contain weights, pinned in the same way
     default_model: str
     default_target: str
     store_limit: str  # "20GB", or "none"
-    shared_cache: str  # its address, "" where there is none
+    shared_cache: str  # its address; "" if there is none
     shared_cache_mode: str
 
 
 def read_project(root: Path) -> Project:
-    """Return what the checkout's pyproject.toml says.
+    """Return the settings in the checkout's pyproject.toml.
 
-    Raises: IngotError, every defect.
+    Raises: IngotError with every error in the file.
     """
     text = read_text(root / FILE, FILE)
     try:
@@ -65,14 +65,14 @@ def read_project(root: Path) -> Project:
         shared_cache=reader.text((*_OWN, "shared-cache"), ""),
         shared_cache_mode=reader.text((*_OWN, "shared-cache-mode"), "read-write"),
     )
-    reader.refuse_unknown()
+    reader.check_known()
     if reader.errors:
         raise IngotError("\n".join(map(str, reader.errors)))
     return project
 
 
 class _Reader:
-    """The values of one file, and the mistakes found so far."""
+    """The values of one file, and the errors found so far."""
 
     def __init__(self, text: str, top: dict[str, Any]) -> None:
         self.errors: list[ManifestError] = []
@@ -90,7 +90,7 @@ class _Reader:
         return ""
 
     def texts(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the texts under a key; none where it is not there."""
+        """Return the texts under a key; none if the key is missing."""
         value = self._value(key)
         if value is None:
             return ()
@@ -100,8 +100,8 @@ class _Reader:
         self._error(key, f"expected an array of texts, found {_kind(value)}", hint)
         return ()
 
-    def refuse_unknown(self) -> None:
-        """Keep an error for each setting that nothing reads."""
+    def check_known(self) -> None:
+        """Add an error for each setting that ingot does not know."""
         known = [*SETTINGS, "bootstrap"]
         for name in self._value(_OWN) or ():
             if name not in known:
@@ -109,7 +109,7 @@ class _Reader:
                 self._error((*_OWN, name), "unknown key", hint)
 
     def _value(self, key: tuple[str, ...]) -> Any:
-        """Return what is under a key, None for nothing; report a wrong table once."""
+        """Return the value under a key, or None; report a wrong table once."""
         value: Any = self._top
         for depth, name in enumerate(key):
             if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Read a checkout's manifests: the actions of each model, or its errors."""
+"""Read a checkout's manifests and plan their models, or collect their errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingot.stages.plan import plan_model
 
 
 def shared_settings(workspace: Workspace) -> Settings:
-    """Return what all models of the checkout share."""
+    """Return the settings that all models of the checkout share."""
     unrunnable = {
         name: target.unrunnable_reason() for name, target in workspace.targets.items()
     }
@@ -32,7 +32,7 @@ def shared_settings(workspace: Workspace) -> Settings:
 
 
 def plan_named(workspace: Workspace, name: str) -> Model:
-    """Return what the manifest of this name declares, or what is wrong with it."""
+    """Return the actions of the manifest with this name, or its errors."""
     if name in workspace.misnamed:
         return Model(broken=workspace.misnamed[name])
     try:
@@ -59,7 +59,7 @@ def plan_named(workspace: Workspace, name: str) -> Model:
 def _lowered(
     workspace: Workspace, manifest: Manifest
 ) -> tuple[dict[str, Manifest], dict[str, str]]:
-    """Return the manifest by layout, and by layout why it cannot be had."""
+    """Return the manifest by layout, and by layout why kernels are missing for it."""
     lowered: dict[str, Manifest] = {}
     refused: dict[str, str] = {}
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
@@ -70,7 +70,7 @@ def _lowered(
             )
         except IngotError as error:
             refused[name] = str(error)
-        except ExceptionGroup as group:  # of a kernel's own defects
+        except ExceptionGroup as group:  # with the errors of a kernel's own file
             refused[name] = format_errors(group)
         else:
             lowered[name] = replace(manifest, graph=graph)

@@ -9,26 +9,26 @@ from ingot.project.catalogue import Catalogue, Selection
 def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     """Return the models and targets that the variables name, or the defaults.
 
-    `all` leaves out what this processor cannot run, or a target cannot have, and says
-    so; what is named is never left out.
+    `all` leaves out targets that this processor cannot run, and models that a target
+    has no kernels for, and reports them. Models and targets that are named are never
+    left out.
 
-    Raises: IngotError for an unknown name, with the own defects of a named manifest
-        or target, or where a target cannot have a model and nothing else is left, or
-        both were named.
+    Raises: IngotError for an unknown name; with the errors of a named manifest or
+        target; if a target has no kernels for a named model, or for any selected one.
     """
     settings = catalogue.settings
     models, all_models = _names(
         "model", variables, settings.models, settings.default_model
     )
     if "model" not in variables and not catalogue.models.keys() >= set(models):
-        # Every task that is asked for names its own: the default one was not read.
+        # Every requested task names its own model, so the default one was not read.
         models = ()
     for name in models:
         if broken := catalogue.models[name].broken:
             raise IngotError(broken)
     known = (*settings.targets, *settings.aliases, *settings.broken)
     targets, all_targets = _names("target", variables, known, settings.default_target)
-    # Tasks that name their own targets are not about the default one.
+    # Tasks that name their own targets do not need the default one.
     for name in targets if models or "target" in variables else ():
         if name in settings.broken:
             raise IngotError(settings.broken[name])
@@ -51,7 +51,7 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
 def _names(
     kind: str, variables: dict[str, str], known: tuple[str, ...], default: str
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the names that the variable stands for, and whether it says `all`."""
+    """Return the names that the variable selects, and whether it is `all`."""
     words = [word.strip() for word in variables.get(kind, default).split(",")]
     for word in words:
         if word not in known and word != "all":
@@ -65,26 +65,26 @@ def _names(
 
 
 def _name(word: str) -> str:
-    """Return the name that is meant where somebody writes a file's path."""
+    """Return the name in a word, which may be the path of a file."""
     return word.rpartition("/")[2].removesuffix(".yaml").lower()
 
 
-def refuse_compiled_only(catalogue: Catalogue, selection: Selection) -> None:
-    """Refuse models of which there is nothing to run.
+def check_runnable(catalogue: Catalogue, selection: Selection) -> None:
+    """Reject models that are only compiled.
 
-    Raises: IngotError where a selected model's weights are a splat.
+    Raises: IngotError if the weights of a selected model are a splat.
     """
     for model in catalogue.plan.compiled_only(selection):
         raise IngotError(
-            f"{model}: compiled only, its weights are a splat",
+            f"{model}: only compiled, because its weights are a splat",
             f"give it weights to run it: weights.source in models/{model}.yaml",
         )
 
 
-def refuse_unreadable(catalogue: Catalogue, task: str) -> None:
-    """Refuse a task of a model or target whose file cannot be read.
+def check_readable(catalogue: Catalogue, task: str) -> None:
+    """Reject a task of a model or target whose file cannot be read.
 
-    Raises: IngotError with the file's own defects.
+    Raises: IngotError with the errors in the file.
     """
     model, _, target = task.partition(":")[2].partition("@")
     found = catalogue.models.get(model)

@@ -1,7 +1,7 @@
 """Report how much of a store each model, target and stage uses.
 
-A result names the task that it ran for. A blob that several results name is divided
-among them, so that the shares add up to the size of the store.
+A result names the task that it ran for. If several results name a blob, each of them
+gets an equal share of its size, so that the shares add up to the size of the store.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ingot.engine.actions import stage_of
 from ingot.engine.byte_sizes import format_size
+from ingot.errors import counted
 
 if TYPE_CHECKING:
     from ingot.engine.store_survey import StoreSurvey
@@ -21,7 +22,7 @@ KINDS = ("model", "target", "stage")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one model, target or stage uses of the store."""
+    """The part of the store that one model, target or stage uses."""
 
     name: str
     results: int
@@ -30,7 +31,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """What the builds that a store remembers asked of it."""
+    """How many actions the recorded builds ran, restored or left as they were."""
 
     builds: int = 0
     ran: int = 0
@@ -47,7 +48,7 @@ class Builds:
 def shares(found: StoreSurvey, kind: str) -> list[Share]:
     """Return the shares by model, target or stage, the largest first.
 
-    "other" is what no task of ingot made, and what no result names.
+    "other" is the share of tasks that are not ingot's, and of blobs without a result.
     """
     holders = Counter(name for entry in found.entries.values() for name in entry.blobs)
     sizes: defaultdict[str, float] = defaultdict(float)
@@ -68,13 +69,14 @@ def shares(found: StoreSurvey, kind: str) -> list[Share]:
 def usage_text(found: StoreSurvey, builds: Builds, limit_bytes: int | None) -> str:
     """Return the report: the size, the hit rate, the shares."""
     limit = "no limit" if limit_bytes is None else f"limit {format_size(limit_bytes)}"
+    results = counted(len(found.entries), "result")
+    blobs = counted(len(found.blobs), "blob")
     lines = [
-        f"{format_size(found.size_bytes)} in {len(found.entries)} results and"
-        f" {len(found.blobs)} blobs; {limit}",
+        f"{format_size(found.size_bytes)} in {results} and {blobs}; {limit}",
         "no builds so far"
         if not builds.builds
-        else f"{builds.hit_rate:.0%} of actions were found rather than run:"
-        f" {builds.restored} restored, {builds.ran} ran in {builds.builds} builds"
+        else f"{builds.hit_rate:.0%} cache hits: {builds.restored} restored,"
+        f" {builds.ran} ran in {counted(builds.builds, 'build')}"
         f" ({builds.current} more were up to date)",
     ]
     for kind in KINDS:

@@ -19,7 +19,7 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class StoredAction:
-    """An action whose inputs are numbers of its plan's inputs."""
+    """An action that refers to the inputs of its plan by number."""
 
     task: str
     argv: tuple[str, ...]
@@ -34,7 +34,7 @@ class StoredAction:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model's plan: its inputs are numbered, first files, then texts, then outputs.
+    """A model's plan, with numbered inputs: first files, then texts, then outputs.
 
     Each input begins with its name in the action's folder.
     """
@@ -49,7 +49,7 @@ class StoredModel:
 
 
 def to_stored(model: Model) -> StoredModel:
-    """Return the value that is written for this model."""
+    """Return the form of a model's plan that `codec` can write."""
     files: dict[tuple[str, Source], tuple[str, str]] = {}
     texts: dict[tuple[str, Source], tuple[str, str]] = {}
     outputs: dict[tuple[str, Source], tuple[str, str, str]] = {}
@@ -86,9 +86,9 @@ def to_stored(model: Model) -> StoredModel:
 
 
 def model_from_plain(value: Any) -> Model:
-    """Return the model whose stored plan the parsed JSON is.
+    """Return the model of a stored plan, which is parsed JSON.
 
-    Raises: ValueError where it is none.
+    Raises: ValueError if it is not a stored plan.
     """
     stored = codec.from_plain(StoredModel, value)
     n_inputs = len(stored.files) + len(stored.texts) + len(stored.outputs)

@@ -14,15 +14,15 @@ from ingot.project.pyproject import read_project
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What all models of a checkout share, read once."""
+    """The targets and settings that all models of a checkout share."""
 
     root: Path
     models: tuple[str, ...]
-    misnamed: dict[str, str]  # model whose file has another ending: what to do
+    misnamed: dict[str, str]  # model whose file has another extension: the error
     targets: dict[str, Target]
-    # Other names of targets, as `host`: what they mean on this machine.
+    # Aliases of targets, such as `host`: the target that they select on this machine.
     aliases: dict[str, Target]
-    broken: dict[str, str]  # target or alias that cannot be read: every defect
+    broken: dict[str, str]  # target or alias that cannot be read: every error
     default_model: str
     default_target: str
     project: str  # its name, of pyproject.toml
@@ -30,9 +30,9 @@ class Workspace:
 
 
 def load(root: Path) -> Workspace:
-    """Return what the checkout declares; a target that is wrong is only told.
+    """Return the targets and settings of the checkout; list targets that are wrong.
 
-    Raises: IngotError where pyproject.toml is wrong.
+    Raises: IngotError if pyproject.toml is wrong.
     """
     named: list[Target] = []
     broken: dict[str, str] = {}
@@ -47,7 +47,7 @@ def load(root: Path) -> Workspace:
     project = read_project(root)
     misnamed = _misnamed(root / "models")
     models = [*_manifests(root / "models"), *misnamed]
-    # Told now, not when the store is to be made smaller.
+    # Report a wrong limit now, not only when the store is to shrink.
     parse_size(project.store_limit, "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
@@ -64,7 +64,7 @@ def load(root: Path) -> Workspace:
 
 
 def _misnamed(folder: Path) -> list[Path]:
-    """Return files that are meant for YAML files of a folder, by another ending."""
+    """Return the YAML files of a folder that have the extension .yml."""
     return sorted(
         path
         for path in folder.glob("*.yml")
@@ -74,13 +74,13 @@ def _misnamed(folder: Path) -> list[Path]:
 
 def _other_ending(path: Path, root: Path) -> str:
     name = path.relative_to(root)
-    message = f"expected the ending .yaml, found '{path.name}'"
+    message = f"expected the extension .yaml, found '{path.name}'"
     hint = f"mv {name} {name.with_suffix('.yaml')}"
     return str(ManifestError(Position(name.as_posix(), 1, 1), "", message, hint))
 
 
 def _manifests(folder: Path) -> list[Path]:
-    """Return the YAML files of a folder, without what editors hide beside them."""
+    """Return the YAML files of a folder, without hidden files of editors."""
     return sorted(
         path for path in folder.glob("*.yaml") if not path.name.startswith(".")
     )

@@ -18,7 +18,7 @@ from ingot.weights.parameter_spec import ParameterSpec, Part, container
 def plan_bake(manifest: Manifest) -> Action:
     """Return the action that bakes the model's weights in its graph's layout."""
     layout, source = manifest.graph.layout, manifest.weights.source
-    # Its import takes 0.2 s, and other formats do without.
+    # Only GGUF needs this package, whose import takes 0.2 s.
     has_gguf = any(container(Path(file.path)) == "gguf" for file in source.files)
     package = ("gguf", "pyyaml") if has_gguf else ()
     shown = f"build/{manifest.model}/weights/{layout}"
@@ -58,7 +58,7 @@ def _specification(manifest: Manifest) -> BakeSpec:
 
 
 def _matrices(manifest: Manifest) -> Iterator[ParameterSpec]:
-    """Yield the packed matrices, each once, with the parts that it is stored as."""
+    """Yield each packed matrix once, with the parts that it is stored as."""
     parts: dict[str, list[Parameter]] = {}
     for parameter in manifest.graph.parameters:
         if parameter.packing:
@@ -91,7 +91,7 @@ def _parameter(
         shape=_static(shape),
         tensor=item.source_name,
         source=manifest.weights.policy(name).source,
-        # The type that components compute in changes nothing in the archive.
+        # The archive does not depend on the type in which components compute.
         stored=item.type.element,
         offset=item.offset,
         interleaved_heads=item.interleaved_heads,
@@ -101,5 +101,5 @@ def _parameter(
 
 
 def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
-    """Return the shape of a parameter, none of whose dims is dynamic."""
+    """Return the shape of a parameter; none of its dims is dynamic."""
     return tuple(int(dim) for dim in shape)

@@ -1,7 +1,7 @@
 """Plan the benchmark of a model on one target.
 
-Times belong to the machine that they were measured on, so the machine is part of the
-action's key, and nothing else runs meanwhile.
+Times are only valid for the machine that measured them, so the machine is part of the
+action's key. No other action runs during a benchmark.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from ingot.stages.program import program_argv, program_inputs
 
 
 def plan_bench(manifest: Manifest, target: Target) -> Action:
-    """Return the action that makes `bench.json`."""
-    from ingot.engine.actions import Action
-
+    """Return the action that measures `bench.json`."""
     model, name = manifest.model, target.resolved
     specification = BenchSpec(
         task=f"bench {model}@{name}",
@@ -44,7 +42,7 @@ def plan_bench(manifest: Manifest, target: Target) -> Action:
         tools=tuple(
             dict.fromkeys(("python", "numpy", "iree-base-runtime", *target.tools))
         ),
-        # The driver's own place for compiled shaders is read-only for an action.
+        # An action cannot write to the folder where the driver caches its shaders.
         env=(("MESA_SHADER_CACHE_DIR", "shaders"),),
         platform=machine(),
         exported_to=(f"build/{model}/{name}/bench.json",),

@@ -1,4 +1,4 @@
-"""Plan the action that packs what is shipped of a model for one target."""
+"""Plan the action that packs the bundle of a model for one target."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime", "iree-base-compile
 def plan_bundle(
     manifest: Manifest, target: Target, compiled: Sequence[Action], root: Path
 ) -> Action:
-    """Return the action that makes the folder, the tar and the times beside it.
+    """Return the action that packs the folder, the tar and the file of times.
 
-    `compiled` are the actions that make `model.vmfb`: `bundle.json` has their commands.
+    `compiled` are the actions that compile `model.vmfb`; `bundle.json` records their
+    commands.
     """
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
@@ -56,7 +57,7 @@ def plan_bundle(
 
 
 def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]:
-    """Return what earlier stages and the manifest give to the bundle."""
+    """Return the outputs of earlier stages and the files that are packed."""
     model, name, layout = manifest.model, target.resolved, target.layout.name
     parts: dict[str, Source] = {
         "linked.mlir": Output(f"link:{model}@{layout}", "linked.mlir"),
@@ -82,7 +83,7 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
-    """Return the sources whose digests are told, by their place in the checkout."""
+    """Return the sources whose digests `bundle.json` records, by path."""
     components = sorted({item.component for item in manifest.graph.instances})
     paths = (
         manifest.path,

@@ -1,4 +1,9 @@
-"""A linked module and a target in, its vmfb out, and what is made on the way."""
+"""Plan the actions that compile a linked module for a target.
+
+Compilation is split into two actions. The first runs `iree-compile` up to CONFIGURED on
+one thread, the second does the rest, which is most of the work, on all cores. The
+resulting bytes are those of a single command.
+"""
 
 from __future__ import annotations
 
@@ -11,40 +16,39 @@ from ingot.model.graph import Graph
 if TYPE_CHECKING:
     from ingot.model.target import Target
 
-# Two places where the compiler would write down where and from what it compiled.
+# Without these flags the module would contain the paths and lines of its source.
 REPRODUCIBLE = (
     "--iree-vm-bytecode-module-strip-source-map",
     "--iree-llvmcpu-debug-symbols=false",
 )
 
-# IREE 3.13 hangs now and then without it: the thread that loads a target's kernels
-# holds their lock while it checks them in parallel, and may take on another function
-# that wants the lock. What comes behind CONFIGURED reads no kernels.
+# IREE 3.13 can deadlock without this flag. The thread that loads a target's kernel
+# library holds its lock while it verifies the library in parallel, and may then start
+# on another function that needs the lock. No phase after CONFIGURED reads the library.
 SERIAL = "--mlir-disable-threading"
 
-# The phase in which every kernel has its strategy, and no code yet. The rest is most of
-# the work, and is done by all processors.
+# The phase after which every kernel has a strategy, but no code.
 CONFIGURED = "executable-configurations"
 
-# Where the compiler can stop and go on, in order: linalg on tensors, buffers and the
-# times of their lives, the program of the virtual machine.
+# The phases whose IR `doit inspect` shows, in order: linalg on tensors; buffers with
+# their lifetimes; the program of the virtual machine.
 PHASES = ("input", "stream", "vm")
 
 
 def plan_compile(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that make `model.vmfb`."""
+    """Yield the actions that compile `model.vmfb`."""
     yield from _plan(graph, target, "compile", "link", "", "model.vmfb")
 
 
 def plan_compile_probe(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that make `probe.vmfb`, with the flags of `model.vmfb`."""
+    """Yield the actions that compile `probe.vmfb`, with the flags of `model.vmfb`."""
     yield from _plan(
         graph, target, "compile-probe", "link-probe", "probe.", "probe.vmfb"
     )
 
 
 def plan_compile_sanitize(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that make `sanitize.vmfb`, with the flags of `model.vmfb`."""
+    """Yield the actions that compile `sanitize.vmfb` with the flags of `model.vmfb`."""
     stage = "sanitize"
     yield from _plan(
         graph, target, stage, f"{stage}-link", f"{stage}.", f"{stage}.vmfb"
@@ -52,10 +56,11 @@ def plan_compile_sanitize(graph: Graph, target: Target) -> Iterator[Action]:
 
 
 def plan_ir(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that make `<phase>.mlir`, each of the phase before.
+    """Yield the actions that dump the IR after each phase as `<phase>.mlir`.
 
-    The flags are those of `model.vmfb`: in steps the compiler makes the same bytes, but
-    for the file and the line that SPIR-V says it was made of.
+    Each action continues from the previous dump, with the flags of `model.vmfb`. The
+    compiler reaches the same bytes in steps as in one run, except for the file and line
+    that SPIR-V records.
     """
     source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
     before: tuple[str, ...] = ()
@@ -70,7 +75,7 @@ def plan_ir(graph: Graph, target: Target) -> Iterator[Action]:
 def command(
     target: Target, source: str, output: str, steps: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the command that compiles a file, as far as the steps say."""
+    """Return the command that compiles a file between the phases that `steps` name."""
     flags = (*steps, *REPRODUCIBLE, *target.compile_flags)
     return ("iree-compile", source, *flags, "-o", output)
 
@@ -95,7 +100,7 @@ def _action(
     output: str,
     steps: tuple[str, ...],
 ) -> Action:
-    """Return the action that compiles a source, of this name and made by this task."""
+    """Return the action that compiles a source, given as (name, task)."""
     name, task = source
     return Action(
         task=f"{stage}:{graph.model}@{target.resolved}",

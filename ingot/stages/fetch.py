@@ -1,8 +1,9 @@
 """Plan the download of a file that a manifest pins by its sha256.
 
-A download is an action like any other: the store keeps the file, and a shared cache
-gives it to those who cannot reach the address. It alone uses the network, its platform
-says so, and its output is pinned, so that it stays reproducible.
+A download is an action like any other: the store caches the file, and machines that
+cannot reach the address get it from a shared cache. It is the only action that uses the
+network, which its platform declares. The manifest pins the sha256 of its output, so the
+action is reproducible nevertheless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A graph and its specialised instances in, one linked MLIR module out.
+"""Plan the actions that link a graph's entry points with its specialised instances.
 
-`iree-link` resolves the declarations `@<instance>.forward` in the generated text. What
-it writes has no comments and no paths, so equal graphs have equal linked modules.
+`iree-link` resolves the declarations `@<instance>.forward` in the generated text. Its
+output contains no comments and no paths, so equal graphs have equal linked modules.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from ingot.model.graph import Graph
 
 
 def plan_link(graph: Graph) -> Action:
-    """Return the action that makes `linked.mlir`: the model's entry points."""
+    """Return the action that links `linked.mlir`: the model's entry points."""
     return _plan(graph, "link", "main.mlir", main_module(graph), "linked.mlir")
 
 
 def plan_link_probe(graph: Graph) -> Action:
-    """Return the action that makes `probe.linked.mlir`: what the check calls."""
+    """Return the action that links `probe.linked.mlir`, which the check calls."""
     text = probe_module(graph)
     return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
 
 
 def plan_link_sanitize(graph: Graph) -> Action:
-    """Return the action that makes `sanitize.linked.mlir`: entry points that check."""
+    """Return the action that links `sanitize.linked.mlir`, which checks indices."""
     text = main_module(graph, checks_indices=True)
     return _plan(graph, "sanitize-link", "sanitize.mlir", text, "sanitize.linked.mlir")
 

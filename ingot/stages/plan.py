@@ -1,6 +1,6 @@
-"""A manifest and the targets in, every action of the model out, stage by stage.
+"""Plan every action of a model, stage by stage.
 
-The plan is a value: it starts nothing and reads nothing beyond what was read already.
+The plan is a value: to make it, `ingot` starts no process and reads no further files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ def plan_model(
     targets: Collection[Target],
     root: Path,
 ) -> Iterator[Action]:
-    """Yield the model's actions, stage by stage; `lowered` has it by layout."""
-    # What it computes means nothing, and may not fit any memory.
+    """Yield the model's actions, stage by stage.
+
+    `lowered` contains the manifest with the kernels of each layout, by layout.
+    """
+    # A splat computes nothing meaningful and may not fit into memory: it is not run.
     is_splat = manifest.weights.source.splat is not None
     for file in (*manifest.weights.source.files, manifest.tokenizer):
         if file and file.url:
@@ -48,7 +51,7 @@ def plan_model(
             yield plan_link_probe(item.graph)
             yield plan_link_sanitize(item.graph)
         yield plan_bake(item)
-    # `ablate` reads the weights as they are, whatever is stored for targets.
+    # `doit ablate` reads the weights as f32, whatever type a target stores.
     yield plan_bake(manifest)
     for target in targets:
         if target.layout.name not in lowered:

@@ -1,7 +1,7 @@
-"""Actions that run one of ingot's own programs: its command line and its sources.
+"""Find the command line and the sources of an action that runs one of ingot's programs.
 
-The sources are found by reading imports, so that an edit of the bake runs bakes again
-and nothing else, and nobody keeps a list.
+The sources are found by following imports, so nobody maintains a list, and an edit of
+the bake reruns bakes and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ingot.codec import to_json
 from ingot.engine.actions import InlineText, Source, SourceFile
 
-# What holds the package `ingot`.
+# The folder that contains the package `ingot`.
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,7 +25,7 @@ def program_argv(name: str) -> tuple[str, ...]:
 
 
 def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], ...]:
-    """Return what the program is told, as `spec.json`, and its own sources."""
+    """Return the inputs of a program: its specification and its sources."""
     return (
         ("spec.json", InlineText(to_json(specification, indent=True) + "\n")),
         *_source_files(name),
@@ -48,7 +48,7 @@ def sources(name: str) -> tuple[str, ...]:
             continue
         found[module] = path
         pending += _imports(path)
-        # Importing a module runs the packages that it is in.
+        # Importing a module also imports the packages that contain it.
         pending.append(module.rpartition(".")[0])
     return tuple(sorted(found.values()))
 
@@ -79,7 +79,7 @@ def _imported(body: list[ast.stmt]) -> Iterator[str]:
 
 @cache
 def _path(module: str) -> str | None:
-    """Return a module's file; None for one that is none of the package's."""
+    """Return a module's file; None for a module of another package."""
     if module.partition(".")[0] != "ingot":
         return None
     stem = module.replace(".", "/")

@@ -1,4 +1,4 @@
-"""Plan the action that makes one static module of a component and its dims."""
+"""Plan the action that specialises a component for the dims of one instance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingot.stages.program import program_argv, program_inputs
 
 
 def plan_specialize(instance: Instance, component_path: Path) -> Action:
-    """Return the action that makes `<instance>.mlir` of the component's file.
+    """Return the action that writes `<instance>.mlir`, a static module.
 
     The module's symbol is the instance's name. Its `@forward` takes the tensors, then
     the scalars, each in the component's order, and returns the component's results.

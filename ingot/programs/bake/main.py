@@ -1,8 +1,8 @@
 """Bake weights: write the parameter archive `model.irpa` and the report `bake.json`.
 
-The archive holds every parameter of the graph under its GGUF name, sorted, and nothing
-else. What the source lacks, has too much of, or has in another form is an error, and
-all errors are reported at once.
+The archive contains every parameter of the graph under its GGUF name, sorted, and
+nothing else. A tensor that the source lacks, has in addition, or has in another form is
+an error; all errors are reported at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _BLOCK_BYTES = 1 << 20
 
 
 def main() -> None:
-    """Bake what the specification that `argv[1]` names says, into this folder."""
+    """Bake the weights of the specification in `argv[1]` into the working folder."""
     specification = from_json(BakeSpec, Path(sys.argv[1]).read_bytes())
-    defects: tuple[Exception, ...] = ()
+    errors: tuple[Exception, ...] = ()
     try:
         bake(specification)
     except* IngotError as group:
-        # Left here, not by sys.exit: what an except* block raises becomes a group.
-        defects = group.exceptions
-    if defects:
-        sys.exit("\n".join(map(str, defects)))
+        # Do not exit in this block: an except* block raises its exceptions as a group.
+        errors = group.exceptions
+    if errors:
+        sys.exit("\n".join(map(str, errors)))
 
 
 def bake(specification: BakeSpec) -> None:
     """Write `model.irpa` and `bake.json` into the working folder.
 
-    Raises: ExceptionGroup of IngotError, every defect of the weights.
+    Raises: ExceptionGroup of IngotError, with every error in the weights.
     """
     wanted = tuple(sorted(specification.parameters, key=lambda item: item.name))
     if specification.splat is not None:
@@ -58,7 +58,7 @@ def bake(specification: BakeSpec) -> None:
             collected = from_files(
                 wanted, paths, specification.ignore, origin, appended
             )
-    # By name, as the archive's readers expect: parts stand beside their matrix.
+    # Readers of archives expect this order: parts are next to their matrix.
     collected.baked.sort(key=lambda item: item.wanted.name)
     write(Path(ARCHIVE), collected.baked)
     scratch.unlink()
@@ -66,9 +66,9 @@ def bake(specification: BakeSpec) -> None:
 
 
 def _identify(file: InputFile) -> dict[str, Any]:
-    """Return the file's name, size and sha256, which is the pinned one.
+    """Return the file's name, size and sha256.
 
-    Raises: IngotError where it is another.
+    Raises: IngotError if the sha256 is not the pinned one.
     """
     hasher, size_bytes = hashlib.sha256(), 0
     with Path(file.path).open("rb") as content:
@@ -80,7 +80,7 @@ def _identify(file: InputFile) -> dict[str, Any]:
         raise IngotError(
             f"{file.label}: not the pinned file; expected sha256"
             f" {file.sha256}, found {found}",
-            "fetch it again; where the change is meant, write the new sha256 in"
+            "fetch it again; if the change is intended, write the new sha256 into"
             " weights.source",
         )
     return {"file": file.label, "size_bytes": size_bytes, "sha256": found}

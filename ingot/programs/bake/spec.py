@@ -1,4 +1,4 @@
-"""The specification of one parameter archive."""
+"""Define the specification of one parameter archive."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ REPORT = "bake.json"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of weights: where the program sees it, and what messages call it."""
+    """A file of weights, with its path in the sandbox and its name in messages."""
 
     path: str  # "weights/model.safetensors"
-    label: str  # as the manifest names it
-    sha256: str | None  # that the file must have
+    label: str  # its name in the manifest
+    sha256: str | None  # the pinned one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeSpec:
     """The parameters of an archive, and the weights that they are made of.
 
-    Weights come from the files; where there are none, from the seed, or all of them
-    are the number `splat`.
+    The weights come from the files. Without files, the seed generates them, or every
+    one of them is the number `splat`.
     """
 
     model: str
@@ -33,5 +33,5 @@ class BakeSpec:
     seed: int | None
     splat: float | None
     files: tuple[InputFile, ...]
-    ignore: tuple[str, ...]  # patterns of tensors that no parameter is made of
+    ignore: tuple[str, ...]  # patterns of tensors that no parameter needs
     parameters: tuple[ParameterSpec, ...]

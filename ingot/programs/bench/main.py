@@ -1,7 +1,7 @@
 """Time every entry point of a target's module.
 
-What an emulator takes says nothing of the device: such times are marked, and only
-inputs of a few tokens are timed.
+The speed of an emulator says nothing about the device, so the report marks such times,
+and an emulator is only timed on inputs of a few tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingot.codec import from_json
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.programs.bench.spec import BenchCase, BenchSpec
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ REPETITION_S = 0.2
 WARMUP_S = 0.2
 
 EMULATED_REPETITIONS = 3
-# A token takes an emulated processor 0.1 to 0.5 s.
+# An emulated processor needs 0.1 to 0.5 s per token.
 EMULATED_TOKENS = 16
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names."""
+    """Run the benchmark of the specification in `argv[1]`."""
     specification = from_json(BenchSpec, Path(sys.argv[1]).read_bytes())
     try:
         report = bench(specification)
@@ -48,7 +48,7 @@ def main() -> None:
 def bench(specification: BenchSpec) -> dict[str, Any]:
     """Return the report.
 
-    Raises: IngotError where an entry point does not run.
+    Raises: IngotError if an entry point fails.
     """
     from ingot.model.graph import Graph
     from ingot.runtime.invoke import Module
@@ -80,7 +80,7 @@ def bench(specification: BenchSpec) -> dict[str, Any]:
 
 
 def threads(runner: Runner) -> int:
-    """Return how many threads compute on the device."""
+    """Return the number of threads that compute on the device."""
     return 1 if runner.device == "local-sync" else len(os.sched_getaffinity(0))
 
 
@@ -115,7 +115,8 @@ def _run(
                 f"--benchmark_min_warmup_time={WARMUP_S}",
             ]
         if runner.device == "local-task":
-            # Otherwise it counts physical cores, and the report would not know them.
+            # By default it uses one thread per physical core, which the report cannot
+            # know.
             argv.append(f"--task_topology_group_count={threads(runner)}")
         run(tuple(argv), runner, Path.cwd())
         times = json.loads((folder / "times.json").read_text(encoding="utf-8"))
@@ -123,15 +124,15 @@ def _run(
 
 
 def measured(benchmarks: list[dict[str, Any]], sizes: dict[str, int]) -> dict[str, Any]:
-    """Return median, minimum and spread of what iree-benchmark-module reports.
+    """Return median, minimum and spread of the times of iree-benchmark-module.
 
     Units: its times are in `time_unit`; ours are milliseconds.
-    Raises: IngotError where a repetition failed, or there is none.
+    Raises: IngotError if a repetition failed, or there is none.
     """
     repetitions = [item for item in benchmarks if item["run_type"] == "iteration"]
     failed = [item for item in repetitions if item.get("error_occurred")]
     if failed or not repetitions:
-        why = failed[0].get("error_message", "") if failed else "it made no repetition"
+        why = failed[0].get("error_message", "") if failed else "it ran no repetition"
         raise IngotError(f"iree-benchmark-module failed: {why}")
     scale = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
     wall = [item["real_time"] * scale[item["time_unit"]] for item in repetitions]
@@ -152,7 +153,7 @@ def measured(benchmarks: list[dict[str, Any]], sizes: dict[str, int]) -> dict[st
 
 
 def quartiles(times: list[float]) -> tuple[float, float, float]:
-    """Return the first quartile, the median and the third; of one time, thrice it."""
+    """Return the first quartile, the median and the third quartile of some times."""
     if len(times) == 1:
         return times[0], times[0], times[0]
     low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
@@ -160,11 +161,12 @@ def quartiles(times: list[float]) -> tuple[float, float, float]:
 
 
 def report_text(task: str, report: dict[str, Any]) -> str:
-    """Return what people read: the machine, and one line per size."""
+    """Return the text that the program prints: the machine, and one line per size."""
     facts = report["machine"]
-    machine = f"{facts['cpu']}, {facts['cores']} cores, {facts['memory']}"
-    kind = "EMULATED, says nothing of the device; " if report["emulated"] else ""
-    lines = [f"{task}: {kind}{report['threads']} threads on {machine}"]
+    cores = counted(int(facts["cores"]), "core")
+    machine = f"{facts['cpu']}, {cores}, {facts['memory']}"
+    kind = "EMULATED, says nothing about the device; " if report["emulated"] else ""
+    lines = [f"{task}: {kind}{counted(report['threads'], 'thread')} on {machine}"]
     for run in report["runs"]:
         sizes = " ".join(f"{name} {size}" for name, size in run["sizes"].items())
         latency = run["latency_ms"]
@@ -180,7 +182,7 @@ def report_text(task: str, report: dict[str, Any]) -> str:
 
 
 def input_flags(graph: Graph, case: BenchCase, folder: Path) -> list[str]:
-    """Write an input file for each argument, without padding; return the flags."""
+    """Write an input file for each argument, without padding, and return the flags."""
     import numpy as np
 
     from ingot.checks.cases import Case, entry_inputs

@@ -1,4 +1,4 @@
-"""The specification of one model's benchmark on one target."""
+"""Define the specification of one model's benchmark on one target."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class BenchCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSpec:
-    """What is timed, and how its target runs on this machine."""
+    """The entry points and sizes to time, and the runner of the target."""
 
-    task: str  # as messages name it: "bench clm-60m@x86_64"
+    task: str  # its name in messages: "bench clm-60m@x86_64"
     model: str
     target: str
-    machine: dict[str, str]  # what the times belong to
+    machine: dict[str, str]  # the machine that measures the times
     runner: Runner
     scope: str  # of the parameters
     cases: tuple[BenchCase, ...]

@@ -1,8 +1,8 @@
-"""Pack a bundle: one folder, one reproducible tar, and the times beside it.
+"""Pack a bundle: one folder, one reproducible tar, and a file with the times.
 
-`bundle.json` names every file by digest and says how to call the model and where it
-came from; parts that do not fit each other are refused. Measured times differ from
-build to build, so none of the shipped bytes has them: they lie beside the tar, in
+`bundle.json` lists every file with its digest and states how to call the model and
+where it came from. The program rejects parts that do not fit each other. Measured times
+differ from build to build, so the bundle does not contain them; they are in
 `<bundle>.bench.json`, which names the tar by its digest.
 """
 
@@ -20,7 +20,7 @@ from ingot.programs.bundle.spec import FOLDER, BundleSpec
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names."""
+    """Pack the bundle of the specification in `argv[1]`."""
     specification = from_json(BundleSpec, Path(sys.argv[1]).read_bytes())
     try:
         print(bundle(specification))
@@ -29,14 +29,14 @@ def main() -> None:
 
 
 def bundle(specification: BundleSpec) -> str:
-    """Make the folder, the tar and the times; return what people read.
+    """Write the folder, the tar and the times; return the text to print.
 
-    Raises: IngotError where the parts do not fit, or the check did not pass.
+    Raises: IngotError if the parts do not fit each other, or the check did not pass.
     """
     from ingot.bundles.seal import seal
     from ingot.bundles.tarball import file_digest, write_tar
 
-    _refuse_misfits(specification)
+    _check_parts(specification)
     folder = Path(FOLDER)
     folder.mkdir(exist_ok=True)
     _write_parts(specification, folder)
@@ -65,10 +65,10 @@ def bundle(specification: BundleSpec) -> str:
     return "\n".join(lines)
 
 
-def _refuse_misfits(specification: BundleSpec) -> None:
-    """Compare specification, module, archive and reports.
+def _check_parts(specification: BundleSpec) -> None:
+    """Check that specification, module, archive and reports fit each other.
 
-    Raises: IngotError for all that does not fit.
+    Raises: IngotError with everything that does not fit.
     """
     from ingot.checks.artifact_fit import check_parameters
 
@@ -140,7 +140,7 @@ def _contract(
         },
         "inputs": _inputs(specification, baked),
         "check": {key: checked[key] for key in ("passed", "emulated", "levels")},
-        # The times differ from build to build; the file beside the tar holds them.
+        # The times differ from build to build, so they are in a separate file.
         "benchmarks": {
             "file": f"{specification.bundle}.bench.json",
             "schema": _load("bench.json")["schema"],
@@ -149,7 +149,7 @@ def _contract(
 
 
 def _inputs(specification: BundleSpec, baked: dict[str, Any]) -> dict[str, Any]:
-    """Return the digests of all that the bundle was made from."""
+    """Return the digests of everything that the bundle was made from."""
     from ingot.bundles.tarball import file_digest
 
     return {

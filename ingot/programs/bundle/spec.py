@@ -1,4 +1,4 @@
-"""The specification of one bundle."""
+"""Define the specification of one bundle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ FOLDER = "bundle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleSpec:
-    """What goes into a bundle, and what `bundle.json` says of it."""
+    """The files of a bundle, and the content of its `bundle.json`."""
 
-    task: str  # as messages name it: "bundle clm-60m@x86_64"
+    task: str  # its name in messages: "bundle clm-60m@x86_64"
     bundle: str  # its name: "clm-60m-x86_64"
     files: tuple[str, ...]  # in its folder
-    sources: tuple[str, ...]  # whose digests it states, by their path in the checkout
+    # Paths in the checkout of the files whose digests it records.
+    sources: tuple[str, ...]
     weights_origin: str
     # The part of `bundle.json` that is known before anything is built.
     contract: dict[str, Any]

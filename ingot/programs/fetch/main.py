@@ -1,4 +1,4 @@
-"""Download a file of a known sha256: the whole file, or nothing."""
+"""Download a file whose sha256 is known, completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingot.codec import from_json
 from ingot.errors import IngotError
 from ingot.programs.fetch.spec import FetchSpec
 
-# A server that says nothing for this long is taken for dead.
+# The download gives up on a server that sends nothing for this long.
 TIMEOUT_S = 60
 TRIES = 3
 PAUSE_S = 2.0
@@ -20,7 +20,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def main() -> None:
-    """Fetch what the specification that `argv[1]` names."""
+    """Download the file of the specification in `argv[1]`."""
     specification = from_json(FetchSpec, Path(sys.argv[1]).read_bytes())
     try:
         fetch(specification.url, specification.sha256, Path(specification.output))
@@ -29,14 +29,15 @@ def main() -> None:
 
 
 def fetch(url: str, sha256: str, output: Path, pause_s: float = PAUSE_S) -> None:
-    """Write the file at the address to `output`, whole or not at all.
+    """Download the file at the address to `output`, completely or not at all.
 
-    A broken connection is tried again; an answer that another try would not change is
-    not.
+    The function retries after a broken connection, but not after a response that
+    another attempt would not change.
 
-    Raises: IngotError where the file cannot be had, ends early, or is another.
+    Raises: IngotError if the file cannot be downloaded, is incomplete, or has another
+        sha256.
     """
-    # Imported late: planning does without them, and they take 60 ms.
+    # Importing these takes 60 ms.
     from http.client import HTTPException
     from urllib.error import HTTPError
 
@@ -47,7 +48,7 @@ def fetch(url: str, sha256: str, output: Path, pause_s: float = PAUSE_S) -> None
             break
         except HTTPError as error:
             error.close()
-            problem = f"the server answered {error.code} {error.reason}"
+            problem = f"the server responded {error.code} {error.reason}"
             if error.code < 500 or attempt == TRIES:
                 raise _failed(url, problem) from error
         except (OSError, HTTPException) as error:
@@ -58,26 +59,26 @@ def fetch(url: str, sha256: str, output: Path, pause_s: float = PAUSE_S) -> None
         partial.unlink()
         raise IngotError(
             f"{url}: not the pinned file; expected sha256 {sha256}, found {found}",
-            "the file at this address has changed: where that is meant, write the new"
-            " sha256 in the manifest",
+            "the file at this address has changed; if that is intended, write the new"
+            " sha256 into the manifest",
         )
     os.replace(partial, output)
 
 
 def _download(url: str, path: Path) -> str:
-    """Write what the address holds; return its sha256.
+    """Write the content at the address to a file; return its sha256.
 
-    Raises: OSError and HTTPException for what the network does; ConnectionError where
-    it ended early, which http.client does not say.
+    Raises: OSError and HTTPException for network errors; ConnectionError if the
+        connection ended early, which http.client does not report.
     """
     from urllib.request import Request, urlopen
 
     hasher, size_bytes = hashlib.sha256(), 0
-    # Compressed transfer would have a length that is not the file's.
+    # The length of a compressed transfer is not that of the file.
     request = Request(url, headers={"Accept-Encoding": "identity"})
-    with urlopen(request, timeout=TIMEOUT_S) as answer, path.open("wb") as file:
-        expected = answer.headers.get("Content-Length", "")
-        while block := answer.read(_BLOCK_BYTES):
+    with urlopen(request, timeout=TIMEOUT_S) as response, path.open("wb") as file:
+        expected = response.headers.get("Content-Length", "")
+        while block := response.read(_BLOCK_BYTES):
             hasher.update(block)
             size_bytes += len(block)
             file.write(block)
@@ -93,7 +94,7 @@ def _download(url: str, path: Path) -> str:
 def _failed(url: str, problem: str) -> IngotError:
     return IngotError(
         f"{url}: cannot be fetched; {problem}",
-        "check the address and the network, or name the file as kind: file",
+        "check the address and the network, or provide the file as kind: file",
     )
 
 

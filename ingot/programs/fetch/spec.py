@@ -1,4 +1,4 @@
-"""The specification of one download."""
+"""Define the specification of one download."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Specialize a dynamic component: bind its dims and write one static module.
+"""Specialise a dynamic component: bind its dims and write one static module.
 
-Partial evaluation by the compiler's own passes, not by text templates: a wrapper with
-static types is put around the component, inlined, and folded. What is left computes no
-dim but `batch` and `seq`, and has no trace of the component's comments: editing one
-rebuilds nothing below.
+The program uses partial evaluation by the compiler's own passes instead of text
+templates: it puts a wrapper with static types around the component, inlines it and
+folds the constants. The result computes no dims except `batch` and `seq` and contains
+no comments, so an edit of a comment rebuilds nothing after this stage.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from typing import Any
 from ingot.codec import from_json
 from ingot.programs.specialize.spec import SpecializeSpec
 
-# Casts move into the body, dims become constants, the component's function disappears.
-# Arithmetic on tensors becomes linalg first: no pattern moves a cast through it as it
-# is. canonicalize runs twice: cse joins dims that the first round found equal.
+# These passes move the casts into the body, fold the dims to constants and remove the
+# component's function. Arithmetic on tensors becomes linalg first, because no pattern
+# moves a cast through it otherwise. canonicalize runs twice, because cse merges dims
+# that its first round found equal.
 PIPELINE = (
     "builtin.module(convert-elementwise-to-linalg,inline,canonicalize,cse,canonicalize,"
     "symbol-dce)"
 )
 
-# The passes above move casts through every operation of the components but these.
+# The passes above move casts through every operation of the components except these.
 BARRIERS = (
     "iree_tensor_ext.compute_barrier.start",
     "iree_tensor_ext.compute_barrier.end",
 )
 
-# The line that says what a component's weight is stored as, and what widens a number.
+# The line that declares the stored type of a component's weight, and the lines that
+# widen a number of this type.
 _WEIGHT = re.compile(r"^!weight = \w+$", re.M)
 _WIDENED = re.compile(r"^ *(%\w+) = arith\.extf (%\w+) : !weight to f32$", re.M)
 
@@ -45,7 +47,7 @@ def wrapper(
     argument takes the next tensor, an `index` the next bound size, anything else the
     next scalar.
 
-    Raises: ValueError where they are not as many as the specification binds.
+    Raises: ValueError if their number differs from what the specification binds.
     """
     tensors, scalars = specification.tensors, specification.scalars
     named = [
@@ -62,7 +64,7 @@ def wrapper(
         role = _role(kind)
         value = next(sources[role], None)
         if value is None:
-            raise ValueError(f"argument {number} ('{kind}') is bound to nothing")
+            raise ValueError(f"the specification binds no argument {number} ('{kind}')")
         operand = f"%operand_{number}" if role != "scalar" else value[0]
         if role == "index":
             lines.append(f"{operand} = arith.constant {value} : index")
@@ -71,19 +73,20 @@ def wrapper(
         operands.append(operand)
     for role, rest in sources.items():
         if next(rest, None) is not None:
-            raise ValueError(f"more {role} values are bound than there are arguments")
+            raise ValueError(f"the specification binds too many {role} values")
     if len(results) != len(specification.results):
-        raise ValueError(f"{len(results)} results where the header names others")
+        n_expected = len(specification.results)
+        raise ValueError(f"expected {n_expected} results, found {len(results)}")
     return _module_text(specification, named, lines, operands, arguments, results)
 
 
 def with_weight(text: str, weight: str) -> str:
-    """Return a component's text in which `!weight` stands for another type.
+    """Return a component's text in which `!weight` is another type.
 
-    An f32 needs no widening, and MLIR has none: there the narrow number itself is used.
-    Every line keeps its number.
+    MLIR cannot widen an f32 to f32, so this function removes the lines that do and uses
+    the number itself. Every other line keeps its number.
 
-    Raises: ValueError where one name is the widened form of two numbers.
+    Raises: ValueError if one name is the widened form of two numbers.
     """
     text, count = _WEIGHT.subn(f"!weight = {weight}", text)
     if count != 1:
@@ -99,7 +102,7 @@ def with_weight(text: str, weight: str) -> str:
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names."""
+    """Specialise the component of the specification in `argv[1]`."""
     from iree.compiler import ir, passmanager
 
     specification = from_json(SpecializeSpec, Path(sys.argv[1]).read_bytes())
@@ -110,7 +113,7 @@ def main() -> None:
         try:
             component = ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise SystemExit(_told(str(error), specification.component)) from None
+            raise SystemExit(_at_path(str(error), specification.component)) from None
         function = next(
             item
             for item in component.body.operations
@@ -137,14 +140,14 @@ def main() -> None:
         Path(specification.output).write_text(f"{header}{module}\n", encoding="utf-8")
 
 
-def _told(words: str, path: str) -> str:
-    """Return what the parser says, each place as `path:line:column`."""
+def _at_path(words: str, path: str) -> str:
+    """Return the parser's message, with each position as `path:line:column`."""
     text = re.sub(r'^error: "-":(\d+:\d+): ', rf"{path}:\1: error: ", words, flags=re.M)
     return text.removeprefix("Unable to parse module assembly:\n")
 
 
 def _move_casts(module: Any) -> bool:
-    """Put the casts before barriers behind them; return whether there was one."""
+    """Move casts from before barriers to after them; return whether there was one."""
     from iree.compiler import ir
 
     found: list[Any] = []
@@ -185,7 +188,7 @@ def _is(owner: Any, name: str) -> bool:
 
 
 def _expand_to_known(module: Any) -> bool:
-    """Let `expand_shape` make what a cast says of it; return whether there was one."""
+    """Make `expand_shape` static where its result is cast; return whether any was."""
     from iree.compiler import ir
 
     found: list[Any] = []
@@ -269,6 +272,6 @@ def _role(kind: str) -> str:
 
 
 if __name__ == "__main__":
-    # The compiler's bindings do without NumPy, and start twice as fast.
+    # The compiler's bindings do not need NumPy, and start twice as fast without it.
     sys.modules["numpy"] = None  # type: ignore[assignment]
     main()
