@@ -156,10 +156,10 @@ class Machine:
         timeouts: Timeouts | None = None,
     ) -> None:
         self.root = root
-        self.said: list[str] = []
+        self.reported: list[str] = []
         self.events: list[tuple[str, str]] = []
         root.mkdir(exist_ok=True)
-        self.store = Store(root / "store", self.said.append)
+        self.store = Store(root / "store", self.reported.append)
         self.shared = None
         if address:
             waits = timeouts or Timeouts()
@@ -167,7 +167,7 @@ class Machine:
             self.shared = SharedCache(
                 connect(address, known, waits),
                 self.store,
-                self.said.append,
+                self.reported.append,
                 writes,
                 waits,
             )

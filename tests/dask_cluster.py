@@ -38,7 +38,7 @@ class DaskCluster:
         """Return a machine that has its actions run by the cluster."""
         machine = Machine(root, address or self.shared_cache)
         assert machine.shared is not None
-        dask = DaskWorkers(self.address, machine.said.append)
+        dask = DaskWorkers(self.address, machine.reported.append)
         machine.executor._remote = RemoteExecutor(dask, machine.shared, machine.store)
         return machine
 

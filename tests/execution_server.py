@@ -259,7 +259,7 @@ def machine(
     timeouts = Timeouts(return_s=return_s)
     made = Machine(root, server.address, timeouts=timeouts)
     assert made.shared is not None
-    place, told = f"{server.address}{query}", made.said.append
+    place, told = f"{server.address}{query}", made.reported.append
     remote = open_server(place, made.shared, made.store, {}, told, timeouts)
     made.executor._remote = remote
     return made

@@ -1,4 +1,4 @@
-"""`doit ablate`: its table, its files, its picture, and what it refuses."""
+"""Test the table, the files, the picture and the errors of `doit ablate`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_the_last_lines_name_the_worst_block_and_kind(report: Report) -> None:
     assert lines[-1] == "weights: of all kinds of matrix, attn_v adds most error"
 
 
-def test_the_files_say_what_the_table_says(report: Report, tmp_path: Path) -> None:
+def test_the_files_contain_the_values_of_the_table(
+    report: Report, tmp_path: Path
+) -> None:
     write(report, tmp_path / "ablate")
     assert sorted(p.name for p in (tmp_path / "ablate").iterdir()) == sorted(FILES)
     content = json.loads((tmp_path / "ablate/ablate.json").read_text())
@@ -108,7 +110,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def test_weights_as_they_are_can_be_baked_whatever_is_stored(project: Project) -> None:
+def test_unconverted_weights_can_be_baked_for_every_stored_type(
+    project: Project,
+) -> None:
     catalogue = read(project.root)
     assert "vulkan" not in catalogue.models[MODEL].unbuildable
     assert f"bake:{MODEL}@plain" in catalogue.plan.by_task
@@ -123,7 +127,7 @@ def test_weights_as_they_are_can_be_baked_whatever_is_stored(project: Project) -
         (("build",), "ablate takes no task, found 'build'"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_baked(
+def test_a_wrong_command_line_is_reported_and_nothing_is_baked(
     project: Project, words: tuple[str, ...], says: str
 ) -> None:
     run = project.doit("ablate", f"model={MODEL}", "target=x86_64", *words)

@@ -1,4 +1,4 @@
-"""A target that cannot be read: an error for who asks for it, for nobody else."""
+"""Test that a broken target is an error only of commands that name it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("model", "toy-moe"), ("target", "x86_64")])
-def test_a_file_with_the_other_ending_of_yaml_is_told(
-    kind: str, name: str, root: Path
-) -> None:
+def test_a_file_that_ends_in_yml_is_reported(kind: str, name: str, root: Path) -> None:
     path = root / f"{kind}s/{name}.yaml"
     path.rename(path.with_suffix(".yml"))
     with pytest.raises(IngotError) as caught:
@@ -43,7 +41,7 @@ def test_a_file_with_the_other_ending_of_yaml_is_told(
     )
 
 
-def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
+def test_a_broken_target_is_an_error_only_of_commands_that_name_it(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (root / "targets/aarch64.yaml").read_text()
@@ -75,7 +73,7 @@ def test_a_broken_target_is_an_error_only_for_who_asks_for_it(
     assert "check:toy-moe@bad" in mended.plan.by_task
 
 
-def test_a_broken_default_target_is_no_defect_of_tasks_that_name_others(
+def test_a_broken_default_target_is_no_error_of_tasks_that_name_others(
     root: Path,
 ) -> None:
     edit(root / "targets/host.yaml", "summary", "sumary")

@@ -1,4 +1,4 @@
-"""Whole builds of a toy model: what runs, what is restored, what survives.
+"""Test whole builds of a toy model: which actions run, and which are restored.
 
 Each test counts actions by what `doit` prints of them.
 """
@@ -166,7 +166,7 @@ def test_two_builds_at_once_share_the_store(
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )
-def test_a_stopped_build_leaves_no_process_and_keeps_what_is_done(
+def test_a_stopped_build_leaves_no_process_and_caches_finished_actions(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     project = Project.create(tmp_path / "checkout", tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""What in a specification has changed, told from what its action's result keeps."""
+"""Test that `doit why` shows the values of a specification that changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def spec(value: object) -> Action:
     ],
     ids=["key", "list", "named", "many", "one-more", "other-kind", "bare"],
 )
-def test_a_specification_is_told_by_the_values_that_differ(
+def test_why_shows_the_values_of_a_specification_that_differ(
     checkout: Checkout,
     capsys: pytest.CaptureFixture[str],
     old: object,
@@ -85,7 +85,7 @@ def test_a_specification_is_told_by_the_values_that_differ(
     ]
 
 
-def test_a_specification_that_is_not_kept_is_told_by_its_digest(
+def test_why_shows_the_digest_of_a_specification_that_is_not_stored(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     noise = os.urandom(PACKED_BYTES).hex()
@@ -106,7 +106,7 @@ def test_a_specification_that_is_not_kept_is_told_by_its_digest(
     assert told(checkout, capsys, other) == digests(small, other)
 
 
-def test_a_packed_text_that_lies_of_its_size_is_left_out() -> None:
+def test_a_packed_text_of_the_wrong_size_is_left_out() -> None:
     bomb = zlib.compress(bytes(UNPACKED_BYTES + 1))
     whole = zlib.compress(b"{}")
     told = unpack_texts(

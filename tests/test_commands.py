@@ -1,4 +1,4 @@
-"""doit's commands, without a build."""
+"""Test doit's commands without a build."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         ("lst", "did you mean 'list'?"),
     ],
 )
-def test_what_names_no_task_is_refused(project: Project, word: str, hint: str) -> None:
+def test_a_word_that_names_no_task_is_rejected(
+    project: Project, word: str, hint: str
+) -> None:
     ran = project.doit(word)
     assert ran.code == 3
     assert f"ERROR: no task named '{word}'\n  {hint}" in ran.err
@@ -63,7 +65,9 @@ def test_the_options_of_a_build_change_how_it_runs(
     assert "1 of 1 action:" in ran.out
 
 
-def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
+def test_output_that_cannot_be_written_is_reported_without_a_traceback(
+    project: Project,
+) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "doit", "list"],
@@ -76,7 +80,7 @@ def test_output_that_cannot_be_written_is_no_defect(project: Project) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_another_folder_than_the_checkout_is_refused(project: Project) -> None:
+def test_another_folder_than_the_checkout_is_rejected(project: Project) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "doit", "-f", "../dodo.py", "list"],
         cwd=project.root / "models",
@@ -89,7 +93,7 @@ def test_another_folder_than_the_checkout_is_refused(project: Project) -> None:
     )
 
 
-def test_of_many_words_the_nearest_are_told() -> None:
+def test_the_nearest_of_many_words_are_suggested() -> None:
     words = [f"word-{place}" for place in range(100)]
     assert did_you_mean("other", words[:3], "words") == (
         "known words: word-0, word-1, word-2"
@@ -163,7 +167,7 @@ def test_the_cache_of_a_cluster_is_an_address_whatever_the_folder_is_called(
     assert served[-1] == address
 
 
-def test_a_graph_of_nothing_is_refused_with_the_reasons(
+def test_a_graph_of_nothing_is_an_error_with_the_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_out = Selection((), (), (("x", "the processor lacks y"),))
@@ -222,5 +226,5 @@ def test_a_build_with_nothing_to_do_imports_nothing_that_is_slow() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[c.name for c in COMMANDS])
-def test_the_function_of_a_command_is_there(command: Command) -> None:
+def test_every_command_has_a_function(command: Command) -> None:
     assert callable(command.load())

@@ -148,7 +148,7 @@ def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("knows_messages", [True, False])
-def test_the_result_of_another_action_is_dropped(
+def test_the_result_of_another_action_is_discarded(
     tmp_path: Path, knows_messages: bool
 ) -> None:
     root, cache = tmp_path / "a", tmp_path / "cache"
@@ -196,7 +196,7 @@ def flip(path: Path, chance: random.Random) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_bit_of_a_kept_plan_makes_it_read_again(tmp_path: Path) -> None:
+def test_a_cached_plan_with_a_flipped_bit_is_planned_again(tmp_path: Path) -> None:
     place = tmp_path / "plan.json"
     plan_cache.save(place, "what was read", "", asked_ns=0)
     assert plan_cache.load(place, str, "") == "what was read"
@@ -276,7 +276,7 @@ def test_a_result_of_an_older_and_of_a_later_version_is_restored(
         assert checkout.build(action) == [("chain:0", "restored")]
 
 
-def test_databases_of_another_version_are_made_anew(tmp_path: Path) -> None:
+def test_databases_of_another_version_are_recreated(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "a", tmp_path / "cache")
     checkout.build(*chain(checkout.root))
     for path, table in (
@@ -307,7 +307,9 @@ def test_a_remembered_digest_with_a_flipped_bit_is_computed_again(
     assert digests.Digests(tmp_path / "d.sqlite").of_file(path) == right
 
 
-def test_a_folder_that_is_removed_while_a_command_runs_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_removed_while_a_command_runs_is_reported(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "store/tmp/1"
     text = b"cannot open 'targets/x86_64.yaml': No such file or directory"
     kept = FileNotFoundError()

@@ -1,4 +1,4 @@
-"""Digests of files: computed once, and never believed of another content."""
+"""Test that a file's digest is computed once, and never used for other content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_file_of_a_clock_that_is_ahead_is_hashed_once(tmp_path: Path) -> None:
     assert read == [path]
 
 
-def test_what_changes_while_it_is_read_is_not_remembered(
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, memo = tmp_path / "f", digests.Digests(tmp_path / "d.sqlite")

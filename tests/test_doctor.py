@@ -1,4 +1,4 @@
-"""What `doit doctor` says of machines that lack something, and of this one."""
+"""Test what `doit doctor` reports for this machine, and for those that lack things."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def declared() -> list[Any]:
 
 
 @pytest.mark.parametrize("target", declared())
-def test_every_target_compiles_and_runs_here_or_says_why_not(target: Target) -> None:
+def test_every_target_compiles_and_runs_here_or_has_a_reason(target: Target) -> None:
     finding = doctor_command.target_finding(target)
     reason = target.unrunnable_reason()
     if reason:
@@ -119,7 +119,7 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     ]
 
 
-def test_looking_at_the_store_leaves_nothing_in_it(tmp_path: Path) -> None:
+def test_testing_the_store_leaves_nothing_in_it(tmp_path: Path) -> None:
     store, disk = doctor_command.store_findings(tmp_path)
     assert store.level is Level.OK
     assert disk.found.endswith("GiB free in the store")
@@ -135,7 +135,7 @@ def test_a_full_disk_is_an_error(
     assert disk.remedy == "free some, or set INGOT_CACHE to another disk"
 
 
-def test_without_a_sandbox_builds_go_on_with_a_warning(
+def test_a_missing_sandbox_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "sandbox", lambda: "none")
@@ -196,7 +196,7 @@ def test_a_missing_aarch64_library_names_its_package(
 
 
 @pytest.mark.aarch64
-def test_a_missing_aarch64_runtime_is_brought_by_bootstrap(
+def test_a_missing_aarch64_runtime_is_installed_by_bootstrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGOT_AARCH64_RUNTIME", str(tmp_path))
@@ -213,7 +213,7 @@ def test_no_vulkan_driver_names_the_packages(monkeypatch: pytest.MonkeyPatch) ->
     assert finding.remedy == "run: apt-get install libvulkan1 mesa-vulkan-drivers"
 
 
-def test_flags_that_do_not_compile_are_the_compilers_words() -> None:
+def test_a_target_that_does_not_compile_shows_the_compilers_message() -> None:
     finding = try_target(Stub("odd", Runner("local-task"), ("--no-such-flag",)))
     assert finding.level is Level.ERROR
     assert finding.found.startswith("does not compile: ")
@@ -236,7 +236,7 @@ def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert start("sleep", "30") == (124, "no response within 0.2 s")
 
 
-def test_the_reason_is_the_last_line_that_says_something() -> None:
+def test_the_reason_is_the_last_line_that_is_not_empty() -> None:
     assert last_line("loading\nreason\n\n") == "reason"
     assert last_line("") == "no output"
 
@@ -257,7 +257,7 @@ def test_a_target_that_cannot_be_read_is_an_error(
 
 @pytest.mark.aarch64
 @pytest.mark.vulkan
-def test_doctor_prints_the_report_and_returns_its_verdict(
+def test_doctor_prints_the_report_and_returns_its_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code = run("doctor")

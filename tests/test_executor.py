@@ -1,4 +1,4 @@
-"""The executor and the store: what runs, what is restored, what is refused."""
+"""Test which actions run, are restored or are rejected, and what the store does."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_changed_command_runs_again_and_the_old_one_is_restored(
     assert (checkout.root / "build/out.txt").read_text() == "ABC"
 
 
-def test_what_is_at_hand_and_small_is_restored_without_a_thread(
+def test_a_small_cache_hit_is_restored_without_a_thread(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (checkout.root / "in.txt").write_text("abc")
@@ -94,7 +94,7 @@ def test_what_is_at_hand_and_small_is_restored_without_a_thread(
 
 
 @pytest.mark.parametrize("damage", ["delete", "overwrite", "append"])
-def test_a_damaged_output_is_restored_from_the_store(
+def test_a_changed_output_is_restored_from_the_store(
     checkout: Checkout, damage: str
 ) -> None:
     (checkout.root / "in.txt").write_text("abc")
@@ -112,7 +112,7 @@ def test_a_damaged_output_is_restored_from_the_store(
     assert checkout.warnings == []
 
 
-def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
+def test_a_corrupt_blob_is_discarded_and_rebuilt(checkout: Checkout) -> None:
     (checkout.root / "in.txt").write_text("abc")
     action = upper(checkout.root)
     checkout.build(action)
@@ -126,7 +126,9 @@ def test_a_damaged_blob_is_dropped_and_made_again(checkout: Checkout) -> None:
     assert blob.read_text() == "ABC"
 
 
-def test_a_small_blob_is_read_whatever_is_remembered_of_it(checkout: Checkout) -> None:
+def test_a_small_blob_is_read_even_if_its_digest_is_remembered(
+    checkout: Checkout,
+) -> None:
     """It is not synced: a power cut may leave its name and size, not its content."""
     digest = checkout.store.put_bytes(b"whole")
     blob = checkout.store.blob(digest)
@@ -150,7 +152,7 @@ def test_a_large_blob_is_synced_before_it_has_its_name(
 
 
 @pytest.mark.parametrize(("content", "is_said"), [(b"", False), (b"\xff" * 3, True)])
-def test_an_action_result_that_is_damaged_or_that_a_power_cut_emptied_is_dropped(
+def test_a_corrupt_or_empty_action_result_is_discarded(
     checkout: Checkout, content: bytes, is_said: bool
 ) -> None:
     (checkout.root / "in.txt").write_text("abc")
@@ -242,7 +244,7 @@ def test_two_threads_that_want_one_action_run_it_once(
     assert done == [("slow:x", "ran"), ("slow:x", "restored")]
 
 
-def test_a_changed_input_during_the_run_is_refused(checkout: Checkout) -> None:
+def test_an_input_that_changes_during_the_run_is_an_error(checkout: Checkout) -> None:
     source = checkout.root / "in.txt"
     source.write_text("abc")
     action = replace(
@@ -256,13 +258,15 @@ def test_a_changed_input_during_the_run_is_refused(checkout: Checkout) -> None:
     assert checkout.build(action) == [("upper:x", "ran")]
 
 
-def test_a_store_that_cannot_be_made_says_where_and_what_to_do(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_created_is_an_error_with_a_remedy(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(IngotError, match="set INGOT_CACHE to another folder"):
         Store(tmp_path / "file/cache", print)
 
 
-def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
+def test_files_left_by_a_killed_build_are_removed(checkout: Checkout) -> None:
     left = checkout.store.root / "tmp/left"
     left.mkdir()
     (left / "half.vmfb").write_text("half")
@@ -272,7 +276,7 @@ def test_what_a_killed_build_left_is_swept(checkout: Checkout) -> None:
     assert not left.exists()
 
 
-def test_a_large_output_that_is_read_keeps_its_identity(
+def test_reading_a_large_output_does_not_change_its_identity(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = run_action.LARGE_BYTES + 1

@@ -1,4 +1,4 @@
-"""What is shown of a build: its own files, whole, and nothing that was left over."""
+"""Test that the build outputs in a checkout are complete, and no others are left."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_build_killed_while_it_shows_leaves_nothing_there(tmp_path: Path) -> None:
+def test_a_build_killed_while_it_exports_leaves_no_partial_file(tmp_path: Path) -> None:
     root, cache = tmp_path / "a", tmp_path / "cache"
     words = [sys.executable, "-c", KILLED, str(root), str(cache)]
     assert subprocess.run(words, cwd=ROOT).returncode == -9
@@ -63,7 +63,9 @@ def test_a_build_killed_while_it_shows_leaves_nothing_there(tmp_path: Path) -> N
     assert names(root / "build/x/bundle") == ["a", "b"]
 
 
-def test_what_is_no_longer_shown_is_removed(checkout: Checkout) -> None:
+def test_a_build_output_that_is_no_longer_exported_is_removed(
+    checkout: Checkout,
+) -> None:
     checkout.build(PAIR)
     one = replace(
         PAIR,
@@ -76,7 +78,7 @@ def test_what_is_no_longer_shown_is_removed(checkout: Checkout) -> None:
     assert names(checkout.root / "build/x/bundle") == ["a", "own.txt"]
 
 
-def test_a_sweep_leaves_what_another_build_is_making(checkout: Checkout) -> None:
+def test_a_sweep_leaves_the_files_of_a_running_build(checkout: Checkout) -> None:
     folder = checkout.root / "build/.ingot/tmp"
     folder.mkdir(parents=True)
     for name in ("running", "killed"):
@@ -87,7 +89,7 @@ def test_a_sweep_leaves_what_another_build_is_making(checkout: Checkout) -> None
         assert names(folder) == ["running"]
 
 
-def test_two_that_show_one_file_at_once_leave_one_of_them_whole(
+def test_two_builds_that_export_one_file_at_once_leave_a_complete_one(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, inside = Store.copy_to, threading.Barrier(2)

@@ -1,4 +1,4 @@
-"""A store that is full, read-only or damaged: said clearly, and nothing is lost.
+"""Test that a full, read-only or corrupt store is reported, and loses nothing.
 
 A small or read-only disk is made by bubblewrap, in a namespace of the test's own.
 """
@@ -53,7 +53,7 @@ def run(tmp_path: Path, *mounts: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_full_store_is_said_and_the_next_build_with_room_succeeds(
+def test_a_full_store_is_reported_and_the_next_build_with_space_succeeds(
     tmp_path: Path,
 ) -> None:
     cache = str(tmp_path / "cache")
@@ -65,7 +65,9 @@ def test_a_full_store_is_said_and_the_next_build_with_room_succeeds(
     assert (tmp_path / "checkout/build/out.bin").stat().st_size == 8_000_000
 
 
-def test_a_full_checkout_is_said_and_keeps_what_the_store_has(tmp_path: Path) -> None:
+def test_a_full_checkout_is_reported_and_the_store_keeps_its_results(
+    tmp_path: Path,
+) -> None:
     checkout = str(tmp_path / "checkout")
     full = run(tmp_path, "--size", "4000000", "--tmpfs", checkout)
     assert full.returncode == 1, full.stdout + full.stderr
@@ -75,7 +77,7 @@ def test_a_full_checkout_is_said_and_keeps_what_the_store_has(tmp_path: Path) ->
     assert (roomy.returncode, roomy.stdout) == (0, "big:x restored\n"), roomy.stderr
 
 
-def test_a_read_only_store_is_refused_with_the_way_on(tmp_path: Path) -> None:
+def test_a_read_only_store_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     run(tmp_path)
     cache = str(tmp_path / "cache")
     done = run(tmp_path, "--ro-bind", cache, cache)
@@ -85,7 +87,7 @@ def test_a_read_only_store_is_refused_with_the_way_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["digests.sqlite", "records.sqlite"])
-def test_a_damaged_database_is_made_anew(tmp_path: Path, name: str) -> None:
+def test_a_corrupt_database_is_recreated(tmp_path: Path, name: str) -> None:
     run(tmp_path)
     place = tmp_path / (
         "cache" if name == "digests.sqlite" else "checkout/build/.ingot"
@@ -99,7 +101,7 @@ def test_a_damaged_database_is_made_anew(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("size", [65_536 * n for n in (1, 4, 64, 122)])
 @pytest.mark.parametrize("place", ["cache", "checkout"])
-def test_a_disk_that_fills_at_any_moment_is_said_and_harms_nothing(
+def test_a_disk_that_fills_at_any_moment_is_reported_and_harms_nothing(
     tmp_path: Path, place: str, size: int
 ) -> None:
     full = run(tmp_path, "--size", str(size), "--tmpfs", str(tmp_path / place))

@@ -27,7 +27,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def test_a_model_without_tokenizer_is_refused_before_a_build(project: Project) -> None:
+def test_a_model_without_tokenizer_is_rejected_before_a_build(project: Project) -> None:
     manifest = project.root / f"models/{MODEL}.yaml"
     edit(manifest, TOKENIZER, "")
     try:
@@ -53,7 +53,7 @@ def test_a_model_without_tokenizer_is_refused_before_a_build(project: Project) -
         (("prompt=x", "model=toy"), "toy@x86_64: no decoder; expected the entry"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_built(
+def test_a_wrong_command_line_is_reported_and_nothing_is_built(
     project: Project, words: tuple[str, ...], says: str
 ) -> None:
     own = {word.partition("=")[0] for word in words}

@@ -1,4 +1,4 @@
-"""The words of `doit generate`: defaults, wrong values, what cannot be generated."""
+"""Test the variables of `doit generate`: defaults, wrong values, wrong models."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ingot.project.selection import select
 from tests.project import ROOT
 
 
-def test_without_words_it_is_greedy_and_writes_128_tokens() -> None:
+def test_the_default_is_greedy_with_128_tokens() -> None:
     request = read_request({"prompt": "once"})
     assert (request.prompt, request.tokens) == ("once", 128)
     assert request.sampling.greedy
 
 
 @pytest.mark.parametrize("word", ["top_k=5", "top_p=0.5", "seed=3"])
-def test_a_word_that_only_a_draw_needs_asks_for_one(word: str) -> None:
+def test_a_variable_that_only_sampling_needs_turns_it_on(word: str) -> None:
     name, _, value = word.partition("=")
     sampling = read_request({"prompt": "once", name: value}).sampling
     assert sampling.temperature == 1
@@ -29,14 +29,14 @@ def test_temperature_0_stays_greedy() -> None:
     assert read_request(words).sampling.greedy
 
 
-def test_all_words_together() -> None:
+def test_all_variables_together() -> None:
     words = {"temperature": "0.7", "top_k": "40", "top_p": "0.9", "seed": "0"}
     sampling = read_request({"prompt": "", "tokens": "3", **words}).sampling
     assert (sampling.temperature, sampling.top_k) == (0.7, 40)
     assert (sampling.top_p, sampling.seed) == (0.9, 0)
 
 
-def test_a_draw_without_seed_differs_each_time() -> None:
+def test_sampling_without_a_seed_differs_each_time() -> None:
     words = {"prompt": "once", "temperature": "1"}
     assert len({read_request(words).sampling.seed for _ in range(4)}) > 1
 
@@ -59,7 +59,7 @@ def test_a_draw_without_seed_differs_each_time() -> None:
         ("top_p=0", "top_p=0: expected a number, above 0 and at most 1"),
     ],
 )
-def test_a_wrong_word_is_an_error(word: str, says: str) -> None:
+def test_a_wrong_value_is_an_error(word: str, says: str) -> None:
     name, _, value = word.partition("=")
     with pytest.raises(IngotError) as caught:
         read_request({"prompt": "once", name: value})
@@ -90,7 +90,7 @@ def test_a_prompt_is_needed() -> None:
         ),
     ],
 )
-def test_what_cannot_be_generated_is_an_error_before_a_build(
+def test_a_model_that_cannot_generate_is_an_error_before_a_build(
     words: dict[str, str], says: str
 ) -> None:
     catalogue = read(ROOT)

@@ -1,4 +1,4 @@
-"""What machines tell each other of the last build of a task, through any cache."""
+"""Test that `doit why` learns of the last build on another machine from the cache."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def why(
 
 
 @pytest.mark.parametrize("kind", ["http", "reapi", "s3", "file"])
-def test_a_machine_that_never_built_it_says_what_differs_from_the_last_build_elsewhere(
+def test_a_machine_without_records_shows_what_differs_from_the_last_build_elsewhere(
     kind: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,10 +96,10 @@ def test_a_machine_that_never_built_it_says_what_differs_from_the_last_build_els
         # Who builds next takes its place.
         assert other.build(replace(UPPER, env=(("LEVEL", "2"),))) == ["ran"]
         assert "  variable LEVEL: 2 -> none" in why(asking, capsys, CHANGED)
-        assert first.said == other.said == asking.said == []
+        assert first.reported == other.reported == asking.reported == []
 
 
-def test_what_would_be_fetched_is_no_reason_below_it(
+def test_a_result_that_would_be_fetched_is_no_reason_for_later_actions(
     server: CacheServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER, COUNT)
@@ -116,7 +116,7 @@ def test_what_would_be_fetched_is_no_reason_below_it(
     assert not list((asking.store.root / "ac").rglob("?" * 64))
 
 
-def test_only_an_action_that_ran_costs_a_request_more(
+def test_only_an_action_that_ran_uploads_a_hint(
     server: CacheServer, tmp_path: Path
 ) -> None:
     first = Machine(tmp_path / "a", server.url)
@@ -130,7 +130,7 @@ def test_only_an_action_that_ran_costs_a_request_more(
     assert len(server.order) == sent
 
 
-def test_another_project_with_a_task_of_that_name_is_none_of_its_business() -> None:
+def test_another_project_with_a_task_of_that_name_has_another_hint() -> None:
     places = {hints.hint_key(p, t) for p in ("ingot", "other") for t in ("a:x", "b:x")}
     assert len(places) == 4
 
@@ -151,7 +151,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_hint_that_is_wrong_is_as_good_as_none(
+def test_an_invalid_hint_is_ignored(
     server: CacheServer, tmp_path: Path, lie: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -163,16 +163,16 @@ def test_a_hint_that_is_wrong_is_as_good_as_none(
         "  it has not run in this checkout, or its last run did not end",
     ]
     assert asking.build(UPPER) == ["fetched"]
-    assert asking.said == []
+    assert asking.reported == []
 
 
-def test_a_cache_that_takes_no_hint_is_said_once_and_still_gets_the_results(
+def test_a_cache_that_rejects_hints_is_reported_once_and_still_gets_results(
     server: CacheServer, tmp_path: Path
 ) -> None:
     server.refuses.add(HINT)
     first = Machine(tmp_path / "a", server.url)
     assert first.build(UPPER) == first.build(COUNT) == ["ran"]
-    assert first.said == [
+    assert first.reported == [
         f"shared cache {server.url}: PUT failed with 409 Conflict;"
         " `doit why` elsewhere will not know of this build"
     ]

@@ -1,4 +1,4 @@
-"""doit's own commands: one of them knows ingot's tasks, the others are refused."""
+"""Test doit's own commands: `info` knows ingot's tasks, others are rejected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_info_knows_the_tasks_of_every_model(project: Project) -> None:
         ),
     ],
 )
-def test_info_of_no_task_is_told_as_a_build_of_it(
+def test_info_reports_an_unknown_task_like_a_build(
     project: Project, word: str, hint: str
 ) -> None:
     told = f"ERROR: no task named '{word}'\n  {hint}\n"
@@ -70,7 +70,7 @@ def test_info_of_no_task_is_told_as_a_build_of_it(
         ),
     ],
 )
-def test_what_would_do_nothing_says_what_to_use(
+def test_an_unsupported_command_names_the_one_to_use(
     words: list[str],
     instead: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,7 +96,7 @@ def test_what_would_do_nothing_says_what_to_use(
         ),
     ],
 )
-def test_a_task_for_a_command_that_takes_none_is_refused(
+def test_a_task_for_a_command_that_takes_none_is_rejected(
     words: list[str],
     usage: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -147,7 +147,7 @@ def test_the_store_counts_what_builds_found(built: Project) -> None:
     assert "store takes nothing or 'verify', found 'verfy'" in wrong.err
 
 
-def test_gc_needs_a_limit_and_keeps_what_was_just_used(built: Project) -> None:
+def test_gc_needs_a_limit_and_does_not_remove_recent_results(built: Project) -> None:
     run = built.doit("gc", "limit=1")
     assert run.code == 0, run.err
     assert "removed 0 results and 0 blobs" in run.out
@@ -158,7 +158,7 @@ def test_gc_needs_a_limit_and_keeps_what_was_just_used(built: Project) -> None:
     assert "gc: no limit is set" in none.err
 
 
-def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
+def test_a_failed_action_and_its_output_are_logged(other: Project) -> None:
     component = other.root / "components/elementwise/add.mlir"
     edit(component, "arith.addf", "arith.nothing")
     assert other.doit(TASK).code == 1
@@ -172,7 +172,9 @@ def test_a_failed_action_and_its_words_are_logged(other: Project) -> None:
     assert len(line["actions"][TASK]["message"].splitlines()) <= history.MOST_LINES
 
 
-def test_going_on_after_a_failure_ends_like_it(other: Project) -> None:
+def test_a_build_that_continues_after_a_failure_exits_with_its_code(
+    other: Project,
+) -> None:
     edit(other.root / "components/elementwise/add.mlir", "arith.addf", "arith.nothing")
     run = other.doit("-c", "specialize")
     assert run.done[TASK] == "FAILED"
@@ -186,7 +188,7 @@ def test_going_on_after_a_failure_ends_like_it(other: Project) -> None:
     assert other.doit("build", "-c").code == 3
 
 
-def test_why_says_what_the_store_would_restore(other: Project) -> None:
+def test_why_lists_the_results_that_the_store_would_restore(other: Project) -> None:
     run = other.doit("why", TASK)
     assert run.out == (
         f"{TASK} would be restored: the store has its result\n"
@@ -194,7 +196,7 @@ def test_why_says_what_the_store_would_restore(other: Project) -> None:
     )
 
 
-def test_why_compares_with_what_another_checkout_made(other: Project) -> None:
+def test_why_compares_with_the_results_of_another_checkout(other: Project) -> None:
     component = other.root / "components/elementwise/add.mlir"
     component.write_text(component.read_text() + "// more\n")
     lines = why(other.doit("why", TASK))
@@ -232,7 +234,7 @@ def test_a_profile_has_a_row_for_each_thread() -> None:
     ]
 
 
-def test_logs_of_old_builds_are_dropped(tmp_path: Path) -> None:
+def test_logs_of_old_builds_are_deleted(tmp_path: Path) -> None:
     for number in range(event_log.N_KEPT + 5):
         (tmp_path / event_log.FOLDER / f"20200101T0000{number:02}Z-1").mkdir(
             parents=True
@@ -244,7 +246,7 @@ def test_logs_of_old_builds_are_dropped(tmp_path: Path) -> None:
     assert (left[-1] / "profile.json").exists()
 
 
-def test_a_build_goes_on_where_no_log_can_be_written(tmp_path: Path) -> None:
+def test_a_build_continues_if_no_log_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("in the way")
     log = EventLog(tmp_path, ["build"])
     log.ended("a:b", "ran")

@@ -1,4 +1,4 @@
-"""Keys: equal actions, equal keys; every field counts; the bytes are REAPI's."""
+"""Test that equal actions have equal keys, and that the bytes are those of REAPI."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> N
     ]
 
 
-def test_a_kept_result_spells_its_action_out() -> None:
+def test_a_stored_result_contains_its_whole_action() -> None:
     encoded = encode_action(ACTION)
     result = ActionResult((("model.vmfb", A),), messages=encoded.messages)
     kept = from_bytes(to_bytes(result))
@@ -160,7 +160,7 @@ def test_a_result_is_byte_for_byte_that_of_protobuf(result: ActionResult) -> Non
     assert again.contents == result.contents
 
 
-def test_what_can_be_read_of_a_damaged_result_is_what_protobuf_reads() -> None:
+def test_a_corrupt_result_is_read_like_protobuf_reads_it() -> None:
     numbers, read = random.Random(7), 0
     kinds = [to_bytes(result) for result in RESULTS]
     kinds.append(_serialized(reapi.ActionResult(stdout_raw=b"text", exit_code=7)))
@@ -197,7 +197,7 @@ def test_what_can_be_read_of_a_damaged_result_is_what_protobuf_reads() -> None:
     ],
     ids=["no length", "short", "long", "place", "kind", "four", "text", "digest"],
 )
-def test_what_is_no_result_is_refused(content: bytes) -> None:
+def test_bytes_that_are_not_a_result_are_rejected(content: bytes) -> None:
     with pytest.raises(CorruptMessage):
         from_bytes(content)
 

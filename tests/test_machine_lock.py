@@ -1,4 +1,4 @@
-"""An action that is timed has the machine alone; none overtakes it while it waits."""
+"""Test that a benchmark has the machine alone, and none overtakes it while it waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_actions_that_share_the_machine_do_not_wait_for_each_other(
         pass
 
 
-def test_a_benchmark_that_waits_says_so(
+def test_a_benchmark_that_waits_reports_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(tmp_path / "store", warn=pytest.fail)

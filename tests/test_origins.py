@@ -1,4 +1,4 @@
-"""Where what the plan made was written: files and lines of manifests and targets."""
+"""Test that values of a plan are located in manifests and targets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def test_an_architecture_is_made_of_what_it_extends(root: Path) -> None:
+def test_sources_include_the_architectures_that_one_extends(root: Path) -> None:
     folder = root / "models/architectures"
     (folder / "small.yaml").rename(folder / "base.yaml")
     (folder / "small.yaml").write_text("architecture: small\nextends: base\n")
@@ -61,7 +61,7 @@ def test_an_architecture_is_made_of_what_it_extends(root: Path) -> None:
     assert told == f"models/architectures/base.yaml:2: {BLOCK}"
 
 
-def test_a_task_is_made_of_what_its_name_leads_to(root: Path) -> None:
+def test_sources_of_a_task_follow_from_its_name(root: Path) -> None:
     found = {
         task: [path.relative_to(root).as_posix() for path in sources(root, task)]
         for task in ("check:toy@here", "bake:toy@rows", "fetch:abc", "specialize:toy_8")
@@ -97,13 +97,13 @@ def test_a_task_is_made_of_what_its_name_leads_to(root: Path) -> None:
         ("seed", True, ""),
     ],
 )
-def test_a_value_stands_where_the_key_and_the_value_do(
+def test_a_value_is_located_by_key_and_value(
     root: Path, key: str, value: object, where: str
 ) -> None:
     assert locate(root, "check:toy@here", key, value) == where
 
 
-def test_a_file_that_is_written_again_is_read_again(root: Path) -> None:
+def test_an_edited_file_is_read_again(root: Path) -> None:
     manifest = root / "models/toy.yaml"
     assert locate(root, "bake:toy@rows", "seed", 12) == ""
     manifest.write_text(f"# First.\n{FILES[manifest.relative_to(root).as_posix()]}")
@@ -112,7 +112,7 @@ def test_a_file_that_is_written_again_is_read_again(root: Path) -> None:
     assert locate(root, "bake:toy@rows", "seed", 1) == ""
 
 
-def test_why_tells_the_line_or_at_least_the_files(
+def test_why_shows_the_line_or_at_least_the_files(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout = Checkout(root, tmp_path / "cache")

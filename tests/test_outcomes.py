@@ -112,7 +112,7 @@ def output(folder: Path, name: str = "number") -> str:
     return done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_what_passed_is_repeated_only_after_a_change(folder: Path) -> None:
+def test_a_passed_test_is_repeated_only_after_a_change(folder: Path) -> None:
     first, again = output(folder), output(folder)
     assert "2 passed" in first, first
     assert "passed before" not in first
@@ -127,7 +127,7 @@ def test_what_passed_is_repeated_only_after_a_change(folder: Path) -> None:
         assert "passed before" not in output(folder, "one")
 
 
-def test_nothing_is_set_up_for_what_passed(folder: Path) -> None:
+def test_a_passed_test_sets_up_no_fixture(folder: Path) -> None:
     assert "passed before" not in output(folder, "shared_named")
     assert "1 of them passed before" in output(folder, "shared_named")
     assert (folder.parent / "log").read_text() == "set up;"

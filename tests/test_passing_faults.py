@@ -1,4 +1,4 @@
-"""Disks and servers that fail in one place: the rest goes on, and it is said."""
+"""Test that one failure of a disk or a server is reported, and the rest continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ingot.engine.store import Store
 from ingot.errors import IngotError
 
 
-def test_a_blob_that_the_disk_cannot_read_is_named_and_left(
+def test_a_blob_that_the_disk_cannot_read_is_reported_and_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Store(tmp_path, print)
@@ -112,7 +112,7 @@ class Garbled:
         raise AssertionError
 
 
-def test_a_blob_that_cannot_be_unpacked_is_one_damaged_blob(tmp_path: Path) -> None:
+def test_a_blob_that_cannot_be_unpacked_is_corrupt(tmp_path: Path) -> None:
     bad, good = digest_of(b"bad"), digest_of(b"good")
     said: list[str] = []
     shared = SharedCache(
@@ -168,21 +168,23 @@ def held(tmp_path: Path) -> tuple[Held, SharedCache, Digest]:
     return remote, cache, digest_of(b"content")
 
 
-def test_a_blob_is_fetched_once_for_all_that_want_it(tmp_path: Path) -> None:
+def test_a_blob_is_fetched_once_for_all_threads(tmp_path: Path) -> None:
     remote, cache, digest = held(tmp_path)
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(cache.ensure_local, [digest] * 4))
     assert remote.moved == ["got"]
 
 
-def test_a_blob_is_sent_once_for_all_that_find_it_missing(tmp_path: Path) -> None:
+def test_a_missing_blob_is_uploaded_once_for_all_threads(tmp_path: Path) -> None:
     remote, cache, digest = held(tmp_path)
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(cache.send, [{digest: tmp_path / "x"}] * 2))
     assert remote.moved == ["put"]
 
 
-def test_a_server_that_goes_away_in_a_blob_is_asked_again(tmp_path: Path) -> None:
+def test_a_download_is_retried_if_the_server_goes_away_in_the_middle(
+    tmp_path: Path,
+) -> None:
     remote, cache, digest = held(tmp_path)
     remote.fails = 1
     lost: list[str] = []
@@ -191,7 +193,9 @@ def test_a_server_that_goes_away_in_a_blob_is_asked_again(tmp_path: Path) -> Non
     assert (lost, remote.moved) == (["lost"], ["got", "got"])
 
 
-def test_a_folder_that_is_shared_stays_so_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_shared_folder_keeps_its_permissions_whatever_the_umask(
+    tmp_path: Path,
+) -> None:
     root, content = tmp_path / "shared", tmp_path / "content"
     root.mkdir()
     root.chmod(0o2775)
@@ -207,7 +211,7 @@ def test_a_folder_that_is_shared_stays_so_whatever_the_umask(tmp_path: Path) -> 
     assert [path.name for path in kept.iterdir()] == [digest.hash]
 
 
-def test_copies_that_were_cut_off_are_swept_when_they_are_old(tmp_path: Path) -> None:
+def test_old_incomplete_copies_are_removed(tmp_path: Path) -> None:
     root, content = tmp_path / "shared", tmp_path / "content"
     (root / "incoming").mkdir(parents=True)
     old, young = root / "incoming/old", root / "incoming/young"

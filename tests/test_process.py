@@ -1,4 +1,4 @@
-"""Commands in their sandbox: what they see, and what they do not."""
+"""Test what a command sees in its sandbox, and that it dies with its build."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def below_tmp(tmp_path: Path) -> Path:
 
 
 @needs_sandbox
-def test_what_is_shown_below_tmp_is_seen_and_cannot_be_changed(below_tmp: Path) -> None:
+def test_a_mount_below_tmp_is_visible_and_read_only(below_tmp: Path) -> None:
     prefix, folder = below_tmp / "venv", below_tmp / "scratch"
     prefix.mkdir()
     folder.mkdir()
@@ -90,7 +90,7 @@ def test_the_rest_of_tmp_is_hidden(below_tmp: Path) -> None:
 
 
 @needs_sandbox
-def test_a_confined_command_finds_no_variable_but_its_own(
+def test_a_sandboxed_command_has_only_its_own_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGOT_SHARED_CACHE_TOKEN", "s3cret")
@@ -117,7 +117,7 @@ def test_sigterm_while_a_command_starts_ends_the_build() -> None:
     assert done.returncode == 143
 
 
-def test_an_unconfined_command_dies_with_whoever_started_it(tmp_path: Path) -> None:
+def test_a_command_without_a_sandbox_dies_with_its_build(tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-killed"
     with starts(mark, tmp_path) as starter:
         until((tmp_path / "started").exists)
@@ -126,7 +126,9 @@ def test_an_unconfined_command_dies_with_whoever_started_it(tmp_path: Path) -> N
     until(lambda: not processes(mark))
 
 
-def test_all_of_an_unconfined_command_is_stopped(tmp_path: Path) -> None:
+def test_a_command_without_a_sandbox_is_stopped_with_its_children(
+    tmp_path: Path,
+) -> None:
     mark = f"mark-{os.getpid()}-stopped"
     with starts(mark, tmp_path, "1") as starter:
         assert starter.wait(30) == -signal.SIGINT

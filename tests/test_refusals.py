@@ -1,4 +1,4 @@
-"""Command lines that make no sense, stores that cannot be, and what is said of them."""
+"""Test the errors of wrong command lines and of stores that cannot exist."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ REFUSED = [
     ("words", "told"),
     [pytest.param(words, told, id=" ".join(words)) for words, told in REFUSED],
 )
-def test_a_command_line_that_makes_no_sense_is_refused(
+def test_a_wrong_command_line_is_rejected(
     words: list[str],
     told: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,7 +118,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize(("kind", "near"), [("model", "a, b"), ("target", "x, y")])
-def test_all_beside_a_name_that_there_is_not_is_refused(kind: str, near: str) -> None:
+def test_all_next_to_an_unknown_name_is_rejected(kind: str, near: str) -> None:
     with pytest.raises(IngotError) as caught:
         select(refusing(), {kind: "all,other"})
     assert str(caught.value) == (
@@ -135,7 +135,7 @@ def test_the_path_of_a_manifest_names_a_model(path: str) -> None:
     )
 
 
-def test_what_doctor_starts_dies_with_it(tmp_path: Path) -> None:
+def test_a_program_that_doctor_starts_dies_with_it(tmp_path: Path) -> None:
     script = f"touch {tmp_path}/started; sleep 60; :"
     text = f"from ingot.cli.doctor_command import start; start('sh', '-c', '{script}')"
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as command:
@@ -153,7 +153,9 @@ def test_programs_of_the_system_are_found_without_a_path(
         assert start("true") == (0, "")
 
 
-def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_in_an_unknown_home_folder_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("INGOT_CACHE", "~no-such-user/store")
     with pytest.raises(IngotError) as caught:
         store_root()
@@ -163,7 +165,7 @@ def test_a_store_in_no_home_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-def test_a_store_among_the_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_among_the_sources_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for place in ("models/store", f"{ROOT}/oracles"):
         monkeypatch.setenv("INGOT_CACHE", place)
@@ -173,7 +175,7 @@ def test_a_store_among_the_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert store_root() == ROOT / "build/store"
 
 
-def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "store").touch()
     with pytest.raises(IngotError) as caught:
         Store(tmp_path / "store/below", lambda _: None)
@@ -184,7 +186,7 @@ def test_a_file_in_place_of_a_store_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_build_folder_that_cannot_be_written_is_not_called_the_store(
+def test_a_build_folder_that_cannot_be_written_is_reported_as_such(
     tmp_path: Path,
 ) -> None:
     store = Store(tmp_path / "store", lambda _: None)

@@ -1,4 +1,4 @@
-"""Distributed builds: same bytes, whatever dies."""
+"""Test that Dask's workers build the same bytes as this machine, whatever dies."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def worker_of(pid: int) -> int:
     return parent(pid)
 
 
-def test_workers_make_what_this_machine_would(
+def test_workers_build_the_same_bytes_as_this_machine(
     running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
@@ -76,14 +76,14 @@ def test_workers_make_what_this_machine_would(
     assert Machine(tmp_path / "c", running.shared_cache).build(UPPER) == ["fetched"]
 
 
-def test_nothing_is_said_but_in_words_for_who_builds(
+def test_only_messages_for_users_are_printed(
     running: DaskCluster, tmp_path: Path
 ) -> None:
     running.machine(tmp_path / "a")
     assert not logging.getLogger("distributed.client").isEnabledFor(logging.CRITICAL)
 
 
-def test_a_failed_command_says_the_same_as_here(
+def test_a_remote_failure_is_reported_like_a_local_one(
     running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
@@ -97,7 +97,7 @@ def test_a_failed_command_says_the_same_as_here(
         machine.build(shell("fail:y", ":"))
 
 
-def test_a_damaged_input_in_the_shared_cache_is_sent_again(
+def test_a_corrupt_input_in_the_shared_cache_is_uploaded_again(
     running: DaskCluster, tmp_path: Path
 ) -> None:
     machine = running.machine(tmp_path / "a")
@@ -116,7 +116,7 @@ def test_a_damaged_input_in_the_shared_cache_is_sent_again(
     assert (place / name).read_bytes() == content
 
 
-def test_who_asks_again_gets_no_answer_of_before(
+def test_a_repeated_request_gets_no_old_response(
     running: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Future[str]] = []
@@ -154,7 +154,7 @@ def test_a_worker_killed_mid_action_takes_its_children_and_nothing_else(
     assert (machine.root / "build/long-x").read_text() == "done\n"
 
 
-def test_a_benchmark_runs_alone_and_only_where_that_is_labelled(
+def test_a_benchmark_runs_alone_and_only_on_a_labelled_worker(
     running: DaskCluster, tmp_path: Path
 ) -> None:
     clock = "date +%s%N > out; sleep 0.7; date +%s%N >> out"
@@ -199,13 +199,15 @@ def test_a_request_waits_and_reports_it_if_no_worker_has_its_label(
     assert wanted["gpu"] == dask_client.LABEL_SHARE
     # Capped at what the largest worker has: otherwise it would wait forever.
     assert wanted["memory"] < 1 << 60
-    assert machine.said == [
+    assert machine.reported == [
         f"executor {running.address}: no worker has the label 'gpu' yet;"
         " check:x@gpu waits"
     ]
 
 
-def test_a_stopped_build_waits_for_nobody(running: DaskCluster, tmp_path: Path) -> None:
+def test_a_stopped_build_does_not_wait_for_workers(
+    running: DaskCluster, tmp_path: Path
+) -> None:
     machine = running.machine(tmp_path / "a")
     mark = f"mark-{os.getpid()}-stopped"
     action = shell("long:x", f": {mark}; sleep 4; echo done > out")
@@ -230,7 +232,9 @@ def test_a_stopped_build_waits_for_nobody(running: DaskCluster, tmp_path: Path) 
     assert running.machine(tmp_path / "b").build(action) == ["fetched"]
 
 
-def test_a_worker_of_another_kind_refuses(running: DaskCluster, tmp_path: Path) -> None:
+def test_a_worker_with_other_tools_rejects_a_request(
+    running: DaskCluster, tmp_path: Path
+) -> None:
     machine = running.machine(tmp_path / "a")
     action = replace(UPPER, platform=(("cpu", "another processor"),))
     with pytest.raises(IngotError) as caught:
@@ -269,10 +273,10 @@ def test_a_lost_scheduler_that_comes_back_ends_the_build_with_the_same_bytes(
     assert machine.events == done
     assert (machine.root / "build/long-x").read_text() == "done\n"
     assert (machine.root / "build/count.txt").read_text().strip() == "3"
-    assert any("to the scheduler is lost" in text for text in machine.said)
+    assert any("to the scheduler is lost" in text for text in machine.reported)
 
 
-def test_a_scheduler_that_stays_away_is_waited_for_once(
+def test_a_build_waits_only_once_for_a_lost_scheduler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = [f"mark-{os.getpid()}-away{place}" for place in range(4)]

@@ -1,4 +1,4 @@
-"""What a server of Bazel's remote-execution API runs later, or never."""
+"""Test actions that wait in the queue of a remote-execution server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.small_actions import UPPER
         ("", False, "no worker"),
     ],
 )
-def test_what_nobody_takes_waits_and_says_so_until_it_is_stopped(
+def test_an_action_that_no_worker_takes_waits_and_reports_it_until_it_is_stopped(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     query: str,
@@ -38,10 +38,10 @@ def test_what_nobody_takes_waits_and_says_so_until_it_is_stopped(
         action = replace(UPPER, exclusive=exclusive)
         thread = threading.Thread(target=lambda: ends.append(refused(made, action)))
         thread.start()
-        until(lambda: made.said)
+        until(lambda: made.reported)
         made.executor._remote.close()  # type: ignore[union-attr]
         thread.join(3)
-        assert made.said == [
+        assert made.reported == [
             f"executor {server.address}: {who} has taken upper:x yet; it waits"
         ]
         assert ends == ["stopped"]

@@ -1,4 +1,4 @@
-"""Actions run by a server of Bazel's remote-execution API: same bytes, same keys."""
+"""Test that a remote-execution server builds the same bytes under the same keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server() -> Iterator[ExecutionServer]:
         yield running
 
 
-def test_a_server_makes_what_this_machine_would_under_the_same_key(
+def test_a_server_builds_the_same_bytes_under_the_same_key(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     far, near = machine(tmp_path / "far", server), Machine(tmp_path / "near")
@@ -54,10 +54,10 @@ def test_a_server_makes_what_this_machine_would_under_the_same_key(
     # Another build finds it there, whatever runs its actions.
     assert Machine(tmp_path / "b", server.address).build(UPPER) == ["fetched"]
     assert server.asked["Execute"] == 2
-    assert far.said == near.said == []
+    assert far.reported == near.reported == []
 
 
-def test_labels_and_properties_of_the_address_say_which_worker(
+def test_labels_and_properties_of_the_address_select_the_worker(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     made = machine(tmp_path / "a", server, "?OSFamily=linux&container-image=x%2Fy")
@@ -67,7 +67,7 @@ def test_labels_and_properties_of_the_address_say_which_worker(
     ]
 
 
-def test_a_stopped_build_leaves_nothing_running_there(
+def test_a_stopped_build_leaves_nothing_running_on_the_server(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     made = machine(tmp_path / "a", server)
@@ -84,7 +84,7 @@ def test_a_stopped_build_leaves_nothing_running_there(
     assert ends == ["stopped"]
 
 
-def test_a_failed_command_says_the_same_as_here_and_is_not_kept(
+def test_a_remote_failure_is_reported_like_a_local_one_and_not_cached(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     made = machine(tmp_path / "a", server)
@@ -102,7 +102,7 @@ def test_a_failed_command_says_the_same_as_here_and_is_not_kept(
         made.build(shell("fail:y", ":"))
 
 
-def test_a_result_that_the_server_has_lost_is_made_again(
+def test_a_result_that_the_server_has_lost_is_rebuilt(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     machine(tmp_path / "a", server).build(UPPER)
@@ -111,7 +111,7 @@ def test_a_result_that_the_server_has_lost_is_made_again(
     assert server.blobs[OUT] == b"ABC"
 
 
-def test_a_damaged_output_is_refused_and_made_again(
+def test_a_corrupt_output_is_rejected_and_rebuilt(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     machine(tmp_path / "a", server).build(UPPER)
@@ -119,12 +119,12 @@ def test_a_damaged_output_is_refused_and_made_again(
     second = machine(tmp_path / "b", server)
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
-    assert "is corrupt there; it is discarded and rebuilt" in second.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in second.reported[0]
 
 
 @pytest.mark.parametrize("fault", ["", "names nothing"])
 @pytest.mark.parametrize("lost", ["input", "message"])
-def test_what_the_server_lost_before_it_ran_is_sent_again(
+def test_inputs_that_the_server_lost_are_uploaded_again(
     server: ExecutionServer, tmp_path: Path, lost: str, fault: str
 ) -> None:
     server.fault = fault
@@ -159,7 +159,7 @@ def test_an_operation_is_followed_over_a_lost_connection(
     server.fault = fault
     assert made.build(UPPER) == ["ran"]
     assert server.asked == asked
-    assert made.said == [
+    assert made.reported == [
         f"executor {server.address}: the connection to the server is lost;"
         " waiting for it"
     ]
@@ -182,10 +182,10 @@ def test_a_server_that_comes_back_with_nothing_ends_the_build(tmp_path: Path) ->
     assert (made.root / "build/count.txt").read_text().strip() == "3"
     lost = f"executor {first.address}: the connection to the server is lost;"
     lost += " waiting for it"
-    assert made.said.count(lost) == 1
+    assert made.reported.count(lost) == 1
 
 
-def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
+def test_a_server_that_goes_away_for_good_is_reported(tmp_path: Path) -> None:
     server = ExecutionServer()
     server.fault = "takes none"
     ends: list[str] = []
@@ -201,7 +201,7 @@ def test_a_server_that_goes_away_for_good_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_a_server_that_stays_away_is_said(tmp_path: Path) -> None:
+def test_a_server_that_stays_away_is_reported(tmp_path: Path) -> None:
     server = ExecutionServer()
     with listening(server):
         made = machine(tmp_path / "a", server, return_s=0.3)
@@ -221,7 +221,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("fault", ENDS)
-def test_an_end_without_a_result_is_named(
+def test_an_operation_that_ends_without_a_result_is_reported(
     server: ExecutionServer,
     tmp_path: Path,
     fault: str,
@@ -234,7 +234,7 @@ def test_an_end_without_a_result_is_named(
     assert server.asked["Execute"] == (4 if "workers" in fault else 1)
 
 
-def test_a_worker_of_another_kind_refuses(
+def test_a_worker_with_other_tools_rejects_a_request(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     made = machine(tmp_path / "a", server)
@@ -244,7 +244,7 @@ def test_a_worker_of_another_kind_refuses(
     assert "expected 'another processor'\n  start workers from the same" in text
 
 
-def test_a_worker_without_this_environment_is_told_what_it_lacks(
+def test_a_worker_without_this_environment_is_an_error_that_states_what_it_lacks(
     server: ExecutionServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "executable", lambda name: f"/nowhere/{name}")
@@ -256,14 +256,14 @@ def test_a_worker_without_this_environment_is_told_what_it_lacks(
     )
 
 
-def test_a_server_that_keeps_no_results_of_clients_still_runs_actions(
+def test_a_server_that_rejects_results_of_clients_still_runs_actions(
     server: ExecutionServer, tmp_path: Path
 ) -> None:
     server.fault = "keeps no results"
     made = machine(tmp_path / "a", server)
     assert made.build(UPPER, COUNT) == ["ran", "ran"]
     # Results and word of them are sent by different threads.
-    assert sorted(made.said) == [
+    assert sorted(made.reported) == [
         f"executor {server.address}: cannot share results with others: access denied",
         f"shared cache {server.address}: access denied; `doit why` elsewhere will"
         " not know of this build",

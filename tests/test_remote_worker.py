@@ -1,4 +1,4 @@
-"""A worker in this process: what it does with a cache, a store and a disk that fail."""
+"""Test how a worker in this process handles a cache, a store and a disk that fail."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         yield Site(server, tmp_path)
 
 
-def test_a_worker_with_the_builds_own_store_refuses(
+def test_a_worker_with_the_builds_own_store_rejects_requests(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site.root / "alias").symlink_to(site.root / "a/store")
@@ -103,7 +103,7 @@ def test_a_worker_with_the_builds_own_store_refuses(
     )
 
 
-def test_a_copied_store_is_another(tmp_path: Path) -> None:
+def test_a_copied_store_has_another_identity(tmp_path: Path) -> None:
     store = Store(tmp_path / "a", print)
     assert store.identity() == store.identity() == Store(store.root, print).identity()
     shutil.copytree(store.root, tmp_path / "b")
@@ -111,14 +111,16 @@ def test_a_copied_store_is_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", [UPPER, BIG], ids=["small", "large"])
-def test_what_the_cache_has_lost_is_sent_again(site: Site, action: Action) -> None:
+def test_inputs_that_the_cache_has_lost_are_uploaded_again(
+    site: Site, action: Action
+) -> None:
     assert site.machine("a").build(action) == ["ran"]
     site.forget("ac")
     site.forget("cas")
     assert site.machine("b").build(action) == ["ran"]
 
 
-def test_what_is_damaged_in_the_cache_is_sent_again(site: Site) -> None:
+def test_corrupt_inputs_in_the_cache_are_uploaded_again(site: Site) -> None:
     first = site.machine("a")
     assert first.build(BIG) == ["ran"]
     (name,) = (n for n, content in site.server.files.items() if len(content) == 200_000)
@@ -128,17 +130,17 @@ def test_what_is_damaged_in_the_cache_is_sent_again(site: Site) -> None:
     assert site.server.files[name] == bytes(200_000)
 
 
-def test_one_hiccup_does_not_end_a_distributed_build(site: Site) -> None:
+def test_one_failed_request_does_not_end_a_distributed_build(site: Site) -> None:
     machine = site.machine("a")
     assert machine.shared is not None
     site.server.fault = "500"
     assert machine.shared.fetch(machine.key(UPPER), UPPER.outputs) is None
     site.server.fault = ""
     assert machine.build(UPPER) == ["ran"]
-    assert len(machine.said) == 1
+    assert len(machine.reported) == 1
 
 
-def test_a_worker_that_has_seen_much_damage_goes_on(
+def test_a_worker_continues_after_many_corrupt_blobs(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "N_CORRUPT", 0)
@@ -151,7 +153,7 @@ def test_a_worker_that_has_seen_much_damage_goes_on(
 
 
 @pytest.mark.usefixtures("blobs_apart")
-def test_what_was_said_is_no_damage(
+def test_a_repeated_message_counts_no_corrupt_blob(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "N_CORRUPT", 1)
@@ -166,7 +168,7 @@ def test_what_was_said_is_no_damage(
     assert shared._health.reads
 
 
-def test_a_worker_keeps_its_store_to_the_limit_between_requests(
+def test_a_worker_limits_its_store_between_requests(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "COLLECT_S", 0.0)
@@ -183,7 +185,7 @@ def test_a_worker_keeps_its_store_to_the_limit_between_requests(
         site.machine("b").build(UPPER)
 
 
-def test_what_a_request_uses_is_kept_until_it_ends(tmp_path: Path) -> None:
+def test_a_request_leases_its_blobs_until_it_ends(tmp_path: Path) -> None:
     store, lasting = Store(tmp_path, print), []
     lasting.append(store.put_bytes(b"lasting"))
 
@@ -207,7 +209,7 @@ def use_a_moment(store: Store, digest: Digest) -> None:
         store.lease(digest)
 
 
-def test_a_full_disk_of_a_worker_is_said_with_what_helps(
+def test_a_full_disk_of_a_worker_is_reported_with_a_remedy(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> WorkResponse:
@@ -226,7 +228,7 @@ def test_a_full_disk_of_a_worker_is_said_with_what_helps(
     "address",
     ["dask://", "dask://host", "dask://h:x", "dask://h:99999", "dask://a:1/b"],
 )
-def test_a_wrong_address_is_refused(address: str) -> None:
+def test_a_wrong_address_is_rejected(address: str) -> None:
     with pytest.raises(IngotError) as caught:
         dask_client.DaskWorkers(address, print)
     assert str(caught.value) == (
@@ -235,7 +237,7 @@ def test_a_wrong_address_is_refused(address: str) -> None:
     )
 
 
-def test_tls_without_certificates_says_where_they_are_set() -> None:
+def test_tls_without_certificates_is_an_error_that_names_their_setting() -> None:
     with pytest.raises(IngotError) as caught:
         dask_client.DaskWorkers("dask+tls://127.0.0.1:9", print)
     assert str(caught.value).startswith(
@@ -263,7 +265,7 @@ class Future:
         (OSError("no disk"), "x:y: its worker failed: OSError: no disk"),
     ],
 )
-def test_whatever_a_worker_ends_with_is_no_traceback(
+def test_any_exception_of_a_worker_is_an_error_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, ends: Exception, told: str
 ) -> None:
     monkeypatch.setattr(dask_client.DaskWorkers, "_connect", lambda *_: Client(ends))

@@ -1,4 +1,4 @@
-"""Strict sandbox: declared inputs and tools, and a clear word about everything else."""
+"""Test that actions see only declared files, and that failures name the others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_undeclared_file_of_the_machine_is_named(
     assert f"No such file or directory: '{secret}'" in text
 
 
-def test_a_declared_file_is_no_complaint(checkout: Checkout) -> None:
+def test_a_declared_file_is_not_reported(checkout: Checkout) -> None:
     (checkout.root / "in.txt").write_text("abc")
     action = Action(
         "probe:x",
@@ -100,7 +100,7 @@ def test_the_interpreter_is_a_tool_too(checkout: Checkout) -> None:
     assert "No such file" in refusal(checkout, python("pass"))
 
 
-def test_neither_checkout_nor_home_nor_other_folders_are_there(
+def test_the_sandbox_has_neither_checkout_nor_home_nor_other_folders(
     checkout: Checkout,
 ) -> None:
     places = [checkout.root, checkout.store.root, Path.home(), Path("/usr/local")]
@@ -143,7 +143,7 @@ def test_running_a_failed_action_again_fails_for_the_same_reason(
     assert "table.txt: No such file or directory" in done.stderr
 
 
-def test_a_tool_is_shown_by_its_own_files_alone() -> None:
+def test_the_sandbox_shows_only_the_files_of_a_tool() -> None:
     seen = sandbox.visible_paths(("numpy",), network=False)
     names = {path.name.partition("-")[0] for path in seen}
     assert names == {"numpy", "numpy.libs"}
@@ -154,7 +154,7 @@ def test_a_tool_is_shown_by_its_own_files_alone() -> None:
     assert not compiler & {"runtime", "_runtime_libs"}
 
 
-def test_names_are_found_in_the_words_of_many_tools() -> None:
+def test_file_names_are_found_in_the_messages_of_many_tools() -> None:
     for words in (
         "error: could not open input file 'data/x.mlir'",
         "cat: data/x.mlir: No such file or directory",
@@ -165,7 +165,7 @@ def test_names_are_found_in_the_words_of_many_tools() -> None:
         assert "data/x.mlir" in set(missing_inputs._named(words)), words
 
 
-def test_without_user_namespaces_actions_run_unconfined_under_another_key(
+def test_without_user_namespaces_actions_run_without_a_sandbox_under_another_key(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     action = shell("echo made > out.txt")
@@ -177,7 +177,7 @@ def test_without_user_namespaces_actions_run_unconfined_under_another_key(
     assert checkout.build(action) == [("probe:x", "ran")]
 
 
-def test_an_unconfined_failure_runs_again_unconfined(
+def test_a_failure_without_a_sandbox_runs_again_without_one(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "sandbox", lambda: "none")
@@ -287,7 +287,7 @@ def test_a_command_has_no_capability(checkout: Checkout) -> None:
     } == {"0" * 16}
 
 
-def test_a_link_of_the_network_leads_somewhere(
+def test_the_target_of_a_network_link_is_mounted_too(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run").mkdir()
@@ -301,7 +301,7 @@ def test_a_link_of_the_network_leads_somewhere(
     sandbox.bind_mounts.cache_clear()
 
 
-def test_a_download_alone_is_told_of_the_proxy(
+def test_only_a_download_gets_the_proxy_variables(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
@@ -318,14 +318,16 @@ def test_a_download_alone_is_told_of_the_proxy(
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "a/" * 3000 + "b"])
-def test_a_name_that_no_file_can_have_hides_no_words(
+def test_a_message_with_an_impossible_file_name_is_shown(
     checkout: Checkout, name: str
 ) -> None:
     text = refusal(checkout, shell(f"echo {name}: No such file; exit 3"))
     assert text.startswith(f"probe:x: sh failed with exit code 3\n{name}: No such file")
 
 
-def test_a_folder_that_cannot_be_kept_hides_no_words(checkout: Checkout) -> None:
+def test_a_failure_is_shown_even_if_its_folder_cannot_be_saved(
+    checkout: Checkout,
+) -> None:
     checkout.root.joinpath("build/.ingot/failed").write_text("in the way")
     text = refusal(checkout, shell("echo the reason; exit 3"))
     assert text.startswith("probe:x: sh failed with exit code 3\nthe reason\n")

@@ -1,4 +1,4 @@
-"""The scheduler: every job runs once, after what it needs, until one fails."""
+"""Test that the scheduler runs every job once, after those that it needs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_each_job_runs_once_and_after_what_it_needs(threads: int) -> None:
     assert sorted(ended) == list(range(60))
 
 
-def test_jobs_that_are_chosen_but_not_begun_are_left_after_a_failure() -> None:
+def test_queued_jobs_do_not_start_after_a_failure() -> None:
     begun: list[str] = []
 
     def act(name: str, ends: bool) -> Callable[[], object]:
@@ -110,7 +110,7 @@ def test_jobs_that_are_chosen_but_not_begun_are_left_after_a_failure() -> None:
     assert begun == list("abcdefgh")
 
 
-def test_what_needs_a_failed_job_is_not_tried() -> None:
+def test_a_job_that_needs_a_failed_one_is_not_tried() -> None:
     jobs = [
         job("a", fail),
         job("b", fail, "a"),
@@ -135,7 +135,7 @@ def test_an_unexpected_exception_is_an_internal_error_with_its_traceback() -> No
     assert "ZeroDivisionError" in ends["a"]
 
 
-def test_jobs_that_need_each_other_are_refused() -> None:
+def test_jobs_that_need_each_other_are_rejected() -> None:
     jobs = {
         name: Job(name, tuple(needs))
         for name, needs in {"a": "b", "b": "c", "c": "db", "d": ""}.items()
@@ -174,14 +174,14 @@ def test_an_exclusive_job_runs_once_nothing_else_can(threads: int) -> None:
     assert set(order[:3]) == {"a", "b", "c"}
 
 
-def test_an_exclusive_job_that_waits_is_left_after_a_failure() -> None:
+def test_a_waiting_exclusive_job_does_not_start_after_a_failure() -> None:
     begun: list[str] = []
     waiting = Job("x", (), lambda: begun.append("x"), exclusive=True)
     assert run([waiting, job("b", fail)], 1)[0] == Failures(("b",))
     assert begun == []
 
 
-def test_what_ends_a_thread_ends_the_run() -> None:
+def test_an_exception_that_ends_a_thread_ends_the_run() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
@@ -191,7 +191,7 @@ def test_what_ends_a_thread_ends_the_run() -> None:
     waiting.set()
 
 
-def test_what_is_restored_takes_no_thread_and_lets_the_next_ones_go_on() -> None:
+def test_a_restored_job_uses_no_thread_and_releases_the_next_ones() -> None:
     threads: list[int] = []
 
     def act() -> None:

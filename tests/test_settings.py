@@ -1,4 +1,4 @@
-"""The program `doit`, and the settings in pyproject.toml, where they are wrong."""
+"""Test the program `doit`, and the errors of settings in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ CHANGED = "git diff pyproject.toml shows what was changed"
     ],
     ids=["missing", "unknown", "no-table", "no-array", "no-value", "open", "no-end"],
 )
-def test_settings_that_are_wrong_are_refused(
-    settings: str, told: str, tmp_path: Path
-) -> None:
+def test_wrong_settings_are_rejected(settings: str, told: str, tmp_path: Path) -> None:
     above = '[project]\nname = "x"\n# [tool.ingot] is below\n\n'
     (tmp_path / "pyproject.toml").write_text(f"{above}[tool.ingot]\n{settings}\n")
     with pytest.raises(IngotError) as caught:
@@ -84,7 +82,7 @@ def test_settings_that_are_wrong_are_refused(
     ],
     ids=["syntax", "type", "bytes", "pipe"],
 )
-def test_what_doit_cannot_read_is_refused(
+def test_settings_that_doit_cannot_read_are_rejected(
     content: str | bytes | None, told: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "pyproject.toml"
@@ -99,7 +97,7 @@ def test_what_doit_cannot_read_is_refused(
 
 
 @pytest.mark.parametrize("words", [[""], ["build", ""], ["", "model=toy-moe"]])
-def test_an_empty_word_is_refused(words: list[str]) -> None:
+def test_an_empty_argument_is_rejected(words: list[str]) -> None:
     ran = doit(ROOT, *words)
     assert (ran.returncode, ran.stderr) == (
         3,
@@ -119,7 +117,7 @@ def doit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
+def test_ctrl_c_while_doit_is_imported_shows_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "doit.py").write_text("raise KeyboardInterrupt")
     ran = subprocess.run(
         [sys.executable, "-m", "ingot.cli.main", "list"],
@@ -132,12 +130,12 @@ def test_ctrl_c_while_doit_is_imported_is_no_defect(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("", "\nstopped; nothing was run\n")
 
 
-def test_a_command_of_doit_that_says_nothing_of_its_end_has_ended_well() -> None:
+def test_a_command_of_doit_without_an_exit_code_has_succeeded() -> None:
     ran = doit(ROOT, "tabcompletion")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_a_limit_that_is_no_size_is_refused_before_the_build(
+def test_a_limit_that_is_not_a_size_is_rejected_before_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = f'[tool.ingot]\n{DEFAULTS}\nstore-limit = "-5GB"\n'

@@ -1,4 +1,4 @@
-"""Addresses of shared caches: what names no place is refused, nothing is looked up."""
+"""Test that invalid addresses of shared caches are rejected, and none is resolved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ingot.errors import IngotError
         "file:///dev/null",
     ],
 )
-def test_an_address_of_no_place_is_refused(address: str) -> None:
+def test_an_address_without_a_host_or_folder_is_rejected(address: str) -> None:
     with pytest.raises(IngotError) as caught:
         connect(address, {}, Timeouts())
     scheme = address.partition(":")[0]
@@ -46,5 +46,5 @@ def test_an_address_of_no_place_is_refused(address: str) -> None:
         "file:///no/dir",
     ],
 )
-def test_an_address_is_not_looked_up(address: str) -> None:
+def test_an_address_is_not_resolved(address: str) -> None:
     connect(address, {}, Timeouts())

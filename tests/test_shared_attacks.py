@@ -1,4 +1,4 @@
-"""Shared caches that lie, and those that hiccup: what they cannot do to who asks."""
+"""Test that a malicious or faulty shared cache cannot harm its clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
     assert victim.read_text() == "mine"
-    assert [text.partition(": ")[2][:10] for text in second.said] == ["the result"]
+    assert [text.partition(": ")[2][:10] for text in second.reported] == ["the result"]
 
 
 def test_a_cache_that_mixes_up_two_actions_changes_no_result(
@@ -73,7 +73,7 @@ def test_a_cache_that_mixes_up_two_actions_changes_no_result(
     second = Machine(tmp_path / "b", server.url)
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
-    assert second.said == [
+    assert second.reported == [
         f"shared cache {server.url}: the result of action {first.key(UPPER)} is"
         " corrupt there; it is discarded and rebuilt"
     ]
@@ -84,7 +84,7 @@ def test_a_cache_that_mixes_up_two_actions_changes_no_result(
 @pytest.mark.parametrize(
     "hash", ["", "0" * 63, "0" * 65, "A" * 64, "/etc/passwd", f"{'0' * 64}\n", "../x"]
 )
-def test_what_is_no_digest_is_damage(hash: str) -> None:
+def test_an_invalid_digest_is_corrupt(hash: str) -> None:
     with pytest.raises(CorruptMessage, match="not a digest"):
         results.checked_digest(hash, 1)
 
@@ -118,14 +118,16 @@ def test_a_server_that_runs_actions_names_no_other_file(
     )
 
 
-def test_an_action_is_one_for_a_server_whoever_waits_for_it() -> None:
+def test_equal_actions_of_two_builds_are_one_action_on_a_server() -> None:
     bound = ResolvedAction(("true",), (), (), ("out",), ())
     requests = [WorkRequest("t:x", bound, (), False, store=name) for name in "ab"]
     again = replace(requests[0], again=True)
     assert len({worker_action(r, ()) for r in (*requests, again)}) == 1
 
 
-def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> None:
+def test_a_failed_action_in_the_cache_is_not_a_result(
+    server: CacheServer, tmp_path: Path
+) -> None:
     first = Machine(tmp_path / "a", server.url)
     first.build(UPPER)
     key = first.key(UPPER)
@@ -138,7 +140,7 @@ def test_a_failure_is_nobodys_result(server: CacheServer, tmp_path: Path) -> Non
     assert first.store.action(key) is None
 
 
-def test_a_worker_rejects_a_request_of_what_is_no_digest() -> None:
+def test_a_worker_rejects_a_request_with_an_invalid_digest() -> None:
     bound = ResolvedAction(("true",), (), (("in", Digest("/etc/passwd", 1)),), (), ())
     request = WorkRequest("evil:x", bound, (), exclusive=False)
     response = decode_response(worker.execute(to_json(request)))
@@ -153,14 +155,12 @@ def test_a_token_may_end_with_its_files_newline(
     known = {"INGOT_SHARED_CACHE_TOKEN": token}
     machine = Machine(tmp_path / "a", server.url, environment=known)
     assert machine.build(UPPER) == ["ran"]
-    assert machine.said == []
+    assert machine.reported == []
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 @pytest.mark.parametrize("token", ["s3\ncret", "s3cr\u20act", "s3cr\u00e9t", "s3 cret"])
-def test_a_token_that_is_none_is_refused_and_not_quoted(
-    scheme: str, token: str
-) -> None:
+def test_an_invalid_token_is_rejected_and_not_quoted(scheme: str, token: str) -> None:
     known = {"INGOT_SHARED_CACHE_TOKEN": token}
     with pytest.raises(IngotError) as caught:
         connect(f"{scheme}://127.0.0.1:9", known, Timeouts())

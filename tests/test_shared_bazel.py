@@ -51,7 +51,7 @@ def bazel(root: Path, tmp_path: Path, cache: str) -> str:
     return done.stderr
 
 
-def test_bazel_and_ingot_take_each_others_entries(tmp_path: Path) -> None:
+def test_bazel_and_ingot_use_each_others_entries(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     bazel(tmp_path / "first", tmp_path, f"--disk_cache={folder}")
     machine = Machine(tmp_path / "a", f"file://{folder}")
@@ -69,7 +69,7 @@ def test_bazel_and_ingot_take_each_others_entries(tmp_path: Path) -> None:
                 found += [machine.store.blob(d).read_bytes() for d in result.blobs()]
                 here.publish(key, result.blobs(), again=False)
         assert b"ABC" in found
-        assert machine.said == []
+        assert machine.reported == []
         # In a folder of another name, with nothing but what ingot wrote.
         said = bazel(tmp_path / "second", tmp_path, f"--remote_cache={server.url}")
         assert "1 remote cache hit" in said

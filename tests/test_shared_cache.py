@@ -1,4 +1,4 @@
-"""Shared caches: what is fetched, what is sent, and what no fault of theirs may do."""
+"""Test which results a shared cache gives and gets, and that its faults do no harm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server() -> Iterator[CacheServer]:
         yield running
 
 
-def test_a_second_machine_fetches_what_the_first_made(
+def test_a_second_machine_fetches_the_results_of_the_first(
     server: CacheServer, tmp_path: Path
 ) -> None:
     first = Machine(tmp_path / "a", server.url)
@@ -33,10 +33,10 @@ def test_a_second_machine_fetches_what_the_first_made(
     assert (second.root / "build/out.txt").read_text() == "ABC"
     assert second.executor.log("upper:x") == "done\n"
     assert second.build(UPPER, COUNT) == []
-    assert first.said == second.said == []
+    assert first.reported == second.reported == []
 
 
-def test_a_proxy_is_asked_where_the_environment_names_one(
+def test_requests_go_through_the_proxy_that_the_environment_names(
     server: CacheServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/cache"))
@@ -49,7 +49,7 @@ def test_a_proxy_is_asked_where_the_environment_names_one(
     assert Machine(tmp_path / "c", server.url).build(UPPER) == ["ran"]
 
 
-def test_what_is_fetched_is_kept_and_needs_no_cache_again(
+def test_a_fetched_result_is_stored_and_not_fetched_again(
     server: CacheServer, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -61,7 +61,7 @@ def test_what_is_fetched_is_kept_and_needs_no_cache_again(
     assert server.asked.total() == asked
 
 
-def test_blobs_are_sent_before_the_result_that_names_them(
+def test_blobs_are_uploaded_before_the_result_that_names_them(
     server: CacheServer, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -74,7 +74,7 @@ def test_blobs_are_sent_before_the_result_that_names_them(
             assert path.endswith(hashlib.sha256(content).hexdigest())
 
 
-def test_read_only_sends_nothing(server: CacheServer, tmp_path: Path) -> None:
+def test_a_read_only_cache_gets_no_uploads(server: CacheServer, tmp_path: Path) -> None:
     assert Machine(tmp_path / "a", server.url, writes=False).build(UPPER) == ["ran"]
     assert server.files == {}
     Machine(tmp_path / "b", server.url).build(UPPER)
@@ -82,7 +82,7 @@ def test_read_only_sends_nothing(server: CacheServer, tmp_path: Path) -> None:
     assert reader.build(UPPER) == ["fetched"]
 
 
-def test_small_blobs_come_with_the_result_and_are_looked_at_too(
+def test_small_blobs_come_with_the_result_and_are_verified_too(
     server: CacheServer, tmp_path: Path
 ) -> None:
     first = Machine(tmp_path / "a", server.url)
@@ -94,12 +94,12 @@ def test_small_blobs_come_with_the_result_and_are_looked_at_too(
     server.files[place] = server.files[place].replace(b"ABC", b"EVI")
     third = Machine(tmp_path / "c", server.url)
     assert third.build(UPPER) == ["ran"]
-    assert "is corrupt there; it is discarded and rebuilt" in third.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in third.reported[0]
     assert Machine(tmp_path / "d", server.url).build(UPPER) == ["fetched"]
 
 
 @pytest.mark.usefixtures("blobs_apart")
-def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
+def test_a_corrupt_blob_is_reported_discarded_rebuilt_and_replaced(
     server: CacheServer, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -107,7 +107,7 @@ def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
     second = Machine(tmp_path / "b", server.url)
     assert second.build(UPPER) == ["ran"]
     assert (second.root / "build/out.txt").read_text() == "ABC"
-    assert second.said == [
+    assert second.reported == [
         f"shared cache {server.url}: blob {OUT[:12]} is corrupt there;"
         " it is discarded and rebuilt"
     ]
@@ -115,7 +115,7 @@ def test_a_poisoned_blob_is_said_dropped_rebuilt_and_mended(
     assert Machine(tmp_path / "c", server.url).build(UPPER) == ["fetched"]
 
 
-def test_a_large_poisoned_blob_is_mended_though_it_is_there(
+def test_a_large_corrupt_blob_is_replaced_although_the_cache_has_it(
     server: CacheServer, tmp_path: Path
 ) -> None:
     big = Action(
@@ -134,7 +134,7 @@ def test_a_large_poisoned_blob_is_mended_though_it_is_there(
 @pytest.mark.parametrize(
     "content", [b"<html>log in first</html>", b"", b"\x12\x05\x0a\x03abc"]
 )
-def test_a_result_that_is_none_or_anothers_is_said_and_replaced(
+def test_an_invalid_result_is_reported_and_replaced(
     server: CacheServer, tmp_path: Path, content: bytes
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -143,24 +143,24 @@ def test_a_result_that_is_none_or_anothers_is_said_and_replaced(
     server.files[key] = content
     second = Machine(tmp_path / "b", server.url)
     assert second.build(UPPER) == ["ran"]
-    assert [text.partition(": ")[2][:10] for text in second.said] == ["the result"]
+    assert [text.partition(": ")[2][:10] for text in second.reported] == ["the result"]
     assert results.from_bytes(server.files[key]).outputs == right
 
 
 @pytest.mark.usefixtures("blobs_apart")
-def test_a_result_whose_blob_is_gone_is_made_again(
+def test_a_result_whose_blob_is_missing_is_rebuilt(
     server: CacheServer, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
     del server.files[f"/cache/cas/{OUT}"]
     second = Machine(tmp_path / "b", server.url)
     assert second.build(UPPER) == ["ran"]
-    assert second.said == []
+    assert second.reported == []
 
 
 @pytest.mark.parametrize("limit_bytes", [3, 2])
 @pytest.mark.usefixtures("blobs_apart")
-def test_a_cache_that_answers_at_once_needs_no_thread(
+def test_a_cache_that_responds_fast_needs_no_thread(
     server: CacheServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -187,7 +187,7 @@ def test_a_cache_that_answers_at_once_needs_no_thread(
     assert server.asked["GET"] == asked + 1
     assert second.build(unknown) == ["ran"]
     assert server.asked["GET"] == asked + 2
-    assert second.said == []
+    assert second.reported == []
 
 
 @pytest.mark.parametrize("how", ["token", "user in the address", "netrc"])
@@ -211,19 +211,21 @@ def test_a_password_opens_the_cache_and_is_never_shown(
     server.fault = "500"
     broken = Machine(tmp_path / "c", address, environment=known)
     assert broken.build(UPPER) == ["ran"]
-    shown = "".join(broken.said) + repr(server.files)
+    shown = "".join(broken.reported) + repr(server.files)
     assert "s3cret" not in shown
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.name != "netrc":
             assert b"s3cret" not in path.read_bytes(), path
 
 
-def test_a_refused_password_is_said_once(server: CacheServer, tmp_path: Path) -> None:
+def test_a_rejected_password_is_reported_once(
+    server: CacheServer, tmp_path: Path
+) -> None:
     server.password = "Bearer right"
     known = {"INGOT_SHARED_CACHE_TOKEN": "wrong"}
     machine = Machine(tmp_path / "a", server.url, environment=known)
     assert machine.build(UPPER, COUNT) == ["ran", "ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache {server.url}: GET failed with 401 Unauthorized;"
         " the build continues without it"
     ]

@@ -1,4 +1,4 @@
-"""What goes wrong with a shared cache is said once, and the build goes on."""
+"""Test that a failure of a shared cache is reported once and the build continues."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ FAULTS = {
 
 @pytest.mark.usefixtures("blobs_apart")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_while_reading_is_said_once_and_the_build_goes_on(
+def test_a_failed_download_is_reported_once_and_the_build_continues(
     server: CacheServer, tmp_path: Path, fault: str
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
     server.fault = fault
     second = Machine(tmp_path / "b", server.url, timeouts=IMPATIENT)
     assert second.build(UPPER, COUNT) == ["ran", "ran"]
-    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
+    assert second.reported == [f"shared cache {server.url}: {FAULTS[fault]}"]
     assert (second.root / "build/count.txt").read_text().strip() == "3"
 
 
 @pytest.mark.usefixtures("blobs_apart")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_cache_that_answered_at_once_may_fail_too(
+def test_a_cache_that_responded_fast_may_fail_too(
     server: CacheServer, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "NEAR_S", math.inf)
@@ -65,7 +65,7 @@ def test_a_cache_that_answered_at_once_may_fail_too(
     assert second.build(upper) == ["fetched"]
     server.fault, asked = fault, server.asked["GET"]
     assert second.build(UPPER) == ["ran"]
-    assert second.said == [f"shared cache {server.url}: {FAULTS[fault]}"]
+    assert second.reported == [f"shared cache {server.url}: {FAULTS[fault]}"]
     if "damaged" in FAULTS[fault]:
         # The result, and its first blob; neither once more.
         assert server.asked["GET"] == asked + 2
@@ -78,7 +78,7 @@ def test_a_cache_that_answered_at_once_may_fail_too(
         ("read-only", "PUT failed with 403 Forbidden"),
     ],
 )
-def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
+def test_a_failed_upload_is_reported_once_and_downloads_continue(
     server: CacheServer, tmp_path: Path, fault: str, reason: str
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
@@ -86,30 +86,28 @@ def test_a_fault_while_sending_is_said_once_and_reading_goes_on(
     second = Machine(tmp_path / "b", server.url)
     other = Action(task="o:x", argv=("touch", "o"), inputs=(), outputs=("o",))
     assert second.build(other, UPPER, COUNT) == ["ran", "fetched", "ran"]
-    assert second.said == [
+    assert second.reported == [
         f"shared cache {server.url}: {reason}; the build continues and uploads nothing"
     ]
 
 
-def test_a_server_that_takes_its_time_is_waited_for(
-    server: CacheServer, tmp_path: Path
-) -> None:
+def test_the_build_waits_for_a_slow_server(server: CacheServer, tmp_path: Path) -> None:
     server.fault = "takes its time"
     # Longer than a connection may take: the body has been sent by then.
     timeouts = Timeouts(connect_s=0.3, silent_s=30)
     machine = Machine(tmp_path / "a", server.url, timeouts=timeouts)
     assert machine.build(UPPER) == ["ran"]
-    assert machine.said == []
+    assert machine.reported == []
     assert any("/ac/" in path for path in server.files)
 
 
-def test_a_server_that_is_down_is_said_once(tmp_path: Path) -> None:
+def test_a_server_that_is_down_is_reported_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     machine = Machine(tmp_path / "a", url)
     assert machine.build(UPPER, COUNT) == ["ran", "ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache {url}: no connection: Connection refused;"
         " the build continues without it"
     ]

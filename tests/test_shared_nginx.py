@@ -48,7 +48,7 @@ def test_two_machines_share_an_nginx(nginx: str, tmp_path: Path) -> None:
     second = Machine(tmp_path / "b", nginx)
     assert first.build(UPPER, COUNT) == ["ran", "ran"]
     assert second.build(UPPER, COUNT) == ["fetched", "fetched"]
-    assert first.said == second.said == []
+    assert first.reported == second.reported == []
     # Another run of pytest that starts meanwhile takes away what others may do there.
     base = tmp_path.parent
     assert [path.stat().st_mode & 0o077 for path in (tmp_path, base)] == [0, 0]
@@ -56,7 +56,7 @@ def test_two_machines_share_an_nginx(nginx: str, tmp_path: Path) -> None:
 
 @pytest.mark.nginx
 @pytest.mark.usefixtures("blobs_apart")
-def test_nginx_takes_garbage_and_the_client_does_not(
+def test_nginx_stores_a_corrupt_blob_and_the_client_rejects_it(
     nginx: str, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", nginx).build(UPPER)
@@ -64,7 +64,7 @@ def test_nginx_takes_garbage_and_the_client_does_not(
         path.write_bytes(b"garbage")
     second = Machine(tmp_path / "b", nginx)
     assert second.build(UPPER) == ["ran"]
-    assert "is corrupt there; it is discarded and rebuilt" in second.said[0]
+    assert "is corrupt there; it is discarded and rebuilt" in second.reported[0]
 
 
 @pytest.mark.nginx

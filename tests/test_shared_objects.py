@@ -62,32 +62,32 @@ def address(
     return f"{request.param}://bucket/ingot"
 
 
-def test_a_second_machine_fetches_what_the_first_sent(
+def test_a_second_machine_fetches_the_results_of_the_first(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_cache, "PIECE_BYTES", 100_001)
     first = Machine(tmp_path / "a", address)
     second = Machine(tmp_path / "b", address, writes=False)
     assert first.build(ZEROS) == ["ran"]
-    assert first.said == []
+    assert first.reported == []
     assert BLOB in server.objects
     assert server.authorizations == {WHO[address[:2]]}
     sent = dict(server.objects)
     assert second.build(ZEROS) == ["fetched"]
-    assert second.said == []
+    assert second.reported == []
     assert (second.root / "build/out.bin").read_bytes() == bytes(300_000)
     assert server.objects == sent
 
 
-def test_a_poisoned_object_is_said_and_mended(
+def test_a_corrupt_object_is_reported_and_replaced(
     server: BucketServer, address: str, tmp_path: Path
 ) -> None:
     Machine(tmp_path / "a", address).build(ZEROS)
     server.objects[BLOB] = b"1" * 300_000
     second = Machine(tmp_path / "b", address)
     assert second.build(ZEROS) == ["ran"]
-    assert len(second.said) == 1
-    assert "is corrupt there" in second.said[0]
+    assert len(second.reported) == 1
+    assert "is corrupt there" in second.reported[0]
     assert server.objects[BLOB] == bytes(300_000)
 
 
@@ -99,37 +99,37 @@ def test_a_poisoned_object_is_said_and_mended(
         (501, "HEAD failed with 501 Not Implemented"),
     ],
 )
-def test_a_refusal_is_said_once_and_shows_no_password(
+def test_a_rejection_is_reported_once_and_shows_no_password(
     server: BucketServer, address: str, tmp_path: Path, status: int, reason: str
 ) -> None:
     server.refuses = status
     machine = Machine(tmp_path / "a", address)
     assert machine.build(ZEROS) == ["ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache {address}: {reason}; the build continues without it"
     ]
 
 
-def test_a_bucket_that_is_missing_is_said_when_something_is_sent(
+def test_a_missing_bucket_is_reported_at_the_first_upload(
     server: BucketServer, address: str, tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path / "a", address)
     server.missing = True
     assert machine.build(ZEROS) == ["ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache {address}: the bucket does not exist;"
         " the build continues and uploads nothing"
     ]
 
 
-def test_a_server_that_hangs_is_given_up(
+def test_the_build_gives_up_on_a_server_that_hangs(
     server: BucketServer, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_cache, "PIECE_BYTES", 1)
     server.hangs = True
     machine = Machine(tmp_path / "a", address, timeouts=IMPATIENT)
     assert machine.build(ZEROS) == ["ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache {address}: no response; the build continues without it"
     ]
 
@@ -141,7 +141,7 @@ def test_a_server_that_hangs_is_given_up(
         ("127.0.0.1:9", "its endpoint is not a URL; expected http://HOST:PORT"),
     ],
 )
-def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
+def test_an_unreachable_endpoint_is_reported_without_its_password(
     endpoint: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
@@ -149,7 +149,7 @@ def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     machine = Machine(tmp_path / "a", "s3://bucket/ingot")
     assert machine.build(ZEROS) == ["ran"]
-    assert machine.said == [
+    assert machine.reported == [
         f"shared cache s3://bucket/ingot: {reason}; the build continues without it"
     ]
 
@@ -173,7 +173,7 @@ def test_an_endpoint_that_nobody_is_at_is_said_without_its_password(
         ),
     ],
 )
-def test_variables_that_are_wrong_are_refused_and_not_quoted(
+def test_wrong_variables_are_rejected_and_not_quoted(
     place: str, name: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name:

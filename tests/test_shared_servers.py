@@ -49,17 +49,17 @@ def test_two_machines_share_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
-def test_a_server_gets_nothing_from_who_only_reads(tmp_path: Path) -> None:
+def test_a_machine_that_may_only_read_uploads_nothing(tmp_path: Path) -> None:
     action, known = large("yes $salt"), dict(os.environ)
     reader = Machine(tmp_path / "a", ADDRESS, writes=False, environment=known)
     assert reader.build(action) == ["ran"]
     assert Machine(tmp_path / "b", ADDRESS, environment=known).build(action) == ["ran"]
-    assert reader.said == []
+    assert reader.reported == []
 
 
 @pytest.mark.skipif(not ADDRESS, reason="INGOT_TEST_CACHE names no server")
 @pytest.mark.skipif(ADDRESS.startswith("grpc"), reason="the server takes no other blob")
-def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
+def test_a_corrupt_blob_of_a_server_is_replaced(tmp_path: Path) -> None:
     action, known = large("yes $salt"), dict(os.environ)
     first = Machine(tmp_path / "a", ADDRESS, environment=known)
     first.build(action)
@@ -71,20 +71,25 @@ def test_a_server_that_holds_another_blob_is_mended(tmp_path: Path) -> None:
     connect(ADDRESS, known, Timeouts()).put("cas", blob, other)
     second = Machine(tmp_path / "b", ADDRESS, environment=known)
     assert second.build(action) == ["ran"]
-    assert len(second.said) == 1
-    assert f"blob {blob} is corrupt there" in second.said[0]
+    assert len(second.reported) == 1
+    assert f"blob {blob} is corrupt there" in second.reported[0]
     assert (second.root / "build/a").read_bytes() == first.store.blob(blob).read_bytes()
     third = Machine(tmp_path / "c", ADDRESS, environment=known)
     assert third.build(action) == ["fetched"]
-    assert third.said == []
+    assert third.reported == []
 
 
 @pytest.mark.skipif(not EXECUTOR, reason="INGOT_TEST_EXECUTOR names no server")
-def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
+def test_a_server_builds_the_same_bytes_as_this_machine(tmp_path: Path) -> None:
     far = Machine(tmp_path / "far", EXECUTOR, environment=dict(os.environ))
     assert far.shared is not None
     far.executor._remote = open_server(
-        EXECUTOR, far.shared, far.store, dict(os.environ), far.said.append, Timeouts()
+        EXECUTOR,
+        far.shared,
+        far.store,
+        dict(os.environ),
+        far.reported.append,
+        Timeouts(),
     )
     # Words that no earlier run has used: nothing of it is there.
     salt = f": {os.urandom(8).hex()};"
@@ -106,4 +111,4 @@ def test_a_server_makes_what_this_machine_would(tmp_path: Path) -> None:
         far.build(shell("fail:x", f"{salt} echo the reason; exit 7"))
     text = str(caught.value)
     assert text.startswith("fail:x: sh failed with exit code 7\nthe reason\n")
-    assert far.said == []
+    assert far.reported == []

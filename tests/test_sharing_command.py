@@ -1,4 +1,4 @@
-"""Shared caches from the command line: settings, what is printed, what is refused."""
+"""Test shared caches on the command line: settings, messages and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
     assert linked(machines[0]) == linked(machines[1]) != []
 
 
-def test_why_knows_what_another_machine_built(
+def test_why_shows_the_builds_of_another_machine(
     server: CacheServer, tmp_path: Path
 ) -> None:
     task, source = "specialize:add__n_embd_32", "components/elementwise/add.mlir"
@@ -63,7 +63,7 @@ def test_why_knows_what_another_machine_built(
     assert len(lines) == 4
 
 
-def test_a_cache_that_is_down_is_said_once_and_the_build_succeeds(
+def test_a_cache_that_is_down_is_reported_once_and_the_build_succeeds(
     tmp_path: Path,
 ) -> None:
     variables = {"INGOT_SHARED_CACHE": "http://me:s3cret@127.0.0.1:9"}
@@ -74,7 +74,9 @@ def test_a_cache_that_is_down_is_said_once_and_the_build_succeeds(
     assert "s3cret" not in run.out + run.err
 
 
-def test_read_only_comes_from_a_variable(server: CacheServer, tmp_path: Path) -> None:
+def test_a_variable_makes_the_cache_read_only(
+    server: CacheServer, tmp_path: Path
+) -> None:
     variables = {"INGOT_SHARED_CACHE": server.url, "INGOT_SHARED_CACHE_MODE": "read"}
     project = Project.create(tmp_path / "a", tmp_path / "cache")
     run = Project(project.root, project.cache, variables).doit("specialize")
@@ -111,7 +113,7 @@ def test_read_only_comes_from_a_variable(server: CacheServer, tmp_path: Path) ->
     ],
     ids=["protocol", "mode", "mode alone", "password in a file"],
 )
-def test_a_wrong_setting_is_refused(
+def test_a_wrong_setting_is_rejected(
     tmp_path: Path, variables: dict[str, str], setting: str, message: str
 ) -> None:
     project = Project.create(tmp_path / "a", tmp_path / "cache")
@@ -164,7 +166,7 @@ def test_a_wrong_setting_is_refused(
     ],
     ids=["misspelt", "no shared cache", "no scheduler", "no server", "password"],
 )
-def test_a_wrong_executor_is_refused(
+def test_a_wrong_executor_is_rejected(
     tmp_path: Path, executor: str, shared: str, message: str
 ) -> None:
     project = Project.create(tmp_path / "a", tmp_path / "cache")
@@ -181,7 +183,7 @@ def test_a_wrong_executor_is_refused(
     [("", True, "authentication failed"), ("right", False, "it is a cache without")],
     ids=["no password", "a cache"],
 )
-def test_a_server_that_will_not_run_actions_is_refused(
+def test_a_server_without_execution_is_rejected(
     tmp_path: Path, token: str, runs: bool, reason: str
 ) -> None:
     project = Project.create(tmp_path / "a", tmp_path / "cache")
@@ -196,7 +198,7 @@ def test_a_server_that_will_not_run_actions_is_refused(
     assert "Traceback" not in run.err
 
 
-def test_ctrl_c_leaves_nothing_waiting_at_a_server(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing_queued_on_a_server(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "a", tmp_path / "cache")
     with running_actions() as remote:
         remote.fault = "takes none"
@@ -245,7 +247,7 @@ def linked(project: Project) -> list[bytes]:
     return [path.read_bytes() for path in sorted(found)]
 
 
-def test_without_a_shared_cache_nothing_of_it_is_imported() -> None:
+def test_without_a_shared_cache_none_of_its_modules_is_imported() -> None:
     program = (
         "import sys; from pathlib import Path; from ingot.cli import build_command;"
         "from ingot.project.catalogue import read;"

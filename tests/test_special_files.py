@@ -1,4 +1,4 @@
-"""Pipes, sockets, devices and folders where a checkout has files: told, at once."""
+"""Test that pipes, sockets, devices and folders in place of files are reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def root(tmp_path: Path) -> Path:
         "components/linear/linear_packed.mlir",
     ],
 )
-def test_what_is_no_file_is_told_at_once(name: str, kind: str, root: Path) -> None:
+def test_a_path_that_is_not_a_file_is_reported_at_once(
+    name: str, kind: str, root: Path
+) -> None:
     (root / name).unlink()
     KINDS[kind](root / name)
     with pytest.raises(IngotError) as caught:
@@ -63,7 +65,9 @@ def test_what_is_no_file_is_told_at_once(name: str, kind: str, root: Path) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_oracle_that_is_no_file_is_told_at_once(kind: str, root: Path) -> None:
+def test_an_oracle_that_is_not_a_file_is_reported_at_once(
+    kind: str, root: Path
+) -> None:
     (root / "oracles/normalization.py").unlink()
     KINDS[kind](root / "oracles/normalization.py")
     with pytest.raises(IngotError) as caught:
@@ -74,7 +78,7 @@ def test_an_oracle_that_is_no_file_is_told_at_once(kind: str, root: Path) -> Non
     assert f"Oracle: {found}" in str(caught.value)
 
 
-def test_a_kernel_that_is_wrong_is_told_to_who_asks_for_its_target(root: Path) -> None:
+def test_a_wrong_kernel_is_an_error_only_of_its_target(root: Path) -> None:
     kernel = "components/linear/linear_packed.mlir"
     edit(root / kernel, "// Oracle:", "// Orakel:")
     with pytest.raises(IngotError) as caught:
@@ -83,7 +87,9 @@ def test_a_kernel_that_is_wrong_is_told_to_who_asks_for_its_target(root: Path) -
 
 
 @pytest.mark.parametrize("kind", ["is a named pipe", "is a socket", "is a device"])
-def test_a_checkpoint_that_is_no_file_is_told_at_once(kind: str, root: Path) -> None:
+def test_a_checkpoint_that_is_not_a_file_is_reported_at_once(
+    kind: str, root: Path
+) -> None:
     source = root / "tiny.gguf"
     KINDS[kind](source)
     with pytest.raises(IngotError) as caught:

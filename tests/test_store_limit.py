@@ -50,7 +50,7 @@ def released(checkout: Checkout) -> Checkout:
     return Checkout(checkout.root, checkout.store.root)
 
 
-def test_what_was_not_used_for_longest_goes_first(checkout: Checkout) -> None:
+def test_the_least_recently_used_result_is_removed_first(checkout: Checkout) -> None:
     old, middle, new = (make(name, 50_000) for name in ("old", "middle", "new"))
     for action in (old, middle, new):
         checkout.build(action)
@@ -65,20 +65,22 @@ def test_what_was_not_used_for_longest_goes_first(checkout: Checkout) -> None:
     assert later.build(middle) == [("make:middle@t", "ran")]
 
 
-def test_nothing_goes_from_a_store_within_its_limit(checkout: Checkout) -> None:
+def test_nothing_is_removed_from_a_store_within_its_limit(checkout: Checkout) -> None:
     checkout.build(make("a", 1000))
     age(checkout.store.root, 100)
     assert collect_garbage(released(checkout).store.root, 10_000).results == 0
 
 
-def test_what_was_just_used_stays_whatever_the_limit(checkout: Checkout) -> None:
+def test_a_recently_used_result_is_not_removed_whatever_the_limit(
+    checkout: Checkout,
+) -> None:
     checkout.build(make("a", 5000))
     done = collect_garbage(released(checkout).store.root, 0)
     assert (done.results, done.blobs) == (0, 0)
     assert done.excess_bytes == done.left_bytes > 5000
 
 
-def test_what_a_running_build_uses_stays_whatever_the_clock_says(
+def test_a_leased_result_is_not_removed_whatever_the_clock_says(
     checkout: Checkout,
 ) -> None:
     checkout.build(make("a", 5000))
@@ -88,7 +90,7 @@ def test_what_a_running_build_uses_stays_whatever_the_clock_says(
     assert collect_garbage(released(checkout).store.root, 0, grace_s=0).results == 1
 
 
-def test_a_blob_of_two_results_stays_with_the_second() -> None:
+def test_a_blob_of_two_results_is_removed_only_with_the_second() -> None:
     def entry(used_s: float, *names: str) -> StoredResult:
         return StoredResult(StoredFile(10, used_s), ActionResult(()), frozenset(names))
 
@@ -169,7 +171,7 @@ def test_builds_and_removals_at_once_lose_nothing(tmp_path: Path) -> None:
     assert not verify_store(cache).corrupt
 
 
-def test_verify_finds_every_damaged_file_and_removes_it(checkout: Checkout) -> None:
+def test_verify_finds_and_removes_every_corrupt_file(checkout: Checkout) -> None:
     checkout.build(make("a", 5000), make("b", 5000))
     root = checkout.store.root
     assert verify_store(root).corrupt == ()
@@ -187,7 +189,7 @@ def test_verify_finds_every_damaged_file_and_removes_it(checkout: Checkout) -> N
     assert released(checkout).build(make("a", 5000)) == [("make:a@t", "ran")]
 
 
-def test_usage_is_shared_out_by_model_target_and_stage() -> None:
+def test_usage_is_listed_by_model_target_and_stage() -> None:
     def entry(task: str, *names: str) -> StoredResult:
         result = ActionResult((("out", Digest(names[0], 100)),), task=task)
         return StoredResult(StoredFile(10, 0.0), result, frozenset(names))
@@ -217,7 +219,7 @@ def test_usage_is_shared_out_by_model_target_and_stage() -> None:
     assert "75% cache hits: 3 restored, 1 ran" in text
 
 
-def test_a_result_says_for_which_task_it_ran_and_how_long(checkout: Checkout) -> None:
+def test_a_result_records_its_task_and_duration(checkout: Checkout) -> None:
     checkout.build(make("a", 1000))
     (entry,) = survey(checkout.store.root).entries.values()
     assert entry.result.task == "make:a@t"
@@ -226,7 +228,7 @@ def test_a_result_says_for_which_task_it_ran_and_how_long(checkout: Checkout) ->
     assert len(entry.blobs) == 2
 
 
-def test_an_entry_of_another_program_is_kept_and_counted(checkout: Checkout) -> None:
+def test_an_entry_of_another_program_is_left_and_counted(checkout: Checkout) -> None:
     store = checkout.store
     result = ActionResult((("o", store.put_bytes(b"theirs")),))
     store.put_action(Digest("ab" * 32, 1), replace(result, task=""))
@@ -243,14 +245,16 @@ def test_a_limit_is_read_as_people_write_it(text: str, size: int | None) -> None
     assert byte_sizes.parse_size(text, "limit=") == size
 
 
-def test_a_limit_that_is_no_size_is_refused() -> None:
+def test_a_limit_that_is_not_a_size_is_rejected() -> None:
     with pytest.raises(IngotError) as caught:
         byte_sizes.parse_size("20 stones", "limit=")
     told = "limit=: expected a size, found '20 stones'\n  as 50GB, 2.5GiB, or none"
     assert str(caught.value) == told
 
 
-def test_lines_of_builds_survive_a_torn_one_and_are_trimmed(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_is_skipped_and_old_lines_are_trimmed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "builds.jsonl"
     for number in range(10):
         json_lines.append(path, {"ran": number})

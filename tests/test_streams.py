@@ -1,4 +1,4 @@
-"""Where output goes: readers that leave, streams that are closed or lack a sign."""
+"""Test output to closed readers, closed streams and terminals without a character."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def doit(
     ],
     ids=["own", "info", "help", "build"],
 )
-def test_a_reader_that_leaves_is_no_defect(
+def test_a_reader_that_closes_the_output_causes_no_traceback(
     project: Project, words: tuple[str, ...], said: str
 ) -> None:
     reader, writer = os.pipe()
@@ -59,7 +59,7 @@ def test_a_reader_that_leaves_is_no_defect(
         os.close(writer)
 
 
-def test_closed_streams_are_no_file_of_the_build(project: Project) -> None:
+def test_output_to_a_closed_stream_is_not_written_into_a_file(project: Project) -> None:
     def close() -> None:
         os.close(0)
         os.close(1)
@@ -70,7 +70,7 @@ def test_closed_streams_are_no_file_of_the_build(project: Project) -> None:
     assert run.out == "nothing would run: 1 action is up to date\n"
 
 
-def test_a_sign_that_a_terminal_lacks_is_a_question_mark() -> None:
+def test_a_character_that_a_terminal_lacks_becomes_a_question_mark() -> None:
     program = "from ingot.cli import startup; startup.prepare(); print('error ≤ 1')"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""Tools of the system: what a new version of one changes."""
+"""Test that a new version of a system tool changes its identity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingot.engine.digests import Digests
 @pytest.mark.parametrize(
     "name", ["libvulkan_lvp.so", "libvulkan.so.1", "libLLVM-15.so.1"]
 )
-def test_an_upgraded_library_of_the_driver_makes_it_another(
+def test_an_upgraded_library_of_a_driver_changes_its_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     driver = tmp_path / "libvulkan_lvp.so"

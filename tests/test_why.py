@@ -1,4 +1,4 @@
-"""Why an action would run: what is above it, what the store has, what is gone."""
+"""Test the reasons that `doit why` gives: earlier tasks, the store, missing files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def told(
     return capsys.readouterr().out.splitlines()
 
 
-def test_what_is_above_a_named_task_is_looked_at(
+def test_why_considers_the_tasks_before_a_named_one(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     actions = upper(checkout.root), COUNT
@@ -52,7 +52,7 @@ def test_what_is_above_a_named_task_is_looked_at(
     assert told(checkout, capsys, *actions) == ["count:x may run: it follows upper:x"]
 
 
-def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
+def test_the_error_of_an_unknown_task_explains_how_tasks_are_named() -> None:
     known = [f"check:m{number}@x86_64" for number in range(2000)]
     assert str(unknown_task("check:m17@x86-64", known)) == (
         "no task named 'check:m17@x86-64'\n  did you mean 'check:m17@x86_64'?"
@@ -63,7 +63,7 @@ def test_an_unknown_task_is_told_how_tasks_are_named() -> None:
     )
 
 
-def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
+def test_ctrl_c_before_a_build_begins_shows_no_traceback() -> None:
     program = "from ingot.cli import startup; startup.prepare(); raise {}"
     said = []
     for error in ("KeyboardInterrupt", "ValueError('odd')"):
@@ -76,7 +76,7 @@ def test_ctrl_c_before_a_build_begins_is_no_defect() -> None:
     ]
 
 
-def test_a_stale_task_above_alone_makes_nothing_that_was_asked_run(
+def test_a_stale_earlier_task_alone_is_no_reason_to_run(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Action("other:x", ("touch", "o"), (), ("o",))
@@ -86,7 +86,7 @@ def test_a_stale_task_above_alone_makes_nothing_that_was_asked_run(
     ]
 
 
-def test_renamed_outputs_above_are_a_reason_and_no_defect(checkout: Checkout) -> None:
+def test_renamed_outputs_of_an_earlier_task_are_a_reason(checkout: Checkout) -> None:
     above = upper(checkout.root)
     checkout.build(above, COUNT)
     renamed = replace(COUNT, inputs=(("upper.txt", Output("upper:x", "new.txt")),))
@@ -96,7 +96,7 @@ def test_renamed_outputs_above_are_a_reason_and_no_defect(checkout: Checkout) ->
     ]
 
 
-def test_a_tool_that_is_gone_is_a_reason_and_then_the_error(
+def test_a_missing_tool_is_a_reason_and_then_the_error(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "tool"
@@ -116,7 +116,7 @@ def test_a_tool_that_is_gone_is_a_reason_and_then_the_error(
     toolchain.places.cache_clear()
 
 
-def test_what_is_in_the_store_would_be_restored_and_the_change_is_told(
+def test_a_stored_result_would_be_restored_and_the_change_is_shown(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, actions = checkout.root / "in.txt", (upper(checkout.root), COUNT)
@@ -158,7 +158,7 @@ def test_a_deleted_copy_would_be_restored(
     assert checkout.build(action) == [("upper:x", "ran")]
 
 
-def test_many_above_are_told_in_one_line(
+def test_many_earlier_tasks_are_shown_in_one_line(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     above = [
@@ -175,7 +175,7 @@ def test_many_above_are_told_in_one_line(
     ]
 
 
-def test_what_changed_itself_would_run_whatever_is_above_it(
+def test_a_changed_action_would_run_whatever_comes_before_it(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout.build(upper(checkout.root), COUNT)
@@ -188,7 +188,7 @@ def test_what_changed_itself_would_run_whatever_is_above_it(
     ]
 
 
-def test_a_checkout_without_records_may_run_what_the_store_may_have(
+def test_without_records_an_action_whose_result_may_be_stored_may_run(
     checkout: Checkout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     later = Checkout(tmp_path / "b", checkout.store.root)
