@@ -15,8 +15,57 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("dodo.py", "pyproject.toml", "ingot", "models", "components", "oracles")
+FOLDERS = (
+    "ingot",
+    "models/architectures",
+    "models/golden",
+    "models/licences",
+    "models/tokenizers",
+    "oracles",
+    "targets",
+)
+TOY, DEFAULT = "toy", "all-minilm-l6-v2"
 LINE = re.compile(r"^\[\d+/\d+\] (\S+): (ran|restored|fetched|FAILED)", re.MULTILINE)
+
+
+def manifest_of(model: str) -> Path:
+    """Return the manifest of a model: the toy's is among the tests."""
+    return ROOT / ("tests/data/toy.yaml" if model == TOY else f"models/{model}.yaml")
+
+
+def components_named(*paths: Path) -> set[str]:
+    """Return the components that files of a checkout name, as paths."""
+    words = re.findall(r"[a-z0-9_]+/[a-z0-9_]+", " ".join(map(Path.read_text, paths)))
+    names = {f"components/{word}.mlir" for word in words}
+    return {name for name in names if (ROOT / name).is_file()}
+
+
+def components_of(*models: str) -> set[str]:
+    """Return the components that a checkout of models has, as paths."""
+    manifests = [manifest_of(model) for model in models]
+    names = re.findall(
+        r"^architecture: (\S+)", "\n".join(map(Path.read_text, manifests)), re.M
+    )
+    architectures = [ROOT / f"models/architectures/{name}.yaml" for name in names]
+    layouts = sorted(ROOT.glob("targets/layouts/*.yaml"))
+    return components_named(*architectures, *layouts)
+
+
+def builds(*models: str) -> pytest.MarkDecorator:
+    """Mark tests that build models in a checkout: they depend on all that it has."""
+
+    def files(**_: object) -> set[str]:
+        paths = {str(manifest_of(model).relative_to(ROOT)) for model in models}
+        return paths | components_of(*models)
+
+    return pytest.mark.reads(
+        "pyproject.toml",
+        "ingot/**/*.proto",
+        "models/*/*",
+        "targets/**/*.*",
+        files=files,
+        code=("dodo.py", "ingot/**/*.py", "oracles/*.py"),
+    )
 
 
 def one_model(root: Path) -> Path:
@@ -52,38 +101,36 @@ class Run:
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout with a toy model, and the store that it uses."""
+    """A checkout with some models, and the store that it uses."""
 
     root: Path
     cache: Path
     env: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def create(cls, root: Path, cache: Path | None = None, toy: bool = True) -> Project:
-        """Copy the checkout's sources; with the toy model as the only one, if asked.
+    def create(
+        cls, root: Path, cache: Path | None = None, models: tuple[str, ...] = (TOY,)
+    ) -> Project:
+        """Copy the checkout's sources, of models and components what these models need.
 
         Without a `cache` it uses the store of the test run, which may hold results of
         earlier tests and runs: a test that counts what runs needs a store of its own.
         """
         cache = cache or Path(os.environ["INGOT_CACHE"])
         root.mkdir(parents=True)
-        for part in (*PARTS, "targets"):
-            source = ROOT / part
-            if source.is_dir():
-                shutil.copytree(
-                    source, root / part, ignore=shutil.ignore_patterns("__pycache__")
-                )
-            else:
-                shutil.copy(source, root / part)
-        if not toy:
-            return cls(root, cache)
-        for model in (root / "models").glob("*.yaml"):
-            model.unlink()
-        shutil.copy(ROOT / "tests/data/toy.yaml", root / "models/toy.yaml")
+        generated = shutil.ignore_patterns("__pycache__")
+        for folder in FOLDERS:
+            shutil.copytree(ROOT / folder, root / folder, ignore=generated)
+        files = {name: ROOT / name for name in components_of(*models)}
+        files |= {f"models/{model}.yaml": manifest_of(model) for model in models}
+        for name, path in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, root / name)
+        for name in ("dodo.py", "pyproject.toml"):
+            shutil.copy(ROOT / name, root / name)
+        default = "default-model = "
         edit(
-            root / "pyproject.toml",
-            'default-model = "all-minilm-l6-v2"',
-            'default-model = "toy"',
+            root / "pyproject.toml", f'{default}"{DEFAULT}"', f'{default}"{models[0]}"'
         )
         return cls(root, cache)
 

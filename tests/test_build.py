@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, edit
+from tests.project import TOY, Project, builds, edit
+
+pytestmark = builds(TOY)
 
 TARGET = "target=x86_64"
 SHIPPED = (

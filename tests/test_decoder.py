@@ -19,7 +19,9 @@ from ingot.runtime.invoke import Call, Module, call
 from tests import scratch
 from tests.copies import copies
 from tests.project import ROOT, Project
-from tests.toy_decoder import MODEL, place, read
+from tests.toy_decoder import BUILDS, MODEL, place, read
+
+pytestmark = BUILDS
 
 TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
 LAYERS, CTX, N_EMBD_KV = 3, 12, 8

@@ -41,7 +41,7 @@ if FULL:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout with the shipped models; nothing is built yet."""
     base = tmp_path_factory.mktemp("decoders")
-    return Project.create(base / "checkout", toy=False)
+    return Project.create(base / "checkout", models=MODELS)
 
 
 def report(project: Project, model: str, target: str) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def test_a_decoder_says_what_transformers_says(
 def small(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout whose Gemma has 6 layers of both kinds, and a small vocabulary."""
     root = tmp_path_factory.mktemp("few-layers") / "checkout"
-    made = Project.create(root, toy=False)
+    made = Project.create(root, models=("gemma3-270m",))
     manifest = made.root / "models/gemma3-270m.yaml"
     edit(manifest, "n_layer: 18", "n_layer: 6")
     edit(manifest, "n_vocab: 262144", "n_vocab: 4096")

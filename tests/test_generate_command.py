@@ -11,7 +11,9 @@ from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
 from tests.project import Project, edit
-from tests.toy_decoder import MODEL, place
+from tests.toy_decoder import BUILDS, MODEL, place
+
+pytestmark = BUILDS
 
 WORDS = ("generate", f"model={MODEL}", "target=x86_64")
 TOKENIZER = "tokenizer: {kind: file, path: tokenizers/bytes.json}\n"

@@ -10,7 +10,9 @@ from ingot.engine.actions import stage_of
 from ingot.project.catalogue import read
 from ingot.stages.compile import PHASES
 from tests.project import Project
-from tests.toy_decoder import MODEL, place
+from tests.toy_decoder import BUILDS, MODEL, place
+
+pytestmark = BUILDS
 
 TARGET = "vulkan"
 NAMED = f"{MODEL}@{TARGET}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from doit.doit_cmd import DoitMain
 
-from tests.project import ROOT, Project
+from tests.project import ROOT, TOY, Project, builds
+
+pytestmark = builds(TOY)
 
 
 @pytest.fixture(scope="module")

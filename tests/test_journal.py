@@ -16,8 +16,10 @@ import pytest
 from ingot.engine import event_log, json_lines
 from ingot.engine.event_log import EventLog, Span, chrome_trace
 from ingot.project import history
-from tests.project import Project, Run, edit
+from tests.project import TOY, Project, Run, builds, edit
 from tests.trace_format import defects
+
+pytestmark = builds(TOY)
 
 TASK = "specialize:add__n_embd_32"
 

@@ -20,7 +20,9 @@ from ingot.runtime.invoke import Call, Module
 from ingot.stages.link import plan_link
 from oracles.blocks import attention_block, moe_ffn_block
 from tests.built import build, lowered, random_weights
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, builds
+
+pytestmark = builds("attention-block", "moe-ffn-block")
 
 FULL = bool(os.environ.get("INGOT_FULL"))
 # Matrices are packed for one, and as they are for the other.
@@ -173,6 +175,6 @@ def test_the_parts_are_checked_alone_on_every_target(
     model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     base = tmp_path_factory.mktemp("parts")
-    project = Project.create(base / "checkout", toy=False)
+    project = Project.create(base / "checkout", models=(model,))
     run = project.doit("check", f"model={model}", "target=all")
     assert run.code == 0, run.err

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from ingot.project.catalogue import read
-from tests.project import ROOT, Project, edit, skipped
+from tests.project import ROOT, Project, builds, edit, skipped
+
+pytestmark = builds("all-minilm-l6-v2")
 
 MODEL = "all-minilm-l6-v2"
 SETTINGS = read(ROOT, ()).settings
@@ -38,7 +40,7 @@ TARGETS = [
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout with the shipped models; nothing is built yet."""
     base = tmp_path_factory.mktemp("models")
-    return Project.create(base / "checkout", toy=False)
+    return Project.create(base / "checkout", models=(MODEL,))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -82,7 +84,7 @@ def test_a_wrong_hyperparameter_is_caught_by_the_golden_sentences(
     project: Project, tmp_path: Path
 ) -> None:
     # Oracle and artifact read the same manifest, so only the reference can tell.
-    other = Project.create(tmp_path / "checkout", toy=False)
+    other = Project.create(tmp_path / "checkout", models=(MODEL,))
     manifest = other.root / f"models/{MODEL}.yaml"
     edit(manifest, "layer_norm_eps: 1.0e-12", "layer_norm_eps: 1.0e-3")
     run = other.doit("build", "target=x86_64")

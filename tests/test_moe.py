@@ -27,7 +27,9 @@ from ingot.runtime.invoke import Call, Module, call
 from ingot.runtime.session import Session, open_session
 from tests import scratch
 from tests.copies import copies
-from tests.project import ROOT, Project, edit
+from tests.project import ROOT, Project, builds, edit
+
+pytestmark = builds("toy-moe")
 
 MODEL, N_VOCAB, N_CTX, BLOCK_SIZE = "toy-moe", 256, 128, 8
 TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
@@ -45,7 +47,7 @@ def graph() -> Graph:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the model, checked on x86_64."""
     base = tmp_path_factory.mktemp("moe")
-    project = Project.create(base / "checkout", toy=False)
+    project = Project.create(base / "checkout", models=(MODEL,))
     run = project.doit("check", f"model={MODEL}", "target=x86_64")
     assert run.code == 0, run.err
     return project.root / "build" / MODEL

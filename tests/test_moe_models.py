@@ -53,7 +53,7 @@ HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout with the shipped models; nothing is built yet."""
     base = tmp_path_factory.mktemp("mixtures")
-    return Project.create(base / "checkout", toy=False)
+    return Project.create(base / "checkout", models=(*MODELS, *HUGE))
 
 
 @pytest.mark.parametrize(("model", "target"), CASES)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, edit
+from tests.project import TOY, Project, builds, edit
+
+pytestmark = builds(TOY)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ import pytest
 from tests.cache_server import CacheServer, serving
 from tests.dask_cluster import dask_cluster, until
 from tests.execution_server import running_actions
-from tests.project import ROOT, Project, edit
+from tests.project import ROOT, TOY, Project, builds, edit
+
+pytestmark = builds(TOY)
 
 
 @pytest.fixture

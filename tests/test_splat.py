@@ -98,7 +98,9 @@ def test_a_splat_is_not_run_and_nothing_is_built_for_it(
 
 
 def test_why_looks_at_all_that_a_splat_is_built_of(tmp_path: Path) -> None:
-    project = Project.create(tmp_path / "checkout", tmp_path / "cache", toy=False)
+    project = Project.create(
+        tmp_path / "checkout", tmp_path / "cache", models=("gemma3-1b",)
+    )
     run = project.doit("why", "model=gemma3-1b", "target=x86_64")
     assert run.code == 0, run.err
     for task in ("compile:gemma3-1b@x86_64", "bake:gemma3-1b@packed_n8"):

@@ -5,12 +5,23 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
-from tests.project import ROOT, edit
+from tests.project import ROOT, TOY, builds, components_named, edit
 
 DATA = ROOT / "tests/data/toy-decoder"
 MODEL = "toy-decoder"
+
+# Marks tests that build the decoder in a checkout, whose other model is the toy.
+BUILDS = [
+    builds(TOY),
+    pytest.mark.reads(
+        "tests/data/toy-decoder/*",
+        files=lambda **_: components_named(DATA / "architecture.yaml"),
+    ),
+]
 
 
 def place(root: Path) -> Path:
@@ -18,14 +29,16 @@ def place(root: Path) -> Path:
     (root / "models/architectures").mkdir(parents=True, exist_ok=True)
     licences = "models/licences"
     shutil.copytree(ROOT / licences, root / licences, dirs_exist_ok=True)
+    for name in components_named(DATA / "architecture.yaml"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
     shutil.copy(DATA / "architecture.yaml", root / f"models/architectures/{MODEL}.yaml")
     return Path(shutil.copy(DATA / "model.yaml", root / f"models/{MODEL}.yaml"))
 
 
 def read(root: Path, *edits: tuple[str, str]) -> Graph:
     """Return the decoder's graph, read in an empty folder with its manifest edited."""
-    for part in ("components", "oracles"):
-        shutil.copytree(ROOT / part, root / part)
+    shutil.copytree(ROOT / "oracles", root / "oracles")
     path = place(root)
     for old, new in edits:
         edit(path, old, new)
