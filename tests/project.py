@@ -41,14 +41,20 @@ def components_named(*paths: Path) -> set[str]:
 
 
 def components_of(*models: str) -> set[str]:
-    """Return the components that a checkout of models has, as paths."""
-    manifests = [manifest_of(model) for model in models]
-    names = re.findall(
-        r"^architecture: (\S+)", "\n".join(map(Path.read_text, manifests)), re.M
+    """Return the components that a checkout of models has, as paths.
+
+    These are those of their architectures, and all that a layout may put in place.
+    """
+    files, pending = (
+        set(ROOT.glob("targets/layouts/*.yaml")),
+        [*map(manifest_of, models)],
     )
-    architectures = [ROOT / f"models/architectures/{name}.yaml" for name in names]
-    layouts = sorted(ROOT.glob("targets/layouts/*.yaml"))
-    return components_named(*architectures, *layouts)
+    while pending:
+        files.add(path := pending.pop())
+        names = re.findall(r"^(?:architecture|extends): (\S+)", path.read_text(), re.M)
+        others = {ROOT / f"models/architectures/{name}.yaml" for name in names}
+        pending += others - files
+    return components_named(*files)
 
 
 def builds(*models: str) -> pytest.MarkDecorator:
