@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -155,16 +154,11 @@ def kernels_of(text: str, entry: str) -> list[str]:
 def test_sizes_that_contradict_each_other_are_refused(
     old: str, new: str, words: str, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "models/architectures"
-    for part in ("components", "oracles", "models/licences"):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    folder.mkdir()
-    for name in ("mixtral", "llama"):
-        shutil.copy(ROOT / f"models/architectures/{name}.yaml", folder)
-    path = shutil.copy(ROOT / f"models/{MODEL}.yaml", tmp_path / "models")
-    edit(Path(path), old, new)
+    root = Project.create(tmp_path / "checkout", models=(MODEL,)).root
+    path = root / f"models/{MODEL}.yaml"
+    edit(path, old, new)
     with pytest.raises(ExceptionGroup) as group:
-        read_manifest(Path(path), tmp_path)
+        read_manifest(path, root)
     assert format_errors(group.value) == f"models/toy-moe.yaml:{words}"
 
 
