@@ -57,6 +57,13 @@ def components_of(*models: str) -> set[str]:
     return components_named(*files)
 
 
+def copy_components(root: Path, *paths: Path) -> None:
+    """Copy the components that files name into a checkout."""
+    for name in components_named(*paths):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+
+
 def builds(*models: str) -> pytest.MarkDecorator:
     """Mark tests that build models in a checkout: they depend on all that it has."""
 

@@ -25,7 +25,7 @@ from ingot.runtime.invoke import Call, call
 from ingot.stages.link import plan_link_sanitize
 from tests.built import build, lowered, random_weights
 from tests.component_cases import COMPONENTS
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, copy_components
 
 MODEL = "addresses"
 # Of two sequences; what follows the first one's last token is padding.
@@ -127,6 +127,7 @@ def test_a_limit_speaks_of_dims_that_the_component_has() -> None:
 
 def test_no_bundle_needs_a_sanitizer_build(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "checkout")
+    copy_components(project.root, ROOT / "tests/data/addresses/architecture.yaml")
     place(project.root)
     plan = read(project.root, [MODEL]).plan
     needed = plan.needed([f"bundle:{MODEL}@x86_64"])

@@ -17,7 +17,7 @@ from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import instance_of
 from tests.component_runs import FLAGS, compiled, run_tool
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, copy_components
 
 # Work of the stream level: what moves or makes bytes.
 WORK = r"stream\.(?:async|cmd)\.(copy|clone|fill|dispatch)\b"
@@ -142,6 +142,7 @@ def test_where_lets_nothing_of_the_other_tensor_through(tmp_path: Path) -> None:
 def test_a_model_with_calls_of_several_results_passes_its_check(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "checkout")
     data = ROOT / "tests/data/toy-shapes"
+    copy_components(project.root, data / "architecture.yaml")
     shutil.copy(data / "model.yaml", project.root / "models/toy-shapes.yaml")
     shutil.copy(
         data / "architecture.yaml",

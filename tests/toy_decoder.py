@@ -9,7 +9,14 @@ import pytest
 
 from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
-from tests.project import ROOT, TOY, builds, components_named, edit
+from tests.project import (
+    ROOT,
+    TOY,
+    builds,
+    components_named,
+    copy_components,
+    edit,
+)
 
 DATA = ROOT / "tests/data/toy-decoder"
 MODEL = "toy-decoder"
@@ -29,9 +36,7 @@ def place(root: Path) -> Path:
     (root / "models/architectures").mkdir(parents=True, exist_ok=True)
     licences = "models/licences"
     shutil.copytree(ROOT / licences, root / licences, dirs_exist_ok=True)
-    for name in components_named(DATA / "architecture.yaml"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, root / name)
+    copy_components(root, DATA / "architecture.yaml")
     shutil.copy(DATA / "architecture.yaml", root / f"models/architectures/{MODEL}.yaml")
     return Path(shutil.copy(DATA / "model.yaml", root / f"models/{MODEL}.yaml"))
 
