@@ -8,6 +8,7 @@ Nothing is lost that was finished, nothing wrong is shown, nothing hangs. The lo
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import random
 import signal
@@ -21,12 +22,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import digests, leases, results
+from ingot.engine import digests, leases, results, run_action
 from ingot.engine import reapi_pb2 as reapi
-from ingot.engine.actions import Action, Output, SourceFile
+from ingot.engine.actions import Action, Digest, Output, SourceFile
 from ingot.engine.keys import encode_action
-from ingot.engine.run_action import CommandEnd, describe_failure
+from ingot.engine.run_action import ActionFailed, CommandEnd, describe_failure
 from ingot.engine.verify_store import verify_store
+from ingot.errors import IngotError
 from ingot.project import plan_cache
 from tests.checkout import Checkout
 from tests.project import ROOT
@@ -145,6 +147,118 @@ def test_any_flipped_bit_of_any_file_is_noticed_or_harmless(tmp_path: Path) -> N
     verify_store(cache)
     assert not verify_store(cache).corrupt
     assert Checkout(root, cache).build(*chain(root)) == []
+
+
+def rot(checkout: Checkout, task: str, name: str) -> None:
+    """Change a blob as a failing disk does: what is remembered of it stays."""
+    record = checkout.executor.records.get(task)
+    assert record is not None
+    digest = dict(record.outputs)[name]
+    path = checkout.store.blob(digest)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+    identity = digests.identify(path.stat())
+    checkout.store.digests._remember(identity, "sha256", digest.hash)
+    assert checkout.store.holds(digest)
+
+
+def big(size: int) -> Action:
+    """Return an action whose output is `size` zeros."""
+    script = f"head -c {size} /dev/zero > big"
+    return Action(
+        "big:x", ("sh", "-c", script), (), ("big",), exported_to=("build/big",)
+    )
+
+
+ROTTEN = "discarded a corrupt blob, "
+
+
+def test_a_blob_that_rotted_is_not_copied_into_a_checkout(tmp_path: Path) -> None:
+    action = big(100_000)
+    first = Checkout(tmp_path / "a", tmp_path / "cache")
+    first.build(action)
+    rot(first, "big:x", "big")
+    second = Checkout(tmp_path / "b", tmp_path / "cache")
+    assert second.build(action) == [("big:x", "ran")]
+    assert [text.startswith(ROTTEN) for text in second.warnings] == [True]
+    assert (second.root / "build/big").read_bytes() == bytes(100_000)
+    third = Checkout(tmp_path / "c", tmp_path / "cache")
+    assert third.build(action) == [("big:x", "restored")]
+
+
+@pytest.mark.parametrize("how", ["rotten", "gone"])
+@pytest.mark.parametrize("size", [100_000, run_action.LARGE_BYTES + 1])
+def test_an_input_that_rotted_is_built_again_and_the_build_goes_on(
+    tmp_path: Path, size: int, how: str
+) -> None:
+    # Fails if a byte of its input is not 0.
+    script = f"head -c {size} /dev/zero | cmp - big && echo right > out"
+    inputs = (("big", Output("big:x", "big")),)
+    reads = Action("reads:x", ("sh", "-c", script), inputs, ("out",))
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    checkout.build(big(size))
+    if how == "rotten":
+        rot(checkout, "big:x", "big")
+    assert checkout.executor.is_up_to_date(big(size))
+    if how == "gone":
+        for blob in (tmp_path / "cache/cas").glob("*/*"):
+            blob.unlink()
+    assert checkout.build(reads) == [("big:x", "ran"), ("reads:x", "ran")]
+    starts = [text.startswith(ROTTEN) for text in checkout.warnings]
+    assert starts == ([True] if how == "rotten" else [])
+    assert checkout.build(big(size), reads) == []
+
+
+def test_an_action_that_fails_by_itself_is_not_tried_again(tmp_path: Path) -> None:
+    inputs = (("big", Output("big:x", "big")),)
+    reads = Action("reads:x", ("sh", "-c", "exit 3"), inputs, ("out",))
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    checkout.build(big(100_000))
+    with pytest.raises(ActionFailed, match="reads:x: sh failed with exit code 3"):
+        checkout.build(reads)
+    assert checkout.events == []
+
+
+def test_an_input_that_no_action_of_the_build_makes_is_named(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    checkout.build(big(100_000))
+    rot(checkout, "big:x", "big")
+    inputs = (("big", Output("big:x", "big")),)
+    reads = Action("reads:x", ("sh", "-c", "cat big > out"), inputs, ("out",))
+    # Another process, which was not asked about the action that makes the input.
+    later = Checkout(tmp_path / "a", tmp_path / "cache")
+    with pytest.raises(IngotError) as caught:
+        later.build(reads)
+    assert caught.value.message == (
+        "reads:x: big is not what it was when the build looked at it"
+    )
+    assert caught.value.hint == "run the same command again"
+    assert later.build(big(100_000), reads) == [("big:x", "ran"), ("reads:x", "ran")]
+
+
+def test_a_source_file_whose_digest_is_out_of_date_is_read_again(
+    tmp_path: Path,
+) -> None:
+    checkout = Checkout(tmp_path / "a", tmp_path / "cache")
+    source = checkout.root / "in.txt"
+    source.write_text("after")
+    before = digests.hash_file(source)
+    source.write_text("AFTER")
+    # As where a program writes through a memory map, which may change no time.
+    checkout.store.digests._remember(
+        digests.identify(source.stat()), "sha256", before.hash
+    )
+    script = "cat in.txt > out"
+    inputs = (("in.txt", SourceFile(source)),)
+    action = Action("copy:x", ("sh", "-c", script), inputs, ("out",))
+    assert checkout.build(action) == [("copy:x", "ran")]
+    record = checkout.executor.records.get("copy:x")
+    assert record is not None
+    wanted = Digest(hashlib.sha256(b"AFTER").hexdigest(), 5)
+    assert record.outputs == (("out", wanted),)
+    assert record.resolved.inputs == (("in.txt", wanted),)
 
 
 @pytest.mark.parametrize("knows_messages", [True, False])

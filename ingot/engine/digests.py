@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ingot.engine import atomic_files
 from ingot.engine.actions import Digest
 
 CHUNK_BYTES = 1 << 20
@@ -75,6 +76,17 @@ class Digests:
                 self._connection.execute(
                     "INSERT OR REPLACE INTO fact VALUES (?, ?, ?)",
                     (repr(identity), purpose, _sealed(identity, purpose, value)),
+                )
+
+    def forget(self, path: Path | str) -> None:
+        """Read the file again when its digest is asked for next."""
+        identity = identify(os.stat(path))
+        self._memory.pop((identity, "sha256"), None)
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            if self._connection is not None:
+                self._connection.execute(
+                    "DELETE FROM fact WHERE identity = ? AND purpose = ?",
+                    (repr(identity), "sha256"),
                 )
 
     def trim(self, most: int = 200_000) -> None:
@@ -138,6 +150,18 @@ def hash_file(path: Path | str) -> Digest:
     for chunk in chunks(path):
         hasher.update(chunk)
         size += len(chunk)
+    return Digest(hasher.hexdigest(), size)
+
+
+def copy_file(source: Path | str, target: Path | str) -> Digest:
+    """Copy the content; return the digest of what was copied."""
+    hasher = hashlib.sha256()
+    size = 0
+    with open(target, "wb", buffering=0) as file:
+        for chunk in chunks(source):
+            hasher.update(chunk)
+            atomic_files.write(file, chunk)
+            size += len(chunk)
     return Digest(hasher.hexdigest(), size)
 
 

@@ -17,12 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.engine import exports, results, run_action
-from ingot.engine.actions import Action, ActionResult, Digest, ResolvedAction
+from ingot.engine.actions import (
+    Action,
+    ActionResult,
+    Digest,
+    ResolvedAction,
+    SourceFile,
+)
 from ingot.engine.event_log import Trace
 from ingot.engine.input_resolver import InputResolver
 from ingot.engine.records import Records, TaskRecord
-from ingot.engine.run_action import CommandEnd
-from ingot.engine.store import Store
+from ingot.engine.run_action import CommandEnd, StaleInput
+from ingot.engine.store import CorruptBlob, Store
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
@@ -55,6 +61,7 @@ class Executor:
         self._remote = remote
         self.trace = Trace()
         self._inputs = InputResolver(store, self.records)
+        self._actions: dict[str, Action] = {}  # those that this build has asked about
 
     def is_up_to_date(self, action: Action) -> bool:
         """Return whether the action equals its record, and nothing of it changed."""
@@ -65,6 +72,7 @@ class Executor:
             return False
 
     def _matches_record(self, action: Action) -> bool:
+        self._actions[action.task] = action
         record = self.records.get(action.task)
         if record is None or self.resolve(action) != record.resolved:
             return False
@@ -125,6 +133,41 @@ class Executor:
         Raises: ActionFailed if its command fails; IngotError if an input is
         missing.
         """
+        self._actions[action.task] = action
+        repaired: set[object] = set()
+        while True:
+            try:
+                self._execute(action)
+            except StaleInput as stale:
+                if stale.source in repaired:
+                    raise
+                repaired.add(stale.source)
+                self._repair(stale)
+            except CorruptBlob:
+                # An output of its own, which the store has deleted.
+                if action.task in repaired:
+                    raise
+                repaired.add(action.task)
+            else:
+                return
+
+    def _repair(self, stale: StaleInput) -> None:
+        """Get an input again: the store lost it, or its digest is out of date.
+
+        Raises: StaleInput if this build does not know the action that makes it.
+        """
+        source = stale.source
+        if isinstance(source, SourceFile):
+            self.store.digests.forget(source.path)
+            return
+        # Delete it if it is still there: otherwise its result would be restored.
+        self.store.is_intact(stale.digest)
+        if source.task in self._actions:
+            self.execute(self._actions[source.task])
+        else:
+            raise stale
+
+    def _execute(self, action: Action) -> None:
         start = time.monotonic()
         try:
             self._forget(action)
@@ -251,6 +294,7 @@ class Executor:
             ended = run_action.run_command(action, folder, large)
             ended_s = self.trace.end(action.task, "run", start)
             if ended.failed:
+                self._inputs.check_intact(action, resolved)
                 raise self._failure(action, folder, large, ended)
             self._inputs.check_unchanged(action, resolved)
             result = ActionResult(
@@ -275,6 +319,7 @@ class Executor:
         if isinstance(result, ActionResult):
             self._inputs.check_unchanged(action, resolved)
             return result
+        self._inputs.check_intact(action, resolved)
         with self.store.scratch() as folder:
             large = self._stage_inputs(action, resolved, folder)
             raise self._failure(action, folder, large, result)

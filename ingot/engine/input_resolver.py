@@ -20,6 +20,7 @@ from ingot.engine.actions import (
     resolve_action,
 )
 from ingot.engine.records import Records
+from ingot.engine.run_action import StaleInput
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -72,7 +73,7 @@ class InputResolver:
     ) -> dict[Digest, Path]:
         """Return the paths of the inputs' contents.
 
-        Raises: IngotError if one is gone.
+        Raises: StaleInput if one is gone.
         """
         digests, files = dict(resolved.inputs), {}
         for name, source in action.inputs:
@@ -89,15 +90,22 @@ class InputResolver:
     def locate_output(self, action: Action, source: Output, digest: Digest) -> Path:
         """Return the path of an earlier action's output.
 
-        Raises: IngotError if it is gone.
+        Raises: StaleInput if it is gone.
         """
         if not self._store.holds(digest):
-            self._records.forget(source.task)
-            raise IngotError(
-                f"{action.task}: {source.path} of {source.task} is gone from the store",
-                "run the same command again to rebuild it",
-            )
+            raise _gone(action, source, digest)
         return self._store.blob(digest)
+
+    def check_intact(self, action: Action, resolved: ResolvedAction) -> None:
+        """Read every output of an earlier action again that the action was given.
+
+        Raises: StaleInput if one is corrupt, which may be why the action failed.
+        """
+        digests = dict(resolved.inputs)
+        for name, source in action.inputs:
+            is_output = isinstance(source, Output)
+            if is_output and not self._store.is_intact(digests[name]):
+                raise _gone(action, source, digests[name])
 
     def check_unchanged(self, action: Action, resolved: ResolvedAction) -> None:
         """Check that no source file changed while the command read it.
@@ -135,3 +143,8 @@ class InputResolver:
             # The action has new outputs, and has not run since.
             raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
         return made[source.path]
+
+
+def _gone(action: Action, source: Output, digest: Digest) -> StaleInput:
+    text = f"{action.task}: {source.path} of {source.task} is gone from the store"
+    return StaleInput(text, source, digest)

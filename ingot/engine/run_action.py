@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ingot.engine import process, sandbox, toolchain
-from ingot.engine.actions import Action, Digest, InlineText, Output, ResolvedAction
+from ingot.engine.actions import (
+    Action,
+    Digest,
+    InlineText,
+    Output,
+    ResolvedAction,
+    SourceFile,
+)
+from ingot.engine.digests import copy_file
 from ingot.errors import IngotError
 
 # A larger input file is mounted into the folder, not copied: a mount takes 0.1 ms, as
@@ -43,6 +51,18 @@ class CommandEnd(NamedTuple):
         return self.exit_code != 0 or bool(self.missing)
 
 
+class StaleInput(IngotError):
+    """An input is not, or is no longer, what the action's key says."""
+
+    def __init__(
+        self, message: str, source: SourceFile | Output, digest: Digest
+    ) -> None:
+        """Have the input's source and digest, so that the build can get it again."""
+        super().__init__(message, "run the same command again")
+        self.source = source
+        self.digest = digest
+
+
 def stage_inputs(
     action: Action,
     resolved: ResolvedAction,
@@ -53,6 +73,8 @@ def stage_inputs(
 
     `blob` returns the path of an earlier action's output, which is only read. Without a
     sandbox nothing can be mounted, and a large input is a link.
+
+    Raises: StaleInput if the content of a copied input does not have its digest.
     """
     sandboxed = process.sandbox() == "bubblewrap"
     digests = dict(resolved.inputs)
@@ -70,7 +92,10 @@ def stage_inputs(
             place = source.path.resolve()
         if digests[name].size_bytes <= LARGE_BYTES:
             # A link to a blob would let root change what other actions read.
-            shutil.copyfile(place, path)
+            if copy_file(place, path) != digests[name]:
+                text = "is not what it was when the build looked at it"
+                text = f"{action.task}: {name} {text}"
+                raise StaleInput(text, source, digests[name])
         elif sandboxed:
             large[name] = place
             open(path, "xb").close()

@@ -26,12 +26,24 @@ from pathlib import Path
 from ingot.engine import atomic_files, results
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import DiskErrors
-from ingot.engine.digests import Digests, Identity, hash_file, identify, is_settled
+from ingot.engine.digests import (
+    Digests,
+    Identity,
+    copy_file,
+    hash_file,
+    identify,
+    is_settled,
+)
 from ingot.engine.leases import Leases
 from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.errors import IngotError
 
 # Keys share this many lock files, so that the folder stays small.
 N_LOCKS = 4096
+
+
+class CorruptBlob(IngotError):
+    """A blob was not what it is named for when it was copied; it was deleted."""
 
 
 class Store:
@@ -129,9 +141,27 @@ class Store:
         except OSError as error:
             self._warn(f"cannot read {path}: {error}")
             return False
+        # With another size the caller's digest is wrong, not the blob.
+        return self._keep_intact(digest, found) and found == digest
+
+    def is_intact(self, digest: Digest) -> bool:
+        """Return what `holds` does, but read the blob again whatever its size.
+
+        A disk may lose a bit of a large blob long after its digest was remembered.
+        """
+        try:
+            return self._keep_intact(digest, hash_file(self._path("cas", digest.hash)))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._warn(f"cannot read {error.filename}: {error.strerror}")
+            return False
+
+    def _keep_intact(self, digest: Digest, found: Digest) -> bool:
+        """Delete the blob if its content is not what it is named for."""
         if found.hash == digest.hash:
-            # With another size the caller's digest is wrong, not the blob.
-            return found == digest
+            return True
+        path = self._path("cas", digest.hash)
         self._warn(f"discarded a corrupt blob, {path}: its content is {found}")
         atomic_files.unlink(path)
         return False
@@ -175,15 +205,17 @@ class Store:
 
         The copy is written to `temporary`, on the same disk, and renamed.
 
-        Raises: IngotError if the disk is full; FileNotFoundError if the blob is
-        gone.
+        Raises: IngotError if the disk is full; CorruptBlob if the blob is corrupt, and
+        was deleted; FileNotFoundError if it is gone.
         """
         parent = os.path.dirname(path)
         if not os.path.isdir(parent):
             os.makedirs(parent, exist_ok=True)
         try:
             with DiskErrors(parent, is_store=False):
-                atomic_files.copy(self._path("cas", digest.hash), temporary)
+                found = copy_file(self._path("cas", digest.hash), temporary)
+                if not self._keep_intact(digest, found):
+                    raise CorruptBlob(f"blob {digest} of the store is corrupt")
                 os.replace(temporary, path)
         except BaseException:
             atomic_files.unlink(temporary)

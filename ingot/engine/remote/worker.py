@@ -28,6 +28,7 @@ from ingot.engine.keys import encode_action
 from ingot.engine.machine import machine
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
+from ingot.engine.run_action import StaleInput
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 
@@ -157,6 +158,8 @@ def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkRes
             if missing:
                 return WorkResponse("", missing_inputs=missing)
             response = _run(request, store)
+            if response.missing_inputs:
+                return response
             result = response.result(request.task)
             if result is None:
                 assert response.log is not None
@@ -178,17 +181,31 @@ def _run(request: WorkRequest, store: Store) -> WorkResponse:
         def blob(action: Action, source: Output, digest: Digest) -> Path:
             return store.blob(digest)
 
-        large = run_action.stage_inputs(action, request.resolved, folder, blob)
+        try:
+            large = run_action.stage_inputs(action, request.resolved, folder, blob)
+        except StaleInput:
+            lost = _corrupt_inputs(request, store)
+            if not lost:
+                raise
+            return WorkResponse("", missing_inputs=lost)
         start = time.monotonic()
         ended = run_action.run_command(action, folder, large)
         wall_ms = (time.monotonic() - start) * 1e3
         log = store.put_bytes(ended.output)
         if ended.failed:
+            lost = _corrupt_inputs(request, store)
+            if lost:
+                return WorkResponse("", missing_inputs=lost)
             return WorkResponse(
                 "", log=log, exit_code=ended.exit_code, missing_outputs=ended.missing
             )
         outputs = tuple((p, store.take_file(folder / p)) for p in action.outputs)
         return WorkResponse("", outputs=outputs, wall_ms=wall_ms, log=log)
+
+
+def _corrupt_inputs(request: WorkRequest, store: Store) -> tuple[Digest, ...]:
+    """Return the inputs that the store has lost since they were downloaded."""
+    return tuple(d for _, d in request.resolved.inputs if not store.is_intact(d))
 
 
 def _warn(message: str) -> None:
