@@ -103,8 +103,7 @@ class InputResolver:
         """
         digests = dict(resolved.inputs)
         for name, source in action.inputs:
-            is_output = isinstance(source, Output)
-            if is_output and not self._store.is_intact(digests[name]):
+            if isinstance(source, Output) and not self._store.is_intact(digests[name]):
                 raise _gone(action, source, digests[name])
 
     def check_unchanged(self, action: Action, resolved: ResolvedAction) -> None:
