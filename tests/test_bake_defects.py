@@ -103,21 +103,21 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
             "file model.safetensors: tensor 'lin.b' is missing; expected F32[4] for"
             " parameter 'blk.0.ffn_up.bias', found none\n"
             "  did you mean 'lin.bias'? No parameter reads it",
-            f"{LABEL}: tensor 'lin.bias' (F32[4]) is read by no parameter\n"
+            f"{LABEL}: no parameter reads tensor 'lin.bias' (F32[4])\n"
             "  add a parameter to the architecture, or the tensor to weights.ignore",
         ],
     ),
     "unused": (
         add,
         [
-            f"{LABEL}: tensor 'head' (F32[2, 3]) is read by no parameter\n"
+            f"{LABEL}: no parameter reads tensor 'head' (F32[2, 3])\n"
             "  add a parameter to the architecture, or the tensor to weights.ignore"
         ],
     ),
     "unused_twin": (
         duplicate,
         [
-            f"{LABEL}: tensor 'head' (F32[6, 4]) is read by no parameter\n"
+            f"{LABEL}: no parameter reads tensor 'head' (F32[6, 4])\n"
             "  its bytes are those of 'emb' (tied): add it to weights.ignore"
         ],
     ),
@@ -133,19 +133,19 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
     "tied": (
         tie,
         [
-            f"{LABEL}: tensor 'emb' is read by two parameters, 'output.weight' and"
+            f"{LABEL}: two parameters read tensor 'emb', 'output.weight' and"
             " 'token_embd.weight'; expected one\n"
-            "  tied weights are one parameter: let the architecture use"
-            " 'output.weight' in both places"
+            "  tied weights are one parameter: use 'output.weight' twice in the"
+            " architecture"
         ],
     ),
     "untied_checkpoint_of_a_tied_model": (
         untie_checkpoint,
         [
-            f"{LABEL}: tensor 'lm_head.weight' (F32[6, 4]) is read by no parameter, and"
-            " its values are not those of 'emb': the checkpoint is not tied\n"
-            "  take 'output.weight' out of weights.tied, or take another architecture;"
-            " where the model is tied all the same, add the tensor to weights.ignore"
+            f"{LABEL}: no parameter reads tensor 'lm_head.weight' (F32[6, 4]), and its"
+            " values are not those of 'emb': the checkpoint is not tied\n"
+            "  remove 'output.weight' from weights.tied, or use another architecture;"
+            " if the model is tied nevertheless, add the tensor to weights.ignore"
         ],
     ),
     "transposed": (
@@ -175,8 +175,8 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
     "unsupported_type": (
         integers,
         [
-            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': a type that is"
-            " not read; expected one of F32, F16, BF16, found I64\n"
+            f"{LABEL}: tensor 'emb' for parameter 'token_embd.weight': unsupported"
+            " type; expected one of F32, F16, BF16, found I64\n"
             "  convert the checkpoint to one of these"
         ],
     ),
@@ -217,7 +217,7 @@ DEFECTS: dict[str, tuple[Break, list[str]]] = {
         [
             "file model.safetensors: weights.ignore '*' also matches tensor 'lin.b',"
             " which parameter 'blk.0.ffn_up.bias' reads\n"
-            "  name what is to be ignored more closely"
+            "  make the pattern narrower"
         ],
     ),
 }

@@ -75,7 +75,7 @@ def test_an_archive_of_other_rope_angles_is_an_error(
     assert twins.errors(IRPA, monkeypatch) == [
         "model.irpa: tensor 'rope.weight' (F32[32, 8]) is not the table that the"
         " manifest describes; expected [32, 8] with base 500000\n"
-        "  the archive was baked of a manifest with other dims or hyperparameters"
+        "  the archive was baked from a manifest with other dims or hyperparameters"
     ]
 
 
@@ -158,14 +158,14 @@ def test_a_value_that_is_not_finite_after_conversion_is_named(
     ]
 
 
-def test_a_type_that_is_not_read_is_named(
+def test_an_unsupported_type_is_an_error(
     twins: Twins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     twins.gguf["token_embd.weight"] = ("IQ2_XXS", np.zeros((12, 66), np.uint8))
     twins.parameters[0]["shape"] = [12, 256]
     assert twins.errors(GGUF, monkeypatch) == [
-        "model.gguf: tensor 'token_embd.weight' for parameter 'token_embd.weight': a"
-        " type that is not read; expected one of F32, F16, BF16, Q8_0, Q4_0, Q4_1,"
+        "model.gguf: tensor 'token_embd.weight' for parameter 'token_embd.weight':"
+        " unsupported type; expected one of F32, F16, BF16, Q8_0, Q4_0, Q4_1,"
         " Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, found IQ2_XXS\n"
         "  convert it: llama-quantize --allow-requantize FILE NEW_FILE Q8_0"
     ]
@@ -179,7 +179,7 @@ def test_a_policy_that_does_not_expect_blocks_is_told_so(
     assert twins.errors(GGUF, monkeypatch) == [
         "model.gguf: tensor 'token_embd.weight' for parameter 'token_embd.weight':"
         " wrong type; expected BF16, found Q8_0\n"
-        "  leave 'source' out of the rule of weights.policy: it is converted"
+        "  remove 'source' from the rule of weights.policy: the bake converts it"
     ]
 
 
@@ -227,10 +227,10 @@ def test_an_untied_checkpoint_of_a_tied_model_is_named(
     assert twins.bake(GGUF, monkeypatch)["ignored"] == ["output.weight"]
     twins.gguf["output.weight"] = (element, 2 * values)
     assert twins.errors(GGUF, monkeypatch) == [
-        "model.gguf: tensor 'output.weight' (BF16[12, 8]) is read by no parameter, and"
-        " its values are not those of 'token_embd.weight': the checkpoint is not tied\n"
-        "  take 'output.weight' out of weights.tied, or take another architecture;"
-        " where the model is tied all the same, add the tensor to weights.ignore"
+        "model.gguf: no parameter reads tensor 'output.weight' (BF16[12, 8]), and its"
+        " values are not those of 'token_embd.weight': the checkpoint is not tied\n"
+        "  remove 'output.weight' from weights.tied, or use another architecture;"
+        " if the model is tied nevertheless, add the tensor to weights.ignore"
     ]
 
 

@@ -62,7 +62,7 @@ def test_the_program_prints_errors_without_a_traceback(toy: Toy) -> None:
     assert done.stderr.splitlines()[::2] == [
         f"{LABEL}: tensor 'emb' has a value that is not finite; expected a number,"
         " found nan at [4, 2]",
-        f"{LABEL}: tensor 'head' (F32[2, 3]) is read by no parameter",
+        f"{LABEL}: no parameter reads tensor 'head' (F32[2, 3])",
     ]
 
 

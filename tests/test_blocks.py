@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.bundles.cache_blocks import BlockPool, refuse_undefined
+from ingot.bundles.cache_blocks import BlockPool, check_indices
 from ingot.bundles.generator import ctx_for
 from ingot.bundles.reader import Bundle
 from ingot.checks.oracle_decoder import Given, decoder_inputs
@@ -96,7 +96,7 @@ def test_a_module_is_not_given_what_is_undefined(
     pool: BlockPool, table: Any, start: Any, seq: int, words: str
 ) -> None:
     with pytest.raises(IngotError, match=words):
-        refuse_undefined(pool, np.array(table), np.array(start), seq)
+        check_indices(pool, np.array(table), np.array(start), seq)
 
 
 @pytest.fixture(scope="module")
@@ -133,4 +133,4 @@ def test_caches_that_are_no_pools_have_no_blocks(prefill: EntryPoint) -> None:
 
 def test_the_block_of_nobody_is_in_many_places(pool: BlockPool) -> None:
     table, zeros = np.array([[1, 0, 0], [0, 0, 0]]), np.zeros(2, int)
-    refuse_undefined(pool, table, zeros, seq=3)
+    check_indices(pool, table, zeros, seq=3)

@@ -133,7 +133,7 @@ def test_experts_in_an_order_that_nothing_says_are_an_error(
     assert str(caught.value.exceptions[0]) == (
         f"{place.replace('gate_exps', 'down_exps')} expected [32, 48, 4],"
         " found [4, 32, 48]\n"
-        "  its first dim is the expert's: take 'expert_axis: -1' out of weights"
+        "  its first dim is the expert's: remove 'expert_axis: -1' from weights"
     )
 
 

@@ -64,7 +64,7 @@ class Report:
 def write(report: Report, folder: Path) -> None:
     """Write the report's files, each atomically.
 
-    Raises: IngotError where the folder cannot be written.
+    Raises: IngotError if the folder cannot be written.
     """
     contents = (_json(report), "".join(_lines(report)), line_plot(report))
     try:

@@ -50,7 +50,7 @@ class Measured:
     """Every block's rows in the order of the model, and the agreement of the logits."""
 
     rows: tuple[Row, ...]
-    agreements: Mapping[str, Agreement]  # by mode; empty where there are no logits
+    agreements: Mapping[str, Agreement]  # by mode; empty if there are no logits
 
     def last(self, mode: str) -> Row:
         """Return the row of the model's result."""

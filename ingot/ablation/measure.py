@@ -15,7 +15,7 @@ TOLERANCES = (1e-2, 1e-3)
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The distance of values from the exact ones; not finite where a value is not."""
+    """The distance of values from the exact ones; not finite if one of them is not."""
 
     max_abs: float
     mse: float  # mean squared error

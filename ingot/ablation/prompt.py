@@ -21,7 +21,7 @@ MOST = 128
 def reading_tokens(graph: Graph) -> EntryPoint:
     """Return the entry point that reads a whole prompt.
 
-    Raises: IngotError where none does.
+    Raises: IngotError if none does.
     """
     for entry in graph.entry_points:
         if any(p.role == "tokens" and "seq" in p.type.shape for p in entry.inputs):
@@ -41,7 +41,7 @@ def prompt(
     Raises: IngotError for a length that the model does not accept, or for an integer
         input whose range is unknown.
     """
-    _refuse_length(graph, tokens)
+    _check_length(graph, tokens)
     ranges = {dim.name: dim for dim in graph.dynamic}
     ctx = max(tokens, ranges["ctx"].min) if "ctx" in ranges else 0
     if entry.block_size:
@@ -67,7 +67,7 @@ def _input(
     return as_element(drawn, port.type.element)
 
 
-def _refuse_length(graph: Graph, tokens: int) -> None:
+def _check_length(graph: Graph, tokens: int) -> None:
     ranges = [dim for dim in graph.dynamic if dim.name in ("seq", "ctx")]
     most = min([MOST, *(dim.max for dim in ranges)])
     least = max((dim.min for dim in ranges if dim.name == "seq"), default=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingot.bundles.cache_blocks import BlockPool, refuse_tokens, refuse_undefined
+from ingot.bundles.cache_blocks import BlockPool, check_indices, check_tokens
 from ingot.errors import IngotError
 from ingot.runtime.decoder import decoder_entries
 
@@ -36,11 +36,11 @@ class Batch:
     ) -> None:
         """Create an empty pool of so many blocks.
 
-        Raises: IngotError where the entry points are not those of a paged decoder.
+        Raises: IngotError if the entry points are not those of a paged decoder.
         """
         self._session = session
         self._prefill, self._decode = decoder_entries(entries)
-        _refuse_unpaged(self._prefill, self._decode)
+        _check_paged(self._prefill, self._decode)
         self.pool = BlockPool(n_block, self._prefill.block_size, n_ctx)
         self._lengths: dict[int, int] = {}
         self._caches = {
@@ -54,9 +54,9 @@ class Batch:
     def prefill(self, tokens: Mapping[int, Sequence[int]]) -> Logits:
         """Return the logits after these tokens of sequences, which may be new.
 
-        Raises: IngotError where a sequence has no tokens or an unknown one, where they
-            do not fit into the pool or the context, or where the module fails; nothing
-            changes then.
+        Raises: IngotError if a sequence has no tokens or an unknown one, if they do not
+            fit into the pool or the context, or if the module fails; nothing changes
+            then.
         """
         longest = max(map(len, tokens.values()), default=0)
         # Padding has positions too, and they must be within the table of angles.
@@ -72,8 +72,8 @@ class Batch:
     def decode(self, tokens: Mapping[int, int]) -> Logits:
         """Return the logits after one more token of each of these sequences.
 
-        Raises: IngotError where a sequence does not exist, has an unknown token or does
-            not fit, or where the module fails; nothing changes then.
+        Raises: IngotError if a sequence does not exist, has an unknown token or does
+            not fit, or if the module fails; nothing changes then.
         """
         for sequence in tokens:
             if sequence not in self._lengths:
@@ -84,7 +84,7 @@ class Batch:
     def end(self, sequence: int) -> None:
         """Remove a sequence and free its blocks.
 
-        Raises: IngotError where there is none.
+        Raises: IngotError if there is none.
         """
         self.pool.free(sequence)
         self._lengths.pop(sequence, None)
@@ -99,7 +99,7 @@ class Batch:
 
         Raises: IngotError; then no sequence is longer, and none has more blocks.
         """
-        refuse_tokens(rows, int(_logits(entry).type.shape[-1]))
+        check_tokens(rows, int(_logits(entry).type.shape[-1]))
         before = {sequence: self._lengths.get(sequence, 0) for sequence in rows}
         after = {
             sequence: before[sequence] + len(row) for sequence, row in rows.items()
@@ -130,9 +130,7 @@ class Batch:
             "last_index": sizes - 1,
             "block_table": self.pool.table(tuple(rows)),
         }
-        refuse_undefined(
-            self.pool, given["block_table"], given["start"], int(sizes.max())
-        )
+        check_indices(self.pool, given["block_table"], given["start"], int(sizes.max()))
         tensors = tuple(
             self._caches[port.name] if port.role == "cache" else given[port.role]
             for port in entry.inputs
@@ -150,7 +148,7 @@ def _logits(entry: EntryPoint) -> Port:
     return next(port for port in entry.outputs if port.role == "logits")
 
 
-def _refuse_unpaged(prefill: EntryPoint, decode: EntryPoint) -> None:
+def _check_paged(prefill: EntryPoint, decode: EntryPoint) -> None:
     """Reject a decoder that cannot serve many sequences from one pool.
 
     Raises: IngotError.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
@@ -19,9 +19,9 @@ class BlockPool:
     """The blocks of a paged cache: the free ones, and those of each sequence."""
 
     def __init__(self, n_block: int, block_size: int, n_ctx: int) -> None:
-        """Create a pool of free blocks; sequences may use all but the first.
+        """Create a pool of free blocks; sequences may use all except the first.
 
-        Raises: IngotError where that leaves none.
+        Raises: IngotError if that leaves none.
         """
         if n_block < 2:
             raise IngotError(f"a pool needs 2 blocks or more, found {n_block}")
@@ -38,10 +38,10 @@ class BlockPool:
         return len(self._free)
 
     def hold(self, positions: Mapping[int, int]) -> None:
-        """Give each sequence blocks for so many positions; it keeps those that it has.
+        """Give each sequence blocks for this number of positions in total.
 
-        Raises: IngotError where a sequence would be longer than the context, or where
-            there are not enough free blocks for all; none gets any then.
+        Raises: IngotError if a sequence would be longer than the context, or if there
+            are not enough free blocks for all; no sequence gets any then.
         """
         missing = {}
         for sequence, count in positions.items():
@@ -55,9 +55,11 @@ class BlockPool:
         needed = sum(missing.values())
         if needed > len(self._free):
             names = ", ".join(map(str, positions))
+            noun = "sequence" if len(positions) == 1 else "sequences"
+            blocks = counted(needed, "free block")
             raise IngotError(
-                f"sequence{'s' if len(positions) > 1 else ''} {names}: the pool is"
-                f" full; expected {needed} free blocks, found {len(self._free)}",
+                f"{noun} {names}: the pool is full; expected {blocks},"
+                f" found {len(self._free)}",
                 "end a sequence, or make the pool larger",
             )
         for sequence, count in missing.items():
@@ -76,7 +78,7 @@ class BlockPool:
     def free(self, sequence: int) -> None:
         """Free a sequence's blocks.
 
-        Raises: IngotError where it has none.
+        Raises: IngotError if it has none.
         """
         if sequence not in self._held:
             raise IngotError(f"sequence {sequence}: it has no blocks")
@@ -86,7 +88,7 @@ class BlockPool:
         """Return the sequences' blocks in the order of their positions, then zeros.
 
         Shapes: -> int32 [batch, n_block_seq], as wide as the longest needs.
-        Raises: IngotError where a sequence has no blocks.
+        Raises: IngotError if a sequence has no blocks.
         """
         import numpy as np
 
@@ -103,10 +105,10 @@ class BlockPool:
         return -(-positions // self.block_size)
 
 
-def refuse_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
-    """Reject tokens for which a module would read outside its memory.
+def check_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
+    """Check that a module can look up all tokens without reading outside its memory.
 
-    Raises: IngotError where there is no row, a row has no token, or a token has no row
+    Raises: IngotError if there is no row, a row has no token, or a token has no row
         in the embedding.
     """
     if not rows:
@@ -121,8 +123,8 @@ def refuse_tokens(rows: Mapping[int, Sequence[int]], n_vocab: int) -> None:
             )
 
 
-def refuse_undefined(pool: BlockPool, table: Array, start: Array, seq: int) -> None:
-    """Reject values that a module would use as indices without a check.
+def check_indices(pool: BlockPool, table: Array, start: Array, seq: int) -> None:
+    """Check the values that a module uses as indices without a check of its own.
 
     Shapes: table [batch, n_block_seq], start [batch]; seq with padding.
     Raises: IngotError for a block that is outside the pool or that two sequences have,
@@ -141,4 +143,4 @@ def refuse_undefined(pool: BlockPool, table: Array, start: Array, seq: int) -> N
             )
     owned = table[table > 0]
     if len(np.unique(owned)) < len(owned):
-        raise IngotError("two sequences, or two places of one, have the same block")
+        raise IngotError("two sequences, or two positions of one, have the same block")

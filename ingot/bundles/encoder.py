@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import module_of
-from ingot.bundles.vocabulary import encoded, refuse_no_tokenizer
+from ingot.bundles.vocabulary import check_tokenizer, encoded
 from ingot.checks.golden_sentences import embedding_entry, pad
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
@@ -30,12 +30,12 @@ class Encoded:
 def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """Return each sentence's token ids, [CLS] and [SEP] included.
 
-    Raises: IngotError where the bundle has no tokenizer, or where a sentence is too
-        long or has a token that the model does not know.
+    Raises: IngotError if the bundle has no tokenizer, or if a sentence is too long or
+        has a token that the model does not know.
     """
     from ingot.runtime.tokenizer import load_tokenizer
 
-    refuse_no_tokenizer(bundle.name, bundle.contract["files"])
+    check_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"].get("n_vocab")
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     tokens = tuple(
@@ -56,7 +56,7 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
 def encode(bundle: Bundle, runner: Runner, sentences: tuple[str, ...]) -> Encoded:
     """Return the sentences' embeddings, in batches as large as the model accepts.
 
-    Raises: IngotError where the bundle is not a sentence encoder, or does not run.
+    Raises: IngotError if the bundle is not a sentence encoder, or does not run.
     """
     tokens = tokenize(bundle, sentences)
     return Encoded(tokens, embed(bundle, runner, tokens))
@@ -66,13 +66,15 @@ def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -
     """Return the embeddings of token ids.
 
     Shapes: [sentence, n_embd].
-    Raises: IngotError where the bundle computes no embeddings, or does not run.
+    Raises: IngotError if the bundle computes no embeddings, or does not run.
     """
     import numpy as np
 
     entry = embedding_entry(bundle.entry_points)
     if entry is None:
-        raise IngotError(f"{bundle.name}: no entry point makes an embedding of tokens")
+        raise IngotError(
+            f"{bundle.name}: no entry point computes an embedding of tokens"
+        )
     module = module_of(bundle)
     place = [port.role for port in entry.outputs].index("embedding")
     size = bundle.limit("batch")

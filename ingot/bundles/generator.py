@@ -70,7 +70,7 @@ def generate(
 ) -> Generated:
     """Write the text that the model generates after the prompt.
 
-    Raises: IngotError where the bundle is not a decoder, the prompt is too long, or the
+    Raises: IngotError if the bundle is not a decoder, the prompt is too long, or the
         module fails.
     """
     start = time.monotonic()

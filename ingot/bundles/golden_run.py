@@ -24,7 +24,7 @@ def verify_sentences(
 
     `runner` may be the reason why the bundle's target does not run here.
 
-    Raises: IngotError where a token id or an embedding is wrong.
+    Raises: IngotError if a token id or an embedding is wrong.
     """
     cases = golden["cases"]
     tokens = tuple(tuple(case["tokens"]) for case in cases)
@@ -60,8 +60,8 @@ def verify_prompts(bundle: Bundle, golden: dict[str, Any], runner: Runner | str)
 
     `runner` may be the reason why the bundle's target does not run here.
 
-    Raises: IngotError where a logit is wrong, or where the expected best token is
-        farther below the found one than the check allows.
+    Raises: IngotError if a logit is wrong, or if the expected best token is farther
+        below the found one than the check allows.
     """
     cases = golden["cases"]
     if isinstance(runner, str):

@@ -56,7 +56,7 @@ class Sampler:
         """Return the next token's id.
 
         Shapes: logits [n_vocab].
-        Raises: IngotError where a logit is not finite.
+        Raises: IngotError if a logit is not finite.
         """
         import numpy as np
 

@@ -23,7 +23,7 @@ def seal(contract: dict[str, Any]) -> str:
 def unseal(text: str) -> dict[str, Any]:
     """Return the content of `bundle.json`.
 
-    Raises: IngotError where a byte differs from what `seal` wrote.
+    Raises: IngotError if a byte differs from what `seal` wrote.
     """
     try:
         sealed = json.loads(text)

@@ -72,7 +72,7 @@ def _members(
     This reads header by header, because tarfile follows extensions of the format by
     which a short file can announce a long one, or itself endlessly (CVE-2025-8194).
 
-    Raises: TarError for a corrupt header; EOFError where content is missing.
+    Raises: TarError for a corrupt header; EOFError if content is missing.
     """
     offset = 0
     while header := archive.read(tarfile.BLOCKSIZE):

@@ -41,7 +41,7 @@ def verify(path: Path, root: Path | None = None) -> str:
         folder.mkdir(parents=True)
         read_tar(path, folder)
         bundle = read_bundle(folder)
-        _refuse_other_form(path, bundle, Path(name) / "again.tar")
+        _check_form(path, bundle, Path(name) / "again.tar")
         return _report(bundle, path.name, root)
 
 
@@ -62,7 +62,7 @@ def _report(bundle: Bundle, shown: str, root: Path) -> str:
 def _exported(vmfb: Path) -> set[str]:
     """Return the names of the functions that a module exports.
 
-    Raises: IngotError where the installed runtime cannot read it.
+    Raises: IngotError if the installed runtime cannot read it.
     """
     from ingot.runtime.invoke import program
 
@@ -86,7 +86,7 @@ def _exported(vmfb: Path) -> set[str]:
 def _golden(bundle: Bundle, root: Path) -> str:
     """Return a report on running the golden sentences or prompts.
 
-    Raises: IngotError where a token id, an embedding or a logit is wrong.
+    Raises: IngotError if a token id, an embedding or a logit is wrong.
     """
     golden = json.loads((bundle.folder / "golden.json").read_text(encoding="utf-8"))
     if not golden["cases"]:
@@ -96,10 +96,10 @@ def _golden(bundle: Bundle, root: Path) -> str:
     return verify_sentences(bundle, golden, runner_for(bundle, root))
 
 
-def _refuse_other_form(path: Path, bundle: Bundle, again: Path) -> None:
+def _check_form(path: Path, bundle: Bundle, again: Path) -> None:
     """Compare the tar with the one that the same files produce.
 
-    Raises: IngotError where it differs in something that no file's digest covers.
+    Raises: IngotError if it differs in something that no file's digest covers.
     """
     top = bundle.name.replace("@", "-")
     write_tar(again, top, {file.name: file for file in bundle.folder.iterdir()})

@@ -39,13 +39,13 @@ class Vocabulary:
 def read_vocabulary(bundle: Bundle) -> Vocabulary:
     """Return the bundle's vocabulary.
 
-    Raises: IngotError where it has no tokenizer, or one for another model.
+    Raises: IngotError if it has no tokenizer, or one for another model.
     """
     import numpy as np
 
     from ingot.runtime.tokenizer import load_tokenizer
 
-    refuse_no_tokenizer(bundle.name, bundle.contract["files"])
+    check_tokenizer(bundle.name, bundle.contract["files"])
     n_vocab = bundle.contract["dims"]["n_vocab"]
     tokenizer = load_tokenizer(bundle.folder / "tokenizer.json", n_vocab)
     # Ids may have gaps, and a model may have more rows than the tokenizer has tokens.
@@ -61,7 +61,7 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     return Vocabulary(tokenizer, np.array(known, np.int64), ends)
 
 
-def refuse_no_tokenizer(name: str, files: Any) -> None:
+def check_tokenizer(name: str, files: Any) -> None:
     """Reject a bundle with these files if it has no tokenizer.
 
     Raises: IngotError that names the manifest's key.
@@ -78,7 +78,7 @@ def encoded(
 ) -> tuple[int, ...]:
     """Return a text's token ids, with those that the tokenizer adds around a text.
 
-    Raises: IngotError where the bytes from a command line are not text, or where the
+    Raises: IngotError if the bytes from a command line are not text, or where the
         text has a token beyond the `n_vocab` rows of the model.
     """
     try:
@@ -99,7 +99,7 @@ def encoded(
 def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[int]:
     """Return the prompt's token ids, with those that the tokenizer adds before it.
 
-    Raises: IngotError where there are none, more than the model's context holds, or one
+    Raises: IngotError if there are none, more than the model's context holds, or one
         that the model does not know.
     """
     n_vocab = bundle.contract["dims"]["n_vocab"]

@@ -20,7 +20,7 @@ from ingot.bundles.generator import End, Generated, Outside, Request
 from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
 from ingot.bundles.target_runner import runner_for
-from ingot.bundles.vocabulary import refuse_no_tokenizer
+from ingot.bundles.vocabulary import check_tokenizer
 from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
 from ingot.cli.store_commands import open_store
@@ -131,7 +131,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
             f"{name}: no decoder; expected the entry points {PREFILL} and {DECODE}, "
             f"found {', '.join(entries)}"
         )
-    refuse_no_tokenizer(name, planned["files"])
+    check_tokenizer(name, planned["files"])
     return model, target
 
 

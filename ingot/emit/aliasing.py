@@ -37,7 +37,7 @@ class Memory:
 def memory_of(graph: Graph, entry: EntryPoint) -> Memory:
     """Return where the values of an entry point live.
 
-    Raises: IngotError where no memory can hold the values as the entry point says.
+    Raises: IngotError if no memory can hold the values as the entry point says.
     """
     steps = _steps(graph, entry)
     return Memory(steps, _is_chain(graph, entry, steps), _own_values(entry, steps))
@@ -46,9 +46,9 @@ def memory_of(graph: Graph, entry: EntryPoint) -> Memory:
 def _steps(graph: Graph, entry: EntryPoint) -> tuple[Step, ...]:
     """Return the blocks of an entry point, each with the memory of its values.
 
-    Raises: IngotError where a block reads a value that an earlier block has
-        overwritten, or where an output aliases an input without saying so, or says so
-        without aliasing it.
+    Raises: IngotError if a block reads a value that an earlier block has
+        overwritten, or if an output aliases an input without declaring it, or declares
+        it without aliasing it.
     """
     # Entry-point value: the input that it lives in, and that input's update count.
     where = {port.updates: (port.updates, 0) for port in entry.outputs if port.updates}
@@ -79,11 +79,11 @@ def _steps(graph: Graph, entry: EntryPoint) -> tuple[Step, ...]:
                 late = last.get(owner, inner) == inner
                 where[value] = (owner, updates[owner] - (not late))
     newest = {owner: (owner, count) for owner, count in updates.items()}
-    _refuse_outputs(graph, entry, where, newest)
+    _check_outputs(graph, entry, where, newest)
     return tuple(found)
 
 
-def _refuse_outputs(
+def _check_outputs(
     graph: Graph,
     entry: EntryPoint,
     where: Mapping[str, tuple[str, int]],
@@ -115,7 +115,7 @@ def _is_chain(graph: Graph, entry: EntryPoint, steps: Iterable[Step]) -> bool:
     Held values do not count. IREE 3.13 places values that are produced together in one
     allocation, and then passes them to a function without their offsets.
 
-    Raises: IngotError where the blocks are not a chain but hold values, because several
+    Raises: IngotError if the blocks are not a chain but hold values, because several
         blocks that update one input cannot be inlined.
     """
     made: set[str] = set()

@@ -84,7 +84,7 @@ class Blocks:
     def function(self, entry: EntryPoint, step: Step) -> Function:
         """Return the function of a block; the inputs that it holds are buffers.
 
-        Raises: IngotError where the block writes a buffer without reading it, because
+        Raises: IngotError if the block writes a buffer without reading it, because
             nothing would wait for the write.
         """
         block, held, memory = step.block, frozenset(step.held), self.memory(entry)

@@ -255,12 +255,12 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
     """Return each decision with its origin."""
     survey, family = decision.survey, decision.survey.family
     assert family
-    told = "general.architecture" if survey.kind == "gguf" else family.hf_class
+    key = "general.architecture" if survey.kind == "gguf" else family.hf_class
     numbers = {**decision.dims, **decision.hyperparameters}
     types = sorted({tensor.element for tensor in survey.tensors})
     size = sum(tensor.size_bytes for tensor in survey.tensors)
     rows = [
-        ("architecture", family.architecture, f"{survey.file}: {told}"),
+        ("architecture", family.architecture, f"{survey.file}: {key}"),
         *((name, number(fact.value), fact.origin) for name, fact in numbers.items()),
         (
             "weights",
@@ -268,7 +268,7 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
             f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB",
         ),
         ("tied", *_tied_row(decision)),
-        ("licence", str(decision.licence.value), decision.licence.place),
+        ("licence", str(decision.licence.value), decision.licence.origin),
         ("tokenizer", *_tokenizer_row(survey)),
         ("end_tokens", *_ends_row(decision)),
     ]

@@ -15,11 +15,11 @@ from ingot.weights.safetensors import StoredTensor
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A value as a checkpoint states it, and where: `config.json: hidden_size`."""
+class Stated:
+    """A value that a checkpoint states, and its origin."""
 
     value: Any
-    place: str
+    origin: str  # "config.json: hidden_size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Survey:
     kind: str  # of the manifest's source: "hf-directory", "gguf"
     file: str  # the file with the numbers, as messages name it: "config.json"
     family: Family | None  # None: unknown, and reported
-    said: dict[str, Said]  # by the key of a Family's Number
-    tensors: tuple[StoredTensor, ...]  # empty where they could not be read
+    stated: dict[str, Stated]  # by the key of a Family's Number
+    tensors: tuple[StoredTensor, ...]  # empty if they could not be read
     tokenizer: Path | None
-    ends: tuple[Said, ...]  # what it states about the tokens that end a text
-    licence: Said | None
+    ends: tuple[Stated, ...]  # what it states about the tokens that end a text
+    licence: Stated | None
 
     @property
     def naming(self) -> str:

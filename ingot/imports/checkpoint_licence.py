@@ -9,20 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingot.errors import IngotError
-from ingot.imports.checkpoint_facts import Said
+from ingot.imports.checkpoint_facts import Stated
 from ingot.model.licence import FOLDER, licence_defects, text_defects
 
 
 def choose_licence(
-    given: str | None, said: Said | None, root: Path, errors: list[IngotError]
-) -> Said | None:
+    given: str | None, stated: Stated | None, root: Path, errors: list[IngotError]
+) -> Stated | None:
     """Return the licence from the command line or the checkpoint."""
     if given is not None:
         return _given(given, root, errors)
     known = {path.stem.lower(): path.stem for path in (root / FOLDER).glob("*.txt")}
-    if said is not None and str(said.value).lower() in known:
-        return Said(known[str(said.value).lower()], said.place)
-    found = f"{said.place} is '{said.value}'" if said else "it states none"
+    if stated is not None and str(stated.value).lower() in known:
+        return Stated(known[str(stated.value).lower()], stated.origin)
+    found = f"{stated.origin} is '{stated.value}'" if stated else "it states none"
     texts = ", ".join(sorted(known.values())) or "none"
     errors.append(
         IngotError(
@@ -34,7 +34,7 @@ def choose_licence(
     return None
 
 
-def _given(given: str, root: Path, errors: list[IngotError]) -> Said | None:
+def _given(given: str, root: Path, errors: list[IngotError]) -> Stated | None:
     wrong = list(licence_defects(given)) or list(text_defects(given, root))
     errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
-    return None if wrong else Said(given, "licence=")
+    return None if wrong else Stated(given, "licence=")

@@ -44,9 +44,9 @@ class Rule:
     """The values of a key that the architecture computes; a missing key is valid."""
 
     key: str
-    allowed: tuple[Any, ...]  # empty: all except the refused ones
+    allowed: tuple[Any, ...]  # empty: all except the rejected ones
     hint: str = ""
-    refused: tuple[Any, ...] = ()
+    rejected: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ GEMMA3 = Family(
             "block_count",
             (),
             "the 27B model has another scale: import its safetensors",
-            refused=(62,),
+            rejected=(62,),
         ),
     ),
 )

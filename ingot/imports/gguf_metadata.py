@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingot.errors import IngotError, did_you_mean
-from ingot.imports.checkpoint_facts import Said, Survey
+from ingot.imports.checkpoint_facts import Stated, Survey
 from ingot.imports.families import FAMILIES, N_VOCAB, Family
 from ingot.weights.gguf import GgufHeader, read_gguf
 
@@ -31,24 +31,24 @@ def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
         kind="gguf",
         file=path.name,
         family=family,
-        said=_said(header, path.name, family) if family else {},
+        stated=_stated(header, path.name, family) if family else {},
         tensors=header.tensors,
         tokenizer=tokenizer if tokenizer.is_file() else None,
         ends=tuple(
-            Said(header.metadata[key], f"{path.name}: {key}")
+            Stated(header.metadata[key], f"{path.name}: {key}")
             for key in ENDS
             if key in header.metadata
         ),
-        licence=Said(licence, f"{path.name}: general.license") if licence else None,
+        licence=Stated(licence, f"{path.name}: general.license") if licence else None,
     )
 
 
-def _family(header: GgufHeader, shown: str, errors: list[IngotError]) -> Family | None:
+def _family(header: GgufHeader, label: str, errors: list[IngotError]) -> Family | None:
     name = header.metadata.get("general.architecture")
     families = {family.architecture: family for family in FAMILIES}
     if isinstance(name, str) and name in families:
         return families[name]
-    message = f"{shown}: general.architecture: expected a known architecture, found"
+    message = f"{label}: general.architecture: expected a known architecture, found"
     errors.append(
         IngotError(
             f"{message} {name!r}" if name is not None else f"{message} none",
@@ -58,14 +58,14 @@ def _family(header: GgufHeader, shown: str, errors: list[IngotError]) -> Family 
     return None
 
 
-def _said(header: GgufHeader, shown: str, family: Family) -> dict[str, Said]:
+def _stated(header: GgufHeader, label: str, family: Family) -> dict[str, Stated]:
     prefix = f"{family.architecture}."
-    said = {
-        key.removeprefix(prefix): Said(value, f"{shown}: {key}")
+    stated = {
+        key.removeprefix(prefix): Stated(value, f"{label}: {key}")
         for key, value in header.metadata.items()
         if key.startswith(prefix)
     }
     for tensor in header.tensors:
         if tensor.name == N_VOCAB and tensor.shape:
-            said[N_VOCAB] = Said(tensor.shape[0], f"{shown}: rows of {N_VOCAB}")
-    return said
+            stated[N_VOCAB] = Stated(tensor.shape[0], f"{label}: rows of {N_VOCAB}")
+    return stated

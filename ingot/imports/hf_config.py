@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.errors import IngotError, did_you_mean
-from ingot.imports.checkpoint_facts import Said, Survey
+from ingot.imports.checkpoint_facts import Stated, Survey
 from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf_metadata import TOKENIZER
 from ingot.imports.hyperparameters import spelled
@@ -44,16 +44,16 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
     config = _config(path, errors)
     family = _family(config, errors) if config is not None else None
     tokenizer = path / TOKENIZER
-    said = _said(config or {}, errors)
+    stated = _stated(config or {}, errors)
     return Survey(
         path=path,
         kind="hf-directory",
         file=CONFIG,
         family=family,
-        said=said,
+        stated=stated,
         tensors=_tensors(path, errors),
         tokenizer=tokenizer if tokenizer.is_file() else None,
-        ends=_ends(path / GENERATION, said, errors),
+        ends=_ends(path / GENERATION, stated, errors),
         licence=_licence(path / README),
     )
 
@@ -74,16 +74,16 @@ def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
 
 
 def _ends(
-    path: Path, said: dict[str, Said], errors: list[IngotError]
-) -> tuple[Said, ...]:
+    path: Path, stated: dict[str, Stated], errors: list[IngotError]
+) -> tuple[Stated, ...]:
     """Return the tokens that end a text, from both configuration files.
 
     Chat models often name the end of a turn only in generation_config.json.
     """
-    found = [said[END]] if END in said else []
+    found = [stated[END]] if END in stated else []
     try:
         given = parse_object(read_file(path), GENERATION)
-        found += [Said(given[END], f"{GENERATION}: {END}")] if END in given else []
+        found += [Stated(given[END], f"{GENERATION}: {END}")] if END in given else []
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -103,7 +103,7 @@ def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
         key, known = "architectures", classes
         found = given[0] if isinstance(given, list) and len(given) == 1 else given
     if not isinstance(found, str) or found not in known:
-        _refuse_family(key, found, list(known), errors)
+        _check_family(key, found, list(known), errors)
         return None
     family = known[found]
     other = config.get("model_type")
@@ -117,7 +117,7 @@ def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
     return family
 
 
-def _refuse_family(
+def _check_family(
     key: str, found: Any, known: list[str], errors: list[IngotError]
 ) -> None:
     hint = OTHERS.get(found) if isinstance(found, str) else None
@@ -135,21 +135,21 @@ def _refuse_family(
     )
 
 
-def _said(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Said]:
-    said = {key: Said(value, f"{CONFIG}: {key}") for key, value in config.items()}
+def _stated(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Stated]:
+    stated = {key: Stated(value, f"{CONFIG}: {key}") for key, value in config.items()}
     for group in ("attn_config", "ffn_config"):
         inner = config.get(group)
         for key, value in inner.items() if isinstance(inner, dict) else ():
-            said[f"{group}.{key}"] = Said(value, f"{CONFIG}: {group}.{key}")
+            stated[f"{group}.{key}"] = Stated(value, f"{CONFIG}: {group}.{key}")
             if key == "rope_theta":  # newer files may state it elsewhere
-                said.setdefault(key, said[f"{group}.{key}"])
+                stated.setdefault(key, stated[f"{group}.{key}"])
     for key in ("rope_scaling", "rope_parameters"):
-        _read_rope(key, config.get(key), said, errors)
-    return said
+        _read_rope(key, config.get(key), stated, errors)
+    return stated
 
 
 def _read_rope(
-    key: str, value: Any, said: dict[str, Said], errors: list[IngotError]
+    key: str, value: Any, stated: dict[str, Stated], errors: list[IngotError]
 ) -> None:
     """Add the rope bases from an object of rope settings; reject scaling.
 
@@ -172,14 +172,14 @@ def _read_rope(
             if kind != "full_attention":
                 continue
         if isinstance(settings, dict):
-            _read_settings(settings, place, base, said, errors)
+            _read_settings(settings, place, base, stated, errors)
 
 
 def _read_settings(
     settings: dict[str, Any],
     place: str,
     base: str,
-    said: dict[str, Said],
+    stated: dict[str, Stated],
     errors: list[IngotError],
 ) -> None:
     # Older configs call it `type`.
@@ -197,21 +197,21 @@ def _read_settings(
             )
     if "partial_rotary_factor" in settings:
         value = settings["partial_rotary_factor"]
-        said.setdefault(
-            "partial_rotary_factor", Said(value, f"{place}.partial_rotary_factor")
+        stated.setdefault(
+            "partial_rotary_factor", Stated(value, f"{place}.partial_rotary_factor")
         )
     if "rope_theta" not in settings:
         return
-    found, older = settings["rope_theta"], said.get(base)
+    found, older = settings["rope_theta"], stated.get(base)
     if older is not None and older.value != found:
         errors.append(
             IngotError(
                 f"{place}.rope_theta: expected {spelled(older.value)}, as"
-                f" {older.place} has, found {spelled(found)}",
-                _DBRX_BASES if _ATTENTION_BASE in older.place else "",
+                f" {older.origin} has, found {spelled(found)}",
+                _DBRX_BASES if _ATTENTION_BASE in older.origin else "",
             )
         )
-    said[base] = Said(found, f"{place}.rope_theta")
+    stated[base] = Stated(found, f"{place}.rope_theta")
 
 
 def _tensors(path: Path, errors: list[IngotError]) -> tuple[StoredTensor, ...]:
@@ -247,7 +247,7 @@ def _single(path: Path) -> tuple[StoredTensor, ...]:
     raise IngotError(f"{SINGLE}: no such file in '{path.name}'", hint)
 
 
-def _licence(path: Path) -> Said | None:
+def _licence(path: Path) -> Stated | None:
     """Return the licence from the front matter of the model card."""
     try:
         lines = str(read_file(path), "utf-8", errors="replace").splitlines()
@@ -259,5 +259,5 @@ def _licence(path: Path) -> Said | None:
         if line.strip() == "---":
             break
         if match := _LICENCE.fullmatch(line):
-            return Said(match[1], f"{README}: license")
+            return Stated(match[1], f"{README}: license")
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ingot.errors import IngotError
-from ingot.imports.checkpoint_facts import Fact, Said, Survey
+from ingot.imports.checkpoint_facts import Fact, Stated, Survey
 from ingot.imports.families import (
     ATTENTION_DIM,
     EQUAL_IN_GGUF,
@@ -41,29 +41,31 @@ def read_ends(survey: Survey, errors: list[IngotError]) -> dict[int, str]:
     They may contain ids that are not tokens: -1 means that there is none.
     """
     found: dict[int, str] = {}
-    for said in survey.ends:
-        given = said.value if isinstance(said.value, list) else [said.value]
+    for stated in survey.ends:
+        given = stated.value if isinstance(stated.value, list) else [stated.value]
         for token in given:
             if type(token) is int:
-                found.setdefault(token, said.place)
+                found.setdefault(token, stated.origin)
             elif token is not None:
-                message = f"{said.place}: expected a token's id, or several"
-                errors.append(IngotError(f"{message}, found {spelled(said.value)}"))
+                errors.append(_wrong(stated, "a token's id, or several"))
     return found
 
 
 def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
     """Yield an error for every value that the architecture does not compute."""
     for rule in family.rules(survey.naming):
-        said = survey.said.get(rule.key)
-        if said is not None and not _is_allowed(said.value, rule):
-            yield IngotError(
-                f"{said.place}: not supported; expected {_expected(rule)}, found"
-                f" {spelled(said.value)}",
-                rule.hint,
-            )
+        stated = survey.stated.get(rule.key)
+        if stated is not None and not _is_allowed(stated.value, rule):
+            yield _wrong(stated, _expected(rule), "not supported; ", rule.hint)
     if survey.naming == "hf":
         yield from _check_layers(survey, family)
+
+
+def _wrong(stated: Stated, expected: str, what: str = "", hint: str = "") -> IngotError:
+    found = spelled(stated.value)
+    return IngotError(
+        f"{stated.origin}: {what}expected {expected}, found {found}", hint
+    )
 
 
 def spelled(value: Any) -> str:
@@ -80,15 +82,13 @@ def _number(
     errors: list[IngotError],
 ) -> Fact | None:
     key = number.key(survey.naming)
-    said = survey.said.get(key)
+    stated = survey.stated.get(key)
     # A null counts as a missing key, as in `transformers`.
-    if said is not None and said.value is not None:
-        if _fits(said.value, number.whole):
-            return Fact(said.value, said.place)
+    if stated is not None and stated.value is not None:
+        if _fits(stated.value, number.whole):
+            return Fact(stated.value, stated.origin)
         kind = "an integer, 1 or more" if number.whole else "a number above 0"
-        errors.append(
-            IngotError(f"{said.place}: expected {kind}, found {spelled(said.value)}")
-        )
+        errors.append(_wrong(stated, kind))
         return None
     default = number.default(survey.naming)
     if default is None:
@@ -161,12 +161,9 @@ def _contradictions(survey: Survey, found: dict[str, Fact]) -> Iterator[IngotErr
             f" {dim.value}"
         )
     for key, name in EQUAL_IN_GGUF if survey.naming == "gguf" else ():
-        said, fact = survey.said.get(key), found.get(name)
-        if said and fact and said.value != fact.value:
-            yield IngotError(
-                f"{said.place}: expected {name} = {fact.value} ({fact.origin}), found"
-                f" {spelled(said.value)}"
-            )
+        stated, fact = survey.stated.get(key), found.get(name)
+        if stated and fact and stated.value != fact.value:
+            yield _wrong(stated, f"{name} = {fact.value} ({fact.origin})")
 
 
 def _derive(found: dict[str, Fact]) -> None:
@@ -183,7 +180,7 @@ def _derive(found: dict[str, Fact]) -> None:
 
 
 def _is_allowed(value: Any, rule: Rule) -> bool:
-    if _is_in(value, rule.refused):
+    if _is_in(value, rule.rejected):
         return False
     return not rule.allowed or _is_in(value, rule.allowed)
 
@@ -198,33 +195,33 @@ def _is_in(value: Any, values: tuple[Any, ...]) -> bool:
 
 def _expected(rule: Rule) -> str:
     if not rule.allowed:
-        return f"anything but {' or '.join(map(str, rule.refused))}"
+        return f"anything but {' or '.join(map(str, rule.rejected))}"
     return " or ".join(map(spelled, rule.allowed))
 
 
 def _check_layers(survey: Survey, family: Family) -> Iterator[IngotError]:
     """Yield errors for layers whose attention is of an unexpected type."""
-    said: Said | None = survey.said.get("layer_types")
-    if said is None or said.value is None:
+    stated: Stated | None = survey.stated.get("layer_types")
+    if stated is None or stated.value is None:
         return
-    if not isinstance(said.value, list):
-        yield IngotError(f"{said.place}: expected a list, found {spelled(said.value)}")
+    if not isinstance(stated.value, list):
+        yield _wrong(stated, "a list")
         return
     types = family.layer_types
-    for layer, found in enumerate(said.value):
+    for layer, found in enumerate(stated.value):
         expected = types[layer % len(types)]
         if found != expected:
             yield IngotError(
-                f"{said.place}[{layer}]: not supported; expected"
+                f"{stated.origin}[{layer}]: not supported; expected"
                 f" {expected!r}, found {spelled(found)}",
                 f"the architecture has {_pattern(types)}",
             )
             return
-    count = survey.said.get("num_hidden_layers")
-    if count and type(count.value) is int and count.value != len(said.value):
+    count = survey.stated.get("num_hidden_layers")
+    if count and type(count.value) is int and count.value != len(stated.value):
         yield IngotError(
-            f"{said.place}: expected a type for each of {count.value} layers"
-            f" ({count.place}), found {len(said.value)}"
+            f"{stated.origin}: expected a type for each of {count.value} layers"
+            f" ({count.origin}), found {len(stated.value)}"
         )
 
 

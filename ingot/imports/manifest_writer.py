@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.imports.checkpoint_facts import Fact, Said, Survey
+from ingot.imports.checkpoint_facts import Fact, Stated, Survey
 from ingot.model.yaml_scalars import scalar
 
 COMPUTE = "f32"
@@ -34,13 +34,13 @@ class Decision:
 
     model: str
     survey: Survey
-    licence: Said
+    licence: Stated
     dims: dict[str, Fact]
     hyperparameters: dict[str, Fact]
     tied: tuple[str, ...]
     ignored: tuple[str, ...]
     ends: dict[int, str]  # tokens that end a text, each with its origin
-    source: str | None  # element type of all tensors; None where they differ
+    source: str | None  # element type of all tensors; None if they differ
 
     @property
     def architecture(self) -> str:

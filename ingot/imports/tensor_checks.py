@@ -226,20 +226,20 @@ def _ties(
     survey: Survey, can_be_tied: bool, found: dict[str, StoredTensor]
 ) -> tuple[tuple[IngotError, ...], tuple[str, ...]]:
     """Return errors and notes where config.json contradicts the tensors."""
-    said = survey.said.get("tie_word_embeddings")
+    stated = survey.stated.get("tie_word_embeddings")
     head = HEADS[survey.naming]
-    if survey.naming == "gguf" or said is None or said.value is None:
+    if survey.naming == "gguf" or stated is None or stated.value is None:
         return (), ()
-    if not isinstance(said.value, bool):
-        found_text = f"expected true or false, found {spelled(said.value)}"
-        return (IngotError(f"{said.place}: {found_text}"),), ()
+    if not isinstance(stated.value, bool):
+        found_text = f"expected true or false, found {spelled(stated.value)}"
+        return (IngotError(f"{stated.origin}: {found_text}"),), ()
     has = head in found
     if not can_be_tied:
         # The architecture has no separate head, so the tensor can only be a copy.
-        if has and said.value is False:
-            return (_own_head(said.place, head),), ()
+        if has and stated.value is False:
+            return (_own_head(stated.origin, head),), ()
         return (), ()
-    if said.value is not has:
+    if stated.value is not has:
         return (), ()
     if has:
         note = (
@@ -248,7 +248,7 @@ def _ties(
         )
     else:
         note = f"there is no '{head}': imported as tied"
-    note = f"{said.place} is {spelled(said.value)}, but {note}"
+    note = f"{stated.origin} is {spelled(stated.value)}, but {note}"
     return (), (note,)
 
 

@@ -50,7 +50,7 @@ class Request:
 def run(root: Path, request: Request) -> int:
     """Print the model at its level; return the exit code.
 
-    Raises: IngotError where the filter matches nothing, or a file cannot be written.
+    Raises: IngotError if the filter matches nothing, or a file cannot be written.
     """
     for line in _lines(root, request):
         print(line)
@@ -82,7 +82,7 @@ def filtered_graph(request: Request) -> Outline:
     """
     found = outline(request.graph, request.wanted)
     if not found.entries:
-        _refuse_nothing(
+        _no_match(
             request,
             [
                 name
@@ -106,11 +106,11 @@ def _content(path: Path, request: Request) -> Content:
                 *(name for name, _ in (*item.operations, *item.dispatches)),
             )
         ]
-        _refuse_nothing(request, known)
+        _no_match(request, known)
     return found
 
 
-def _refuse_nothing(request: Request, known: list[str]) -> None:
+def _no_match(request: Request, known: list[str]) -> None:
     """Reject a filter that matches nothing in the model at this level."""
     pattern = request.pattern
     names = list(dict.fromkeys(known))

@@ -25,7 +25,7 @@ class Function:
     operations: tuple[Count, ...]
     dispatches: tuple[Count, ...] = ()
     buffers: tuple[Buffer, ...] = ()
-    # The peak of allocated memory; None where a size is not known.
+    # The peak of allocated memory; None if a size is not known.
     peak_bytes: int | None = 0
 
 
@@ -57,7 +57,7 @@ def counted(names: list[str]) -> tuple[Count, ...]:
 
 
 def peak_bytes(buffers: tuple[Buffer, ...]) -> int | None:
-    """Return the peak of allocated memory; None where a size is not known.
+    """Return the peak of allocated memory; None if a size is not known.
 
     Memory that a function does not free belongs to its caller, or to the model.
     """

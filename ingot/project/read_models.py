@@ -41,14 +41,14 @@ def plan_named(workspace: Workspace, name: str) -> Model:
         return Model(broken=str(error))
     except ExceptionGroup as group:
         return Model(broken=format_errors(group))
-    lowered, refused = _lowered(workspace, manifest)
+    lowered, unbuildable = _lowered(workspace, manifest)
     entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
     return Model(
         summary=f"{manifest.architecture}: {entries}",
         unbuildable={
-            target.name: refused[target.layout.name]
+            target.name: unbuildable[target.layout.name]
             for target in workspace.targets.values()
-            if target.layout.name in refused
+            if target.layout.name in unbuildable
         },
         actions=tuple(
             plan_model(manifest, lowered, workspace.targets.values(), workspace.root)
@@ -61,7 +61,7 @@ def _lowered(
 ) -> tuple[dict[str, Manifest], dict[str, str]]:
     """Return the manifest by layout, and by layout why kernels are missing for it."""
     lowered: dict[str, Manifest] = {}
-    refused: dict[str, str] = {}
+    unbuildable: dict[str, str] = {}
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
     for name, layout in layouts.items():
         try:
@@ -69,9 +69,9 @@ def _lowered(
                 manifest.graph, manifest.weights.stored, layout, workspace.root
             )
         except IngotError as error:
-            refused[name] = str(error)
+            unbuildable[name] = str(error)
         except ExceptionGroup as group:  # with the errors of a kernel's own file
-            refused[name] = format_errors(group)
+            unbuildable[name] = format_errors(group)
         else:
             lowered[name] = replace(manifest, graph=graph)
-    return lowered, refused
+    return lowered, unbuildable

@@ -36,16 +36,16 @@ def select(catalogue: Catalogue, variables: dict[str, str]) -> Selection:
     resolved = dict.fromkeys(
         settings.aliases.get(name, name) for name in targets if name not in skipped
     )
-    refused = {
+    unbuildable = {
         f"{model}@{target}": reason
         for model in models
         for target, reason in catalogue.models[model].unbuildable.items()
         if target in resolved
     }
     named = not (all_models or all_targets)
-    if refused and (named or len(refused) == len(models) * len(resolved)):
-        raise IngotError("\n".join(dict.fromkeys(refused.values())))
-    return Selection(models, tuple(resolved), tuple((skipped | refused).items()))
+    if unbuildable and (named or len(unbuildable) == len(models) * len(resolved)):
+        raise IngotError("\n".join(dict.fromkeys(unbuildable.values())))
+    return Selection(models, tuple(resolved), tuple((skipped | unbuildable).items()))
 
 
 def _names(

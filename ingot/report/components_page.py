@@ -79,7 +79,7 @@ def digest(root: Path, component: str) -> str:
 def page(root: Path) -> str:
     """Return the page's text.
 
-    Raises: IngotError or a group of ManifestErrors where a file cannot be read.
+    Raises: IngotError or a group of ManifestErrors if a file cannot be read.
     """
     workspace = load(root)
     if workspace.broken:

@@ -126,13 +126,15 @@ def _is_emulated(cells: dict[tuple[str, str], Cell], pair: str) -> bool:
 
 def _head(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
     of = Counter(cell.status for cell in known)
-    told = {
+    verdicts = {
         "failed": "failed",
         "passed": "passed",
         "changed": "changed since checked",
         "built": "compiled, not checked",
     }
-    verdict = "; ".join(f"{of[how]} {words}" for how, words in told.items() if of[how])
+    verdict = "; ".join(
+        f"{of[how]} {words}" for how, words in verdicts.items() if of[how]
+    )
     yield f"<h1>{verdict or 'no build yet'}</h1>"
     if builds:
         last = builds[-1]
@@ -160,18 +162,18 @@ def _matrix(
 
 
 def _cell(cell: Cell, target: str) -> str:
-    told = ""
+    note = ""
     if cell.failed:
-        told = ", ".join(stage_of(task) for task in cell.failed)
+        note = ", ".join(stage_of(task) for task in cell.failed)
     elif cell.status == "passed" and cell.margin is not None:
-        told = f"error {cell.margin:.2g} of tolerance"
+        note = f"error {cell.margin:.2g} of tolerance"
     elif cell.status == "none":
-        told = "not built"
+        note = "not built"
     elif cell.status != "passed":
-        told = cell.unchecked
+        note = cell.unchecked
     return (
         f'<td class="{cell.status}" data-target="{escape(target)}">'
-        f"<b>{MARKS[cell.status]}</b><small>{escape(told)}</small></td>"
+        f"<b>{MARKS[cell.status]}</b><small>{escape(note)}</small></td>"
     )
 
 
@@ -209,9 +211,9 @@ def _reasons(builds: Sequence[Build]) -> Iterator[str]:
     for stage in sorted(by_stage, key=lambda name: [*STAGES, name].index(name)):
         items = [_reason(task, builds[-1].actions[task]) for task in by_stage[stage]]
         causes = sum(cause for cause, _ in items)
-        told = f", {causes} changed directly" if causes else ", because of the above"
+        note = f", {causes} changed directly" if causes else ", because of the above"
         yield f"<details{' open' if causes and len(items) < 4 else ''}><summary>"
-        yield f"<b>{stage}</b> <span class=dim>{len(items)}{told}</span></summary><ul>"
+        yield f"<b>{stage}</b> <span class=dim>{len(items)}{note}</span></summary><ul>"
         yield from (text for _, text in sorted(items, key=lambda item: not item[0]))
         yield "</ul></details>"
 
@@ -223,6 +225,6 @@ def _reason(task: str, item: dict[str, object]) -> tuple[bool, str]:
     follows = any(reason.startswith("it follows") for reason in reasons)
     # Lines about an action that do not name a difference start with these.
     cause = not follows or not all(reason.startswith("it ") for reason in reasons)
-    told = "<br>".join(escape(reason) for reason in reasons)
+    note = "<br>".join(escape(reason) for reason in reasons)
     line = f"<li>{escape(task)}: {escape(str(item['how']))}<br>"
-    return cause, f"{line}<span class=dim>{told}</span></li>"
+    return cause, f"{line}<span class=dim>{note}</span></li>"

@@ -33,7 +33,7 @@ _opening = Lock()
 def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
     """Return the results of one call, with the target's shapes and types.
 
-    Raises: IngotError where the call fails.
+    Raises: IngotError if the call fails.
     """
     if not is_native(runner):
         return invoke.call(runner, module, what)

@@ -29,7 +29,7 @@ class Decoder:
     ) -> None:
         """Create empty caches for `ctx` tokens.
 
-        Raises: IngotError where the entry points are not those of a decoder.
+        Raises: IngotError if the entry points are not those of a decoder.
         """
         self._session = session
         self._prefill, self._decode = decoder_entries(entries)
@@ -91,7 +91,7 @@ class Decoder:
 def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryPoint]:
     """Return `prefill` and `decode`.
 
-    Raises: IngotError where they are missing, or differ from those of a decoder.
+    Raises: IngotError if they are missing, or differ from those of a decoder.
     """
     found = {entry.name: entry for entry in entries}
     for name in (PREFILL, DECODE):
@@ -101,7 +101,7 @@ def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryP
                 f"no decoder; expected the entry points {PREFILL} and {DECODE}, "
                 f"found {names}"
             )
-        _refuse_unfit(found[name])
+        _check_inputs(found[name])
     prefill, decode = found[PREFILL], found[DECODE]
     kept, used = _caches(prefill), _caches(decode)
     if kept != used:
@@ -112,7 +112,7 @@ def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryP
     return prefill, decode
 
 
-def _refuse_unfit(entry: EntryPoint) -> None:
+def _check_inputs(entry: EntryPoint) -> None:
     """Reject an entry point with other inputs or outputs than a decoder's.
 
     Raises: IngotError.

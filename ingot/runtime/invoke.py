@@ -55,7 +55,7 @@ class Call:
 def program(runner: Runner, name: str) -> str:
     """Return the path of one of the runtime's programs, for the target's CPU.
 
-    Raises: IngotError where the runtime is not installed.
+    Raises: IngotError if the runtime is not installed.
     """
     root = Path(sysconfig.get_path("purelib"))
     if runner.runtime == "iree-base-runtime-aarch64":
@@ -83,10 +83,10 @@ def module_argv(runner: Runner, tool: str, module: Module) -> tuple[str, ...]:
 def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     """Return the output of the program.
 
-    Raises: IngotError with the program's unaltered message where it fails.
+    Raises: IngotError with the program's unaltered message if it fails.
     """
     env = {**os.environ, **variables(runner)}
-    # Confined already, with the stage's program that calls it.
+    # The program that calls this one runs in the sandbox already.
     done = process.run(argv, folder, env, mounts={}, sandboxed=False, network=False)
     if done.exit_code == 0:
         return done.output
@@ -121,7 +121,7 @@ def shaders() -> str:
 def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
     """Return the results of one call, with the target's shapes and types.
 
-    Raises: IngotError where the call fails.
+    Raises: IngotError if the call fails.
     """
     with tempfile.TemporaryDirectory(prefix="call-") as name:
         folder = Path(name)
@@ -187,7 +187,7 @@ def _input(path: Path, tensor: Array) -> str:
     """Write a tensor where iree-run-module reads it; return its argument."""
     import numpy as np
 
-    # In C order: numpy would mark a transposed array, and iree-run-module refuses it.
+    # NumPy writes a transposed array in Fortran order, which iree-run-module rejects.
     content = np.asarray(tensor, order="C")
     if content.dtype.name != "bfloat16":
         np.save(path, content)

@@ -36,7 +36,7 @@ class Session(Protocol):
     ) -> tuple[Any, ...]:
         """Return the results, which may be passed to the next call as they are.
 
-        Raises: IngotError where the call fails.
+        Raises: IngotError if the call fails.
         """
 
     def array(self, tensor: Any) -> Array:
@@ -46,7 +46,7 @@ class Session(Protocol):
 def open_session(runner: Runner, module: Module) -> Session:
     """Return a session of the module, loaded where this process can run it.
 
-    Raises: IngotError where the module or its parameters cannot be read.
+    Raises: IngotError if the module or its parameters cannot be read.
     """
     if is_native(runner):
         return Loaded(runner, module)

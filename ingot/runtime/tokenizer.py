@@ -16,7 +16,7 @@ def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
     may lie beyond the model's rows, because a text contains it only where it is written
     out: Gemma 3 has such a token for images.
 
-    Raises: IngotError where the file is not a tokenizer, or has other ids beyond the
+    Raises: IngotError if the file is not a tokenizer, or has other ids beyond the
         `n_vocab` rows of the model.
     """
     from iree.runtime import Tokenizer

@@ -37,7 +37,7 @@ class Baked:
 def write(archive: Path, baked: list[Baked]) -> None:
     """Write an archive of the parameters, in the given order.
 
-    Raises: IngotError where the archive reads back differently.
+    Raises: IngotError if the archive reads back differently.
     """
     from ingot.weights.irpa import ArchiveSource, write_archive
 
@@ -65,8 +65,8 @@ def write(archive: Path, baked: list[Baked]) -> None:
                 )
 
 
-def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
-    """Return the tensors of an archive, in its order; `shown` names it.
+def read_tensors(path: Path, label: str) -> tuple[StoredTensor, ...]:
+    """Return the tensors of an archive, in its order; `label` names it in messages.
 
     Raises: IngotError for an incomplete archive, or for a parameter without a shape and
         a type.
@@ -78,25 +78,25 @@ def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
         entries = read_archive(path)
     except IngotError as error:
         # The archive may not be the user's own, so "bake it again" would be no help.
-        message = error.message.replace(str(path), shown)
+        message = error.message.replace(str(path), label)
         raise IngotError(message, DOWNLOAD_AGAIN) from error
     tensors = []
     for entry in entries:
-        element, shape = _described(entry.key, entry.metadata, shown)
+        element, shape = _described(entry.key, entry.metadata, label)
         end = entry.offset + entry.size_bytes
         if end > size_bytes:
             raise IngotError(
-                f"{shown}: parameter '{entry.key}': reaches past the end of the file;"
+                f"{label}: parameter '{entry.key}': reaches past the end of the file;"
                 f" expected {end} bytes or more, found {size_bytes}",
                 DOWNLOAD_AGAIN,
             )
         tensor = StoredTensor(
-            entry.key, element, shape, shown, entry.offset, entry.size_bytes
+            entry.key, element, shape, label, entry.offset, entry.size_bytes
         )
         _, item_bytes = BLOCKS.get(element, (1, None))
         if item_bytes and math.prod(shape) * item_bytes != entry.size_bytes:
             raise IngotError(
-                f"{shown}: parameter '{entry.key}': its size is not that of its shape;"
+                f"{label}: parameter '{entry.key}': its size is not that of its shape;"
                 f" expected {math.prod(shape) * item_bytes} bytes for {tensor}, found"
                 f" {entry.size_bytes}",
                 "the program that wrote the archive is at fault",
@@ -105,7 +105,7 @@ def read_tensors(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     return tuple(tensors)
 
 
-def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...]]:
+def _described(key: str, metadata: str, label: str) -> tuple[str, tuple[int, ...]]:
     """Return element type and shape, which an archive may omit."""
     try:
         described = json.loads(metadata.removeprefix(_METADATA))
@@ -113,7 +113,7 @@ def _described(key: str, metadata: str, shown: str) -> tuple[str, tuple[int, ...
         return _ELEMENTS.get(described["dtype"], described["dtype"]), shape
     except (ValueError, KeyError, TypeError) as error:
         raise IngotError(
-            f"{shown}: parameter '{key}': no type and shape; expected metadata such as"
+            f"{label}: parameter '{key}': no type and shape; expected metadata such as"
             f' {_METADATA}{{"type": "Tensor", "dtype": "float32", "shape": [2, 3]}},'
             f" found {metadata!r}",
             "write it with iree.runtime.parameter_index_add_numpy_ndarray, or bake"

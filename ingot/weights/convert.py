@@ -54,7 +54,7 @@ class Content:
 def from_tensors(
     wanted: ParameterSpec, found: Found, paths: Paths, scratch: IO[bytes]
 ) -> Content:
-    """Return the tensors' content, appended to `scratch` where it changes.
+    """Return the tensors' content, appended to `scratch` if it needs a conversion.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
@@ -155,8 +155,8 @@ def _checked_chunks(
 ) -> Iterator[tuple[memoryview, Array]]:
     """Yield the source's bytes and finite values, a multiple of rows at a time.
 
-    The last rows of a matrix may be fewer where `turned`, the form of a tensor to
-    reorder, is given, because the matrix itself has a multiple of rows.
+    With `turned`, the form of a tensor to reorder, the last chunk may be smaller,
+    because the matrix itself has a multiple of rows.
 
     Shapes: -> [rows * width], float32.
     """
@@ -173,7 +173,7 @@ def _checked_chunks(
     start = 0
     for chunk in chunks:
         values = decode(chunk, tensor.element)
-        _refuse_not_finite(values, start, tensor)
+        _check_finite(values, start, tensor)
         start += len(values)
         yield chunk, values
 
@@ -216,7 +216,7 @@ def _pack(
             parts = {"weight": grouped(bits.reshape(block.shape), wanted.tile_n)}
         else:
             parts = quantised(block, wanted.stored, wanted.tile_n)
-            _refuse_endless_scale(parts, block, wanted, label, start)
+            _check_scale(parts, block, wanted, label, start)
         start += block.size
         weight = parts.pop("weight")
         hasher.update(weight)
@@ -250,7 +250,7 @@ def _encoded(block: Array, wanted: ParameterSpec, label: str, start: int) -> byt
     return data
 
 
-def _refuse_endless_scale(
+def _check_scale(
     parts: dict[str, bytes], block: Array, wanted: ParameterSpec, label: str, start: int
 ) -> None:
     """Reject values whose scale exceeds the range of its type.
@@ -280,7 +280,7 @@ def _beyond(value: float, index: int, wanted: ParameterSpec, label: str) -> Ingo
     )
 
 
-def _refuse_not_finite(values: Array, start: int, tensor: StoredTensor) -> None:
+def _check_finite(values: Array, start: int, tensor: StoredTensor) -> None:
     index = first_not_finite(values)
     if index is not None:
         place = _place(start + index, tensor.shape)

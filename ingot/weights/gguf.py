@@ -58,16 +58,18 @@ class GgufHeader:
     tensors: tuple[StoredTensor, ...]  # in the order of their bytes
 
 
-def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
-    """Return the file's tensors in the order of their bytes; `shown` names it.
+def read_header(path: Path, label: str) -> tuple[StoredTensor, ...]:
+    """Return the file's tensors in the order of their bytes.
+
+    `label` names the file in messages.
 
     Raises: IngotError as `read_gguf`.
     """
-    return read_gguf(path, shown).tensors
+    return read_gguf(path, label).tensors
 
 
-def read_gguf(path: Path, shown: str) -> GgufHeader:
-    """Return the metadata and the tensors of the file; `shown` names it.
+def read_gguf(path: Path, label: str) -> GgufHeader:
+    """Return the metadata and the tensors of the file; `label` names it in messages.
 
     Shapes are row-major: the reverse of the order in the file.
 
@@ -75,17 +77,17 @@ def read_gguf(path: Path, shown: str) -> GgufHeader:
     """
     try:
         with path.open("rb") as file:
-            return _read(_Cursor(file, shown))
+            return _read(_Cursor(file, label))
     except OSError as error:
-        raise IngotError(f"{shown}: cannot be read; {error.strerror}") from error
+        raise IngotError(f"{label}: cannot be read; {error.strerror}") from error
 
 
 class _Cursor:
     """The bytes of a header, read in order and never past the end of the file."""
 
-    def __init__(self, file: IO[bytes], shown: str) -> None:
+    def __init__(self, file: IO[bytes], label: str) -> None:
         self.file = file
-        self.shown = shown
+        self.label = label
         self.size_bytes = os.fstat(file.fileno()).st_size
         self.offset = 0
 
@@ -113,7 +115,7 @@ class _Cursor:
 
     def error(self, what: str, hint: str = _REWRITE) -> IngotError:
         """Return an error that names the file."""
-        return IngotError(f"{self.shown}: {what}", hint)
+        return IngotError(f"{self.label}: {what}", hint)
 
     def _claim(self, count: int) -> None:
         self.offset += count
@@ -143,7 +145,7 @@ def _read(cursor: _Cursor) -> GgufHeader:
     found = [_tensor(cursor) for _ in range(tensor_count)]
     start = -(-cursor.offset // alignment) * alignment
     tensors = tuple(
-        StoredTensor(name, element, shape, cursor.shown, start + offset, size_bytes)
+        StoredTensor(name, element, shape, cursor.label, start + offset, size_bytes)
         for name, element, shape, offset, size_bytes in sorted(
             found, key=lambda item: (item[3], item[4], item[0])
         )

@@ -53,7 +53,7 @@ def write_archive(
     IREE copies from file to file in blocks, so memory does not grow with the
     parameters.
 
-    Raises: IngotError where a source is truncated or the disk is full.
+    Raises: IngotError if a source is truncated or the disk is full.
     """
     from iree.runtime import FileHandle, ParameterIndex
 
@@ -81,7 +81,7 @@ def write_archive(
 def write_splats(path: Path, splats: Iterable[SplatSource]) -> None:
     """Write an irpa of parameters that repeat one value and have no content.
 
-    Raises: IngotError where the disk is full.
+    Raises: IngotError if the disk is full.
     """
     from iree.runtime import ParameterIndex
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.weights.element_types import BLOCKS, PROJECT, SAFETENSORS
 from ingot.weights.parameter_spec import ParameterSpec, container
 from ingot.weights.safetensors import StoredTensor
@@ -39,7 +39,7 @@ def match(
 ) -> Matched:
     """Return the parameters with their tensors, and an error for every difference.
 
-    `label` names the source where no file can be named.
+    `label` names the source in errors that belong to no file.
     """
     tensors = {tensor.name: tensor for tensor in found}
     readers: dict[str, ParameterSpec] = {}
@@ -80,7 +80,7 @@ def unused(tensor: StoredTensor, twin: str | None) -> IngotError:
     if twin is not None:
         hint = f"its bytes are those of '{twin}' (tied): add it to weights.ignore"
     return IngotError(
-        f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is read by no parameter",
+        f"{tensor.file}: no parameter reads tensor '{tensor.name}' ({tensor})",
         hint,
     )
 
@@ -88,10 +88,10 @@ def unused(tensor: StoredTensor, twin: str | None) -> IngotError:
 def untied(tensor: StoredTensor, embedding: str) -> IngotError:
     """Return the error for a separate head in the checkpoint of a tied model."""
     return IngotError(
-        f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is read by no parameter, and"
-        f" its values are not those of '{embedding}': the checkpoint is not tied",
-        f"take '{OUTPUT}' out of weights.tied, or take another architecture; where the"
-        " model is tied all the same, add the tensor to weights.ignore",
+        f"{tensor.file}: no parameter reads tensor '{tensor.name}' ({tensor}), and its"
+        f" values are not those of '{embedding}': the checkpoint is not tied",
+        f"remove '{OUTPUT}' from weights.tied, or use another architecture; if the"
+        " model is tied nevertheless, add the tensor to weights.ignore",
     )
 
 
@@ -101,7 +101,7 @@ def other_table(tensor: StoredTensor, item: ParameterSpec) -> IngotError:
     return IngotError(
         f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is not the table that the"
         f" manifest describes; expected {item} with base {item.table[1]:g}",
-        "the archive was baked of a manifest with other dims or hyperparameters",
+        "the archive was baked from a manifest with other dims or hyperparameters",
     )
 
 
@@ -131,7 +131,8 @@ def _missing(
             f" [{OUTPUT}]' in weights"
         )
     else:
-        hint = f"the source has {count} tensors, and none unread has such a name"
+        tensors = counted(count, "tensor")
+        hint = f"the source has {tensors}, and no unused one has a similar name"
     more = f", and {len(missing) - 1} more like it," if len(missing) > 1 else ""
     return IngotError(
         f"{label}: tensor '{missing[0]}'{more} is missing; expected {item} for"
@@ -160,13 +161,13 @@ def _differences(item: ParameterSpec, tensor: StoredTensor) -> Iterator[IngotErr
         yield _unsupported(place, tensor)
     elif item.form and tensor.element not in PROJECT:
         yield IngotError(
-            f"{place}: a type whose dims cannot be put in another order; expected one"
-            f" of {', '.join(PROJECT)}, found {tensor.element}",
+            f"{place}: the dims of this type cannot be reordered; expected one of"
+            f" {', '.join(PROJECT)}, found {tensor.element}",
             "its values are stored in blocks: convert the file to F16",
         )
     elif item.source and tensor.element != SAFETENSORS[item.source]:
         found = tensor.element.lower()
-        hint = "leave 'source' out of the rule of weights.policy: it is converted"
+        hint = "remove 'source' from the rule of weights.policy: the bake converts it"
         if found in SAFETENSORS:
             hint = f"write 'source: {found}' in the rule of weights.policy"
         yield IngotError(
@@ -181,7 +182,7 @@ def _shape_hint(item: ParameterSpec, tensor: StoredTensor) -> str:
     if len(expected) == 3 and tensor.shape == (*item.shape[1:], item.shape[0]):
         return "its last dim is the expert's: write 'expert_axis: -1' in weights"
     if len(expected) == 3 and tensor.shape == item.shape:
-        return "its first dim is the expert's: take 'expert_axis: -1' out of weights"
+        return "its first dim is the expert's: remove 'expert_axis: -1' from weights"
     if sorted(tensor.shape) == sorted(expected):
         return "the tensor is transposed: the architecture is of another framework"
     return "the manifest's dims are those of another model"
@@ -193,7 +194,7 @@ def _unsupported(place: str, tensor: StoredTensor) -> IngotError:
         known = tuple(BLOCKS)
         hint = "convert it: llama-quantize --allow-requantize FILE NEW_FILE Q8_0"
     return IngotError(
-        f"{place}: a type that is not read; expected one of {', '.join(known)},"
+        f"{place}: unsupported type; expected one of {', '.join(known)},"
         f" found {tensor.element}",
         hint,
     )
@@ -201,10 +202,9 @@ def _unsupported(place: str, tensor: StoredTensor) -> IngotError:
 
 def _tied(item: ParameterSpec, other: str, tensor: StoredTensor) -> IngotError:
     return IngotError(
-        f"{tensor.file}: tensor '{tensor.name}' is read by two parameters, '{other}'"
-        f" and '{item.name}'; expected one",
-        f"tied weights are one parameter: let the architecture use '{other}' in both"
-        " places",
+        f"{tensor.file}: two parameters read tensor '{tensor.name}', '{other}' and"
+        f" '{item.name}'; expected one",
+        f"tied weights are one parameter: use '{other}' twice in the architecture",
     )
 
 
@@ -217,7 +217,7 @@ def _greedy(
             yield IngotError(
                 f"{label}: weights.ignore '{pattern}' also matches tensor '{hit}',"
                 f" which parameter '{readers[hit].name}' reads",
-                "name what is to be ignored more closely",
+                "make the pattern narrower",
             )
 
 

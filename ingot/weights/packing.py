@@ -24,7 +24,7 @@ def quantised(rows: Array, scheme: str, tile_n: int) -> dict[str, bytes]:
 
     Shapes: rows [n * tile_n, columns], float32; n groups.
 
-    Raises: ValueError for an unknown scheme, or a tile_n that does not match its words.
+    Raises: ValueError for an unknown scheme, or a `tile_n` that it does not support.
     """
     if scheme == "i8":
         codes, scale = quantise_rows(rows)

@@ -21,9 +21,8 @@ class Convention:
     """The changes to a tensor's values, in the order of the fields."""
 
     offset: float = 0.0  # added, in float32
-    interleaved_heads: int | None = (
-        None  # whose rows are stored in pairs, to be put in halves
-    )
+    # Number of heads whose rows are stored in pairs; the archive stores them in halves.
+    interleaved_heads: int | None = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -33,12 +32,12 @@ class Convention:
 
 @dataclass(frozen=True, slots=True)
 class SourceForm:
-    """How tensors hold a parameter's values, where they have other dims than it."""
+    """How tensors contain the values of a parameter that has other dims."""
 
     shape: tuple[int, ...]  # of a tensor
     row: int = 0  # the parameter's first row in it
-    # The tensor's dims, split as the parameter has them, in the parameter's order; none
-    # where that is their own.
+    # The tensor's dims, split like the parameter's and in the parameter's order; empty
+    # if the order is the same.
     axes: tuple[int, ...] = ()
 
 
@@ -58,25 +57,25 @@ class ParameterSpec:
 
     name: str  # "blk.0.attn_q.weight"
     shape: tuple[int, ...]
-    # "encoder.layer.0.attention.self.query.weight"; with {expert} in it, a tensor each.
+    # "encoder.layer.0.attention.self.query.weight"; {expert} stands for each expert.
     tensor: str
-    source: str | None  # element type in the source: "f32"; None: any that is read
+    source: str | None  # element type in the source: "f32"; None: any supported one
     stored: str  # element type in the archive, or how a packed matrix is quantised
-    offset: float = 0.0  # that Hugging Face subtracts
-    interleaved_heads: int | None = None  # whose rows GGUF stores in pairs
+    offset: float = 0.0  # Hugging Face subtracts it
+    interleaved_heads: int | None = None  # number of heads that GGUF stores in pairs
     table: tuple[str, float] | None = None  # computed: ("rope", base)
-    form: SourceForm | None = None  # of a tensor that differs by more than its name
-    tile_n: int = 1  # rows per group
-    parts: tuple[Part, ...] = ()  # empty where it is stored unpacked
+    form: SourceForm | None = None  # if the tensor has other dims
+    tile_n: int = 1  # rows per tile
+    parts: tuple[Part, ...] = ()  # empty if it is stored unpacked
 
     def __str__(self) -> str:
-        """Return the parameter as messages name it, with its tensor's type."""
+        """Return the type and shape of the tensor, for messages."""
         element = SAFETENSORS[self.source] if self.source else ""
         return f"{element}[{', '.join(map(str, self.tensor_shape))}]"
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Return the names of the tensors whose values it has, in order."""
+        """Return the names of the tensors that contain its values, in order."""
         if EXPERT not in self.tensor:
             return (self.tensor,)
         return tuple(self.tensor.replace(EXPERT, str(n)) for n in range(self.shape[0]))

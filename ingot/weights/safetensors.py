@@ -69,8 +69,10 @@ class StoredTensor:
         return f"{self.element}[{', '.join(map(str, self.shape))}]"
 
 
-def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
-    """Return the file's tensors in the order of their bytes; `shown` names it.
+def read_header(path: Path, label: str) -> tuple[StoredTensor, ...]:
+    """Return the file's tensors in the order of their bytes.
+
+    `label` names the file in messages.
 
     Raises: IngotError for the first error in the header, or for a file whose size does
         not match the header.
@@ -78,18 +80,18 @@ def read_header(path: Path, shown: str) -> tuple[StoredTensor, ...]:
     try:
         with path.open("rb") as file:
             size_bytes = os.fstat(file.fileno()).st_size
-            header_bytes = _header_length(file.read(8), size_bytes, shown)
+            header_bytes = _header_length(file.read(8), size_bytes, label)
             header = file.read(header_bytes)
     except OSError as error:
-        raise IngotError(f"{shown}: cannot be read; {error.strerror}") from error
-    entries = parse_object(header, shown)
-    _check_metadata(entries.pop("__metadata__", {}), shown)
+        raise IngotError(f"{label}: cannot be read; {error.strerror}") from error
+    entries = parse_object(header, label)
+    _check_metadata(entries.pop("__metadata__", {}), label)
     start = 8 + header_bytes
     tensors = sorted(
-        (_tensor(name, entry, start, shown) for name, entry in entries.items()),
+        (_tensor(name, entry, start, label) for name, entry in entries.items()),
         key=lambda tensor: (tensor.offset, tensor.size_bytes, tensor.name),
     )
-    _check_contiguous(tensors, start, size_bytes, shown)
+    _check_contiguous(tensors, start, size_bytes, label)
     return tuple(tensors)
 
 
@@ -100,7 +102,7 @@ def read_chunks(
 
     Every chunk uses the same buffer: it is valid until the next one is requested.
 
-    Raises: IngotError where the file ends before the tensor does.
+    Raises: IngotError if the file ends before the tensor does.
     """
     buffer = memoryview(bytearray(min(chunk_bytes, tensor.size_bytes)))
     end = tensor.offset + tensor.size_bytes
@@ -120,23 +122,23 @@ def read_chunks(
             yield wanted
 
 
-def _header_length(prefix: bytes, size_bytes: int, shown: str) -> int:
+def _header_length(prefix: bytes, size_bytes: int, label: str) -> int:
     if len(prefix) < 8:
         raise IngotError(
-            f"{shown}: not a safetensors file; expected 8 bytes of header length,"
+            f"{label}: not a safetensors file; expected 8 bytes of header length,"
             f" found {len(prefix)} bytes in all",
             DOWNLOAD_AGAIN,
         )
     length = int.from_bytes(prefix, "little")
     if length > HEADER_LIMIT_BYTES:
         raise IngotError(
-            f"{shown}: not a safetensors file; expected a header of at most"
+            f"{label}: not a safetensors file; expected a header of at most"
             f" {HEADER_LIMIT_BYTES} bytes, found a length of {length}",
             _guess_format(prefix),
         )
     if length > size_bytes - 8:
         raise IngotError(
-            f"{shown}: the file ends inside its header; expected {8 + length} bytes"
+            f"{label}: the file ends inside its header; expected {8 + length} bytes"
             f" or more, found {size_bytes}",
             DOWNLOAD_AGAIN,
         )
@@ -157,21 +159,21 @@ def _guess_format(prefix: bytes) -> str:
     )
 
 
-def _check_metadata(value: Any, shown: str) -> None:
+def _check_metadata(value: Any, label: str) -> None:
     texts = isinstance(value, dict) and all(
         isinstance(item, str) for item in value.values()
     )
     if not texts:
         raise IngotError(
-            f"{shown}: __metadata__: expected an object of texts, found {short(value)}",
+            f"{label}: __metadata__: expected an object of texts, found {short(value)}",
             REWRITE,
         )
 
 
-def _tensor(name: str, entry: Any, start: int, shown: str) -> StoredTensor:
+def _tensor(name: str, entry: Any, start: int, label: str) -> StoredTensor:
     def wrong(what: str, expected: str, found: Any, hint: str = REWRITE) -> IngotError:
         return IngotError(
-            f"{shown}: tensor {name!r}: {what}; expected {expected},"
+            f"{label}: tensor {name!r}: {what}; expected {expected},"
             f" found {short(found)}",
             hint,
         )
@@ -193,7 +195,7 @@ def _tensor(name: str, entry: Any, start: int, shown: str) -> StoredTensor:
         expected = f"{short(size_bits)} bits for {element}{shape}"
         raise wrong("data_offsets do not fit the shape", expected, size_bytes * 8)
     return StoredTensor(
-        name, element, tuple(shape), shown, start + offsets[0], size_bytes
+        name, element, tuple(shape), label, start + offsets[0], size_bytes
     )
 
 
@@ -206,27 +208,27 @@ def _is_sizes(value: Any) -> bool:
 
 
 def _check_contiguous(
-    tensors: list[StoredTensor], start: int, size_bytes: int, shown: str
+    tensors: list[StoredTensor], start: int, size_bytes: int, label: str
 ) -> None:
     end, previous = start, "the header"
     for tensor in tensors:
         if tensor.offset != end:
             kind = "overlaps" if tensor.offset < end else "leaves a gap after"
             raise IngotError(
-                f"{shown}: tensor {tensor.name!r}: {kind} {previous}; expected it to"
+                f"{label}: tensor {tensor.name!r}: {kind} {previous}; expected it to"
                 f" begin at byte {end}, found {tensor.offset}",
                 REWRITE,
             )
         end, previous = tensor.offset + tensor.size_bytes, f"{tensor.name!r}"
         if end > size_bytes:
             raise IngotError(
-                f"{shown}: tensor {tensor.name!r}: reaches past the end of the file;"
+                f"{label}: tensor {tensor.name!r}: reaches past the end of the file;"
                 f" expected {end} bytes or more, found {size_bytes}",
                 DOWNLOAD_AGAIN,
             )
     if end != size_bytes:
         raise IngotError(
-            f"{shown}: bytes after the last tensor; expected {end} bytes in all,"
+            f"{label}: bytes after the last tensor; expected {end} bytes in all,"
             f" found {size_bytes}",
             DOWNLOAD_AGAIN,
         )

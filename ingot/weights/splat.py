@@ -19,7 +19,7 @@ def splat(
 
     The report has no digests, because there is no content.
 
-    Raises: IngotError where it cannot be written.
+    Raises: IngotError if it cannot be written.
     """
     stored = [
         part

@@ -10,44 +10,44 @@ from ingot.errors import IngotError
 _HINT = "the file is damaged, or was not written by a JSON library"
 
 
-def parse_object(text: bytes, shown: str) -> dict[str, Any]:
-    """Return the JSON object; `shown` names the file in messages.
+def parse_object(text: bytes, label: str) -> dict[str, Any]:
+    """Return the JSON object; `label` names the file in messages.
 
     Raises: IngotError for text that is not UTF-8 or not JSON, a duplicate key (where
         other parsers keep the last), NaN and Infinity, and any top-level value other
         than an object.
     """
 
-    def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in pairs:
             if key in result:
                 raise IngotError(
-                    f"{shown}: key {short(key)} is written twice in one object", _HINT
+                    f"{label}: key {short(key)} is written twice in one object", _HINT
                 )
             result[key] = value
         return result
 
-    def refuse_constant(word: str) -> Any:
+    def reject_constant(word: str) -> Any:
         raise ValueError(f"'{word}' is not a JSON number")
 
     try:
         value = json.loads(
             text.decode("utf-8"),
-            object_pairs_hook=refuse_repeats,
-            parse_constant=refuse_constant,
+            object_pairs_hook=unique_keys,
+            parse_constant=reject_constant,
         )
     except UnicodeDecodeError as error:
         raise IngotError(
-            f"{shown}: not UTF-8; found byte 0x{text[error.start]:02x} at"
+            f"{label}: not UTF-8; found byte 0x{text[error.start]:02x} at"
             f" {error.start} of the JSON text",
             _HINT,
         ) from error
     except (ValueError, RecursionError) as error:
-        raise IngotError(f"{shown}: not JSON; {error}", _HINT) from error
+        raise IngotError(f"{label}: not JSON; {error}", _HINT) from error
     if not isinstance(value, dict):
         raise IngotError(
-            f"{shown}: expected a JSON object, found {short(value)}", _HINT
+            f"{label}: expected a JSON object, found {short(value)}", _HINT
         )
     return value
 
