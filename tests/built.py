@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ingot.engine.actions import Action
+from ingot.model.component import Components
 from ingot.model.graph import Graph
 from ingot.model.manifest import Manifest
 from ingot.model.select_kernels import select_kernels
@@ -25,7 +26,9 @@ from tests.project import ROOT
 
 def lowered(manifest: Manifest, target: Target) -> Graph:
     """Return the graph as the target has it."""
-    return select_kernels(manifest.graph, manifest.weights.stored, target.layout, ROOT)
+    return select_kernels(
+        manifest.graph, manifest.weights.stored, target.layout, Components(ROOT)
+    )
 
 
 def random_weights(graph: Graph) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ingot.bundles.batch import Batch
 from ingot.checks.archive_parameters import read_parameters
+from ingot.model.component import Components
 from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles, run_entry_point
@@ -102,7 +103,7 @@ def compare_in_motion(folder: Path, model: str, target: str) -> float:
     manifest = read_manifest(ROOT / f"models/{model}.yaml", ROOT)
     found = read_target(ROOT / f"targets/{target}.yaml", ROOT)
     dims, stored = dict(manifest.dims), manifest.weights.stored
-    graph = select_kernels(manifest.graph, stored, found.layout, ROOT)
+    graph = select_kernels(manifest.graph, stored, found.layout, Components(ROOT))
     irpa = folder / f"weights/{found.layout.name}/model.irpa"
     session = open_session(found.runner, Module(folder / target / "model.vmfb", irpa))
     # As many positions in seven blocks, whatever their size.

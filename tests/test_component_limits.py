@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from ingot.errors import ManifestError
 from ingot.model.architecture_schema import NodeSection
-from ingot.model.bind import Bound, Given, Scope, bind
+from ingot.model.bind import Bound, GivenTensor, Scope, bind
 from ingot.model.component import (
+    Components,
     ComponentSignature,
     IndexFormal,
     ScalarFormal,
@@ -71,15 +71,15 @@ def bound(
     sizes = {n: None if n in signature.dynamic else 8 for n in names}
     sizes |= {rule.dim: 16 for rule in signature.rules if rule.terms} | other
     tensors = {
-        item.name: Given(
+        item.name: GivenTensor(
             item.name,
-            partial(node.at.error, f"operands.{item.name}"),
+            node.at.part(f"operands.{item.name}"),
             changed.get(item.name, item.type),
         )
         for item in signature.arguments
         if isinstance(item, TensorFormal)
     }
-    found = bind(node, signature, tensors, Scope(sizes, {}, {}), errors)
+    found = bind(node, signature, tensors, Scope(sizes, {}, Components(ROOT), errors))
     return found, errors
 
 
@@ -247,15 +247,16 @@ def bound_with_batch(
     signature: ComponentSignature, kinds: dict[str, SymbolicType]
 ) -> tuple[Bound | None, list[ManifestError]]:
     """Bind where `batch` stays dynamic, whether the component has it or not."""
-    with_batch = replace(signature, dynamic=signature.dynamic | {"batch"})
+    dims = signature.header.dims | {"batch": "dynamic"}
+    with_batch = replace(signature, header=replace(signature.header, dims=dims))
     node, errors = node_of(with_batch), list[ManifestError]()
     names = {name for item in signature.arguments for name in dims_of(item)}
     sizes = {n: None if n in with_batch.dynamic else 8 for n in names | {"batch"}}
     tensors = {
-        name: Given(name, partial(node.at.error, f"operands.{name}"), kind)
+        name: GivenTensor(name, node.at.part(f"operands.{name}"), kind)
         for name, kind in kinds.items()
     }
-    found = bind(node, signature, tensors, Scope(sizes, {}, {}), errors)
+    found = bind(node, signature, tensors, Scope(sizes, {}, Components(ROOT), errors))
     return found, errors
 
 
@@ -269,15 +270,18 @@ def test_numbers_are_no_tensors_and_tensors_no_numbers() -> None:
     )
     errors: list[ManifestError] = []
     tensors = {
-        name: Given(
+        name: GivenTensor(
             name,
-            partial(node.at.error, f"operands.{name}"),
+            node.at.part(f"operands.{name}"),
             formal_of("shape/slice", "x").type,
         )
         for name in ("x", "first")
     }
     sizes = {"batch": None, "seq": None, "n_embd": 8}
-    assert bind(node, signature, tensors, Scope(sizes, {}, {}), errors) is None
+    assert (
+        bind(node, signature, tensors, Scope(sizes, {}, Components(ROOT), errors))
+        is None
+    )
     assert any(
         "'first' of 'shape/slice' is a number\n  move it to attributes" in str(error)
         for error in errors

@@ -15,6 +15,7 @@ import pytest
 from ingot.bundles.batch import Batch
 from ingot.checks.archive_parameters import read_parameters
 from ingot.checks.cases import entry_inputs, make_case
+from ingot.model.component import Components
 from ingot.model.graph import EntryPoint, Graph
 from ingot.model.layout import read_layout
 from ingot.model.manifest import read_manifest
@@ -39,7 +40,9 @@ def graph() -> Graph:
     """The graph as the target has it."""
     manifest = read_manifest(ROOT / f"models/{MODEL}.yaml", ROOT)
     layout = read_layout(ROOT / "targets/layouts/packed_n8.yaml", ROOT)
-    return select_kernels(manifest.graph, manifest.weights.stored, layout, ROOT)
+    return select_kernels(
+        manifest.graph, manifest.weights.stored, layout, Components(ROOT)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from ingot.codec import from_json
 from ingot.engine.actions import SourceFile
 from ingot.imports.checkpoint import import_checkpoint
+from ingot.model.component import Components
 from ingot.model.layout import read_layout
 from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.select_kernels import select_kernels
@@ -48,7 +49,7 @@ def baked(
     """The archive that the bake makes of a manifest's weights, in this process."""
     graph = manifest.graph
     kept = read_layout(ROOT / f"targets/layouts/{layout}.yaml", ROOT)
-    lowered = select_kernels(graph, manifest.weights.stored, kept, ROOT)
+    lowered = select_kernels(graph, manifest.weights.stored, kept, Components(ROOT))
     action = bake.plan_bake(replace(manifest, graph=lowered))
     (folder / "weights").mkdir(parents=True)
     for name, source in action.inputs:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ingot.errors import IngotError
+from ingot.model.component import Components
 from ingot.model.graph import Graph
 from ingot.model.layout import Layout, read_layout
 from ingot.model.manifest import read_manifest
@@ -36,7 +37,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 def lowered(graph: Graph, stored: str, layout: Layout = PACKED_N8) -> Graph:
-    return select_kernels(graph, lambda name: stored, layout, ROOT)
+    return select_kernels(graph, lambda name: stored, layout, Components(ROOT))
 
 
 def parameters(graph: Graph) -> dict[str, str]:
@@ -171,11 +172,11 @@ def test_a_stored_type_without_a_kernel_is_refused_with_those_that_there_are(
 
 def test_rows_that_do_not_divide_stay_as_they_are_in_f32_alone(graph: Graph) -> None:
     odd = replace(PACKED_N8, tile_n=7)
-    assert parameters(select_kernels(graph, lambda _: "f32", odd, ROOT)) == parameters(
-        graph
-    )
+    assert parameters(
+        select_kernels(graph, lambda _: "f32", odd, Components(ROOT))
+    ) == parameters(graph)
     with pytest.raises(IngotError, match="does not divide into 7 rows"):
-        select_kernels(graph, lambda _: "bf16", odd, ROOT)
+        select_kernels(graph, lambda _: "bf16", odd, Components(ROOT))
 
 
 def test_a_group_is_stored_column_by_column() -> None:

@@ -10,6 +10,7 @@ from ingot.cli.commands import Call
 from ingot.cli.variables import one_of_each
 from ingot.errors import IngotError, did_you_mean
 from ingot.inspection.inspect import PHASES, Request, filtered_graph, run
+from ingot.model.component import Components
 from ingot.model.manifest import read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
@@ -41,7 +42,8 @@ def read_request(
     model, target = one_of_each("inspect", selection.models, selection.targets)
     manifest = read_manifest(root / f"models/{model}.yaml", root)
     layout = read_target(root / f"targets/{target}.yaml", root).layout
-    graph = select_kernels(manifest.graph, manifest.weights.stored, layout, root)
+    stored, components = manifest.weights.stored, Components(root)
+    graph = select_kernels(manifest.graph, stored, layout, components)
     request = Request(graph, target, level, variables.get("filter", ""))
     if level == "graph":
         filtered_graph(request)

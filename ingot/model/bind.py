@@ -1,18 +1,19 @@
-"""One node and its component's signature in, the instance and its values' types out.
+"""Bind a node to its component: find what each of the component's dims is here.
 
-The component's dims are its own; binding finds what each stands for here, argument by
-argument, and says at the argument where that contradicts what was found before.
+The component's dims are its own. Binding finds what each stands for, argument by
+argument, and reports the argument that contradicts what was found before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ingot.errors import ManifestError, did_you_mean
-from ingot.model.architecture_schema import NodeSection
+from ingot.model.architecture_schema import BlockSection, Given, NodeSection
 from ingot.model.component import (
+    Components,
     ComponentSignature,
     IndexFormal,
     ScalarFormal,
@@ -20,23 +21,24 @@ from ingot.model.component import (
 )
 from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Argument, Instance
+from ingot.model.schema_types import Place
 from ingot.model.shapes import SymbolicType
 
 LAYER = "{layer}"
 
-Report = Callable[..., ManifestError]
-"""Makes an error at one place, of a message and a hint."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a model declares: the names that nodes may use."""
+    """What the nodes of a model may name, and the mistakes found in it so far."""
 
     sizes: Mapping[str, int | None]  # dims; None for those that stay dynamic
     numbers: Mapping[str, float | int]  # hyperparameters
+    components: Components
+    errors: list[ManifestError]
     # By name with {layer}; None: the declaration is wrong and was reported.
-    parameters: Mapping[str, SymbolicType | None]
-    # Parameters that another one serves for.
+    parameters: Mapping[str, SymbolicType | None] = field(default_factory=dict)
+    blocks: Mapping[str, BlockSection] = field(default_factory=dict)
+    # Parameters that another one replaces.
     tied: Mapping[str, str] = field(default_factory=dict)
     # Dims that are dynamic elsewhere and have one size in this entry point.
     fixed: Mapping[str, int] = field(default_factory=dict)
@@ -45,13 +47,17 @@ class Scope:
         """Return the scope of an entry point in which these dims have a size."""
         return replace(self, sizes={**self.sizes, **dims}, fixed=dims)
 
+    def error(self, at: Place, message: str, hint: str = "") -> None:
+        """Report a mistake at a place."""
+        self.errors.append(at.error("", message, hint))
+
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A tensor handed to a component: what it is called, where, and its type."""
+class GivenTensor:
+    """A tensor that a node gives to a component: its name, its place and its type."""
 
     name: str
-    error: Report  # makes an error where it is given
+    at: Place
     type: SymbolicType | None  # None: its own definition is wrong and was reported
 
 
@@ -68,31 +74,30 @@ class Bound:
 def bind(
     node: NodeSection,
     signature: ComponentSignature,
-    tensors: Mapping[str, Given],
+    tensors: Mapping[str, GivenTensor],
     scope: Scope,
-    errors: list[ManifestError],
 ) -> Bound | None:
-    """Return the node bound to its component; None, errors added, if it does not fit.
+    """Return the node bound to its component; report why it does not fit, if so.
 
     `tensors` has what the node gives, by the component's argument.
     """
-    before = len(errors)
+    before = len(scope.errors)
     signature = _with_weight_of(signature, tensors)
-    errors += _check_names(node, signature, tensors)
-    binding = Binding(signature, scope, errors)
+    scope.errors.extend(_check_names(node, signature, tensors))
+    binding = Binding(signature, scope.sizes, scope.errors)
     scalars: list[float | int] = []
     layered: list[int] = []
     for formal in signature.arguments:
         value = node.attributes.get(formal.name)
         if value is None:
             continue
-        error = partial(node.at.error, f"attributes.{formal.name}")
+        at = node.at.part(f"attributes.{formal.name}")
         if isinstance(formal, IndexFormal):
-            binding.index(formal, value, error)
+            binding.index(formal, value, at)
         elif isinstance(formal, ScalarFormal):
             if value == LAYER:
                 layered.append(len(scalars))
-            scalars.append(_number(value, formal, scope, errors, error))
+            scalars.append(_number(value, formal, scope, at))
     unbound = any(
         isinstance(formal, IndexFormal) and formal.dim not in binding.dims
         for formal in signature.arguments
@@ -102,18 +107,16 @@ def bind(
     for formal in signature.arguments:
         if isinstance(formal, TensorFormal) and formal.name in tensors:
             binding.tensor(formal, tensors[formal.name])
-    if len(errors) > before:
+    if len(scope.errors) == before:
+        binding.check_sizes(node.at.part("uses"))
+    if len(scope.errors) > before:
         return None
-    binding.check_sizes(node)
-    if len(errors) > before:
-        return None
-    instance = binding.instance()
     results = tuple(item.type.substitute(binding.dims) for item in signature.results)
-    return Bound(instance, tuple(scalars), tuple(layered), results)
+    return Bound(binding.instance(), tuple(scalars), tuple(layered), results)
 
 
 def _with_weight_of(
-    signature: ComponentSignature, tensors: Mapping[str, Given]
+    signature: ComponentSignature, tensors: Mapping[str, GivenTensor]
 ) -> ComponentSignature:
     """Return the signature with the weight's type that a node gives, if it may."""
     for formal in signature.arguments:
@@ -130,50 +133,55 @@ class Binding:
     """What each of the component's dims stands for, as far as it is known."""
 
     signature: ComponentSignature
-    scope: Scope
-    errors: list[ManifestError]
+    known_sizes: Mapping[str, int | None]  # of the model's dims
+    errors: list[ManifestError] = field(default_factory=list)
     dims: dict[str, Product] = field(default_factory=dict)
 
-    def index(
-        self, formal: IndexFormal, value: str | int | float, error: Report
-    ) -> None:
+    def index(self, formal: IndexFormal, value: Given, at: Place) -> None:
         """Bind the dim of an `index` argument to an attribute."""
-        if isinstance(value, int):
-            self.dims[formal.dim] = Product.of(value)
-            return
-        if isinstance(value, str):
-            dim = parse_dim(value)
-            unknown = [name for name in dim.names if name not in self.scope.sizes]
-            if not unknown:
-                self.fix(formal.dim, dim, error)
-                return
-            hint = did_you_mean(unknown[0], list(self.scope.sizes), "dims")
-            self.errors.append(error(f"no dim named '{unknown[0]}'", hint))
-        else:
-            self.errors.append(error(f"expected a dim or a size, found {value}"))
         self.dims[formal.dim] = Product.of(1, formal.dim)
+        if isinstance(value, float):
+            message = f"expected a dim or a size, found {value}"
+            self.errors.append(at.error("", message))
+            return
+        dim = parse_dim(str(value))
+        unknown = [name for name in dim.names if name not in self.known_sizes]
+        if unknown:
+            hint = did_you_mean(unknown[0], list(self.known_sizes), "dims")
+            self.errors.append(at.error("", f"no dim named '{unknown[0]}'", hint))
+        else:
+            self.fix(formal.dim, dim, at)
 
-    def tensor(self, formal: TensorFormal, given: Given) -> None:
-        """Bind the dims of a tensor argument, or say that it does not fit."""
+    def tensor(self, formal: TensorFormal, given: GivenTensor) -> None:
+        """Bind the dims of a tensor argument, or report that it does not fit."""
         assert given.type is not None
         wanted, found = formal.type, given.type
-        fits = wanted.element == found.element and len(wanted.shape) == len(found.shape)
-        if fits:
-            for dim, actual in zip(wanted.shape, found.shape, strict=True):
-                fits = self.unify(dim, actual, given.error) and fits
-        if not fits:
-            expected = wanted.substitute(self.dims)
-            message = (
-                f"'{given.name}' does not fit '{self.signature.component}'; "
-                f"expected {expected}, found {found}"
-            )
-            hint = f"{formal.position}: %{formal.name} is {wanted}"
-            if formal.is_weight:
-                hint += f", of {', '.join(self.signature.weights)}"
-            self.errors.append(given.error(message, hint + self.sizes(wanted)))
+        if self.unify(wanted, found, given.at):
+            return
+        expected = wanted.substitute(self.dims)
+        message = f"'{given.name}' does not fit '{self.signature.component}'"
+        message = f"{message}; expected {expected}, found {found}"
+        hint = f"{formal.position}: %{formal.name} is {wanted}"
+        if formal.is_weight:
+            hint += f", of {', '.join(self.signature.weights)}"
+        known = [
+            f"{name} = {self.dims[name]}"
+            for name in wanted.names
+            if name in self.dims and str(self.dims[name]) != name
+        ]
+        hint += f", with {', '.join(known)}" if known else ""
+        self.errors.append(given.at.error("", message, hint))
 
-    def unify(self, formal: Product, actual: Product, error: Report) -> bool:
-        """Bind what is unknown in a formal dim; False where both cannot be equal."""
+    def unify(self, formal: SymbolicType, actual: SymbolicType, at: Place) -> bool:
+        """Bind what is unknown in a formal type; False where both cannot be equal."""
+        if (formal.element, len(formal.shape)) != (actual.element, len(actual.shape)):
+            return False
+        fits = True
+        for wanted, found in zip(formal.shape, actual.shape, strict=True):
+            fits = self._unify(wanted, found, at) and fits
+        return fits
+
+    def _unify(self, formal: Product, actual: Product, at: Place) -> bool:
         known = formal.substitute(
             {name: self.dims.get(name, Product.of(1)) for name in formal.names}
         )
@@ -183,69 +191,56 @@ class Binding:
         rest = actual.divided_by(known)
         if rest is None or len(unknown) > 1:
             return False
-        self.fix(unknown[0], rest, error)
+        self.fix(unknown[0], rest, at)
         return True
 
-    def fix(self, name: str, actual: Product, error: Report) -> None:
+    def fix(self, name: str, actual: Product, at: Place) -> None:
         """Bind one of the component's dims."""
         self.dims[name] = actual
-        dynamic = [item for item in actual.names if self.scope.sizes[item] is None]
+        dynamic = [item for item in actual.names if self.known_sizes[item] is None]
         if dynamic and name not in self.signature.dynamic:
             message = (
                 f"'{name}' of '{self.signature.component}' is fixed by specialize, "
                 f"but '{dynamic[0]}' stays dynamic"
             )
-            self.errors.append(error(message))
+            self.errors.append(at.error("", message))
 
-    def check_sizes(self, node: NodeSection) -> None:
-        """Add an error for each size that is not as the component asks for it."""
-        found = {name: dim.resolve(self.scope.sizes) for name, dim in self.dims.items()}
-        sizes = {name: size for name, size in found.items() if isinstance(size, int)}
+    def check_sizes(self, at: Place) -> None:
+        """Report each size that the component does not support."""
+        sizes = {name: size for name, size in self._sizes().items() if size is not None}
         for rule in self.signature.rules:
             for wrong in rule.broken(sizes):
                 message = f"'{rule.dim}' of '{self.signature.component}' {wrong}"
                 hint = f"{rule.position}: {rule.text}"
-                self.errors.append(node.at.error("uses", message, hint))
+                self.errors.append(at.error("", message, hint))
 
-    def sizes(self, wanted: SymbolicType) -> str:
-        """Return what a formal type's dims stand for here: `, with n_in = n_embd`."""
-        known = [
-            f"{name} = {self.dims[name]}"
-            for name in wanted.names
-            if name in self.dims and str(self.dims[name]) != name
-        ]
-        return f", with {', '.join(known)}" if known else ""
+    def _sizes(self) -> dict[str, int | None]:
+        """Return the sizes of the component's dims; None for a dynamic one."""
+        found = {k: dim.resolve(self.known_sizes) for k, dim in self.dims.items()}
+        return {k: x if isinstance(x, int) else None for k, x in found.items()}
 
     def instance(self) -> Instance:
         """Return the instance that a complete binding makes."""
-        sizes = self.scope.sizes
-        bound: dict[str, int | None] = {}
-        for name, dim in self.dims.items():
-            size = dim.resolve(sizes)
-            bound[name] = size if isinstance(size, int) else None
-        tensors = [a for a in self.signature.arguments if isinstance(a, TensorFormal)]
+        sizes, arguments = self._sizes(), self.signature.arguments
+        tensors = [item for item in arguments if isinstance(item, TensorFormal)]
+        indices = [item for item in arguments if isinstance(item, IndexFormal)]
+        scalars = [item for item in arguments if isinstance(item, ScalarFormal)]
         shown = dict.fromkeys(name for item in tensors for name in item.type.names)
-        indices = [a for a in self.signature.arguments if isinstance(a, IndexFormal)]
         named = dict.fromkeys((*shown, *(item.dim for item in indices)))
-        suffixes = [
-            f"{name}_{bound[name]}" for name in named if bound[name] is not None
-        ]
+        suffixes = [f"{n}_{sizes[n]}" for n in named if sizes[n] is not None]
         return Instance(
             name="__".join((self.signature.stem, *suffixes)),
             component=self.signature.component,
             oracle=self.signature.oracle,
-            dims=tuple((name, bound[name]) for name in shown),
-            indices=tuple((item.name, bound[item.dim] or 0) for item in indices),
-            scalars=tuple(
-                (item.name, item.type)
-                for item in self.signature.arguments
-                if isinstance(item, ScalarFormal)
-            ),
+            dims=tuple((name, sizes[name]) for name in shown),
+            indices=tuple((item.name, sizes[item.dim] or 0) for item in indices),
+            scalars=tuple((item.name, item.type) for item in scalars),
             arguments=tuple(
-                Argument(a.name, a.type.resolve(bound), a.limit) for a in tensors
+                Argument(item.name, item.type.resolve(sizes), item.limit)
+                for item in tensors
             ),
             results=tuple(
-                Argument(item.name, item.type.resolve(bound))
+                Argument(item.name, item.type.resolve(sizes))
                 for item in self.signature.results
             ),
             weight=self.signature.weight,
@@ -253,7 +248,9 @@ class Binding:
 
 
 def _check_names(
-    node: NodeSection, signature: ComponentSignature, tensors: Mapping[str, Given]
+    node: NodeSection,
+    signature: ComponentSignature,
+    tensors: Mapping[str, GivenTensor],
 ) -> Iterator[ManifestError]:
     """Yield each argument that is missing, unknown or in the wrong place."""
     formals = {formal.name: formal for formal in signature.arguments}
@@ -286,13 +283,7 @@ def _check_names(
             yield node.at.error("uses", message, hint)
 
 
-def _number(
-    value: str | int | float,
-    formal: ScalarFormal,
-    scope: Scope,
-    errors: list[ManifestError],
-    error: Report,
-) -> float | int:
+def _number(value: Given, formal: ScalarFormal, scope: Scope, at: Place) -> float | int:
     """Return the number that an attribute gives to a scalar argument."""
     if value == LAYER:
         # The layers are numbered when the entry point is written out.
@@ -301,13 +292,13 @@ def _number(
         size = scope.sizes.get(value)
         if value not in scope.numbers and size is None:
             hint = did_you_mean(value, list(scope.numbers), "hyperparameters")
-            errors.append(error(f"no hyperparameter named '{value}'", hint))
+            scope.error(at, f"no hyperparameter named '{value}'", hint)
             return 0
         value = scope.numbers[value] if size is None else size
     if formal.type.startswith("f"):
         return float(value)
     if isinstance(value, float):
         message = f"expected an integer for {formal.type} '{formal.name}'"
-        errors.append(error(f"{message}, found {value}"))
+        scope.error(at, f"{message}, found {value}")
         return 0
     return value

@@ -1,22 +1,21 @@
-"""A component's MLIR text in, its signature with places out.
+"""Read the signature of a component from its MLIR text, with positions.
 
-Only the header and the lines of `@forward`'s signature are read: names and types are
-MLIR's, dims are the comments'. Whether the body is right is for the compiler and the
-check.
+The reader looks at the header and at the lines of `@forward`'s signature. MLIR gives
+names and types, the comments give dims. The compiler and the check judge the body.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from ingot.errors import ManifestError, Position
+from ingot.errors import ManifestError, Position, did_you_mean
 from ingot.model.component_header import Header, Source, read_header
 from ingot.model.dims import Limit, parse_dim
-from ingot.model.oracle_reference import check_oracle
 from ingot.model.shapes import DIM, ELEMENTS, SHAPE, SymbolicType, parse_shape
 from ingot.model.size_rules import SizeRule
 from ingot.model.text_files import read_file, why
@@ -31,6 +30,7 @@ _WEIGHT = re.compile(r"!weight = ([a-z]+[0-9]+)")
 _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+|!weight)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
+_FUNCTION = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 _LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
 
 
@@ -71,15 +71,31 @@ class ComponentSignature:
     """What a graph has to know about a component."""
 
     component: str  # "linear/linear_bias"
-    dynamic: frozenset[str]  # dims that may stay dynamic; specialize fixes the others
-    oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
+    header: Header
     arguments: tuple[Formal, ...]  # in order
     results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
-    rules: tuple[SizeRule, ...] = ()  # what is asked of sizes
-    # The types that `!weight` may stand for, and the one that it does stand for; a
-    # component without the alias has none.
-    weights: tuple[str, ...] = ()
-    weight: str = ""
+    weight: str = ""  # what `!weight` stands for; "" in a component without the alias
+
+    @property
+    def dynamic(self) -> frozenset[str]:
+        """Return the dims that may stay dynamic; specialize fixes the others."""
+        dims = self.header.dims.items()
+        return frozenset(name for name, kind in dims if kind == "dynamic")
+
+    @property
+    def rules(self) -> tuple[SizeRule, ...]:
+        """Return the sizes that it supports."""
+        return tuple(self.header.rules.values())
+
+    @property
+    def oracle(self) -> tuple[str, str]:
+        """Return the oracle's file and function."""
+        return self.header.oracle
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Return the types that `!weight` may stand for."""
+        return self.header.weights
 
     @property
     def stem(self) -> str:
@@ -102,21 +118,76 @@ class ComponentSignature:
         return replace(self, arguments=arguments, weight=element)
 
 
-def read_component(component: str, root: Path) -> ComponentSignature:
-    """Return the signature of `components/<component>.mlir`, which is there.
+class Components:
+    """The components of a checkout; each file is read once, when it is first named."""
 
-    Raises:
-        ExceptionGroup: of ManifestError, at the component's lines; its oracle's
-            function is looked for.
-    """
-    name = f"components/{component}.mlir"
-    try:
-        text = str(read_file(root / name), "utf-8", errors="replace")
-    except OSError as error:
-        raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
-    signature = parse_component(text, component)
-    raise_all(check_oracle(component, text, signature.oracle, root))
-    return signature
+    def __init__(self, root: Path) -> None:
+        """Look below the checkout's root."""
+        self.root = root
+        self._found: dict[str, ComponentSignature | ExceptionGroup[ManifestError]] = {}
+
+    def has(self, component: str) -> bool:
+        """Return whether there is a file of that name."""
+        return os.path.lexists(self.root / f"components/{component}.mlir")
+
+    def names(self) -> list[str]:
+        """Return the names of all components, sorted."""
+        folder = self.root / "components"
+        return sorted(
+            path.relative_to(folder).with_suffix("").as_posix()
+            for path in folder.glob("*/*.mlir")
+        )
+
+    def read(self, component: str) -> ComponentSignature:
+        """Return the signature of `components/<component>.mlir`, which is there.
+
+        Raises:
+            ExceptionGroup: of ManifestError, at the component's lines; its oracle's
+                function is looked for.
+        """
+        if component not in self._found:
+            try:
+                self._found[component] = self._read(component)
+            except ExceptionGroup as group:
+                self._found[component] = group
+        found = self._found[component]
+        if isinstance(found, ExceptionGroup):
+            raise found
+        return found
+
+    def _read(self, component: str) -> ComponentSignature:
+        name = f"components/{component}.mlir"
+        try:
+            text = str(read_file(self.root / name), "utf-8", errors="replace")
+        except OSError as error:
+            raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
+        signature = parse_component(text, component)
+        message, hint = self._check_oracle(*signature.oracle)
+        if message:
+            above = text[: text.index("// Oracle:")]
+            place = Position(name, above.count("\n") + 1, 1)
+            raise_all([ManifestError(place, "", f"Oracle: {message}", hint)])
+        return signature
+
+    def _check_oracle(self, file: str, function: str) -> tuple[str, str]:
+        """Return what is wrong with an oracle, and a hint; the file is not imported."""
+        try:
+            text = str(read_file(self.root / file), "utf-8", errors="replace")
+        except FileNotFoundError:
+            return f"no file '{file}'", ""
+        except OSError as error:
+            return f"'{file}' {why(error)}", ""
+        known = _FUNCTION.findall(text)
+        if function in known:
+            return "", ""
+        public = [name for name in known if not name.startswith("_")]
+        hint = did_you_mean(function, public, "functions")
+        return f"no function '{function}' in {file}", hint
+
+
+def read_component(component: str, root: Path) -> ComponentSignature:
+    """Return the signature of one component, as `Components.read` does."""
+    return Components(root).read(component)
 
 
 # By text: a changed file is another key, so nothing stale is ever returned.
@@ -148,17 +219,7 @@ def parse_component(text: str, component: str) -> ComponentSignature:
     if not source.errors:
         _check_dims(source, header, arguments, results)
     raise_all(source.errors)
-    dynamic = (name for name, kind in header.dims.items() if kind == "dynamic")
-    return ComponentSignature(
-        component=component,
-        dynamic=frozenset(dynamic),
-        oracle=header.oracle,
-        arguments=arguments,
-        results=results,
-        rules=tuple(header.rules.values()),
-        weights=header.weights,
-        weight=weight,
-    )
+    return ComponentSignature(component, header, arguments, results, weight)
 
 
 def dims_of(formal: Formal) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The comment over a component in, what it says about names, dims and oracle out."""
+"""Read the comment at the top of a component: its names, dims and oracle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Header:
 
     exports: str  # "@linear_bias.forward"
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
-    rules: dict[str, SizeRule]  # what is asked of the sizes of some
+    rules: dict[str, SizeRule]  # which sizes the component supports, by dim
     weights: tuple[str, ...]  # the types that `!weight` may stand for
     oracle: tuple[str, str]  # ("oracles/linear.py", "linear_bias")
     dims_line: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import (
@@ -16,22 +15,26 @@ from ingot.model.architecture_schema import (
     OutputSection,
     StepSection,
 )
-from ingot.model.bind import LAYER, Report, Scope
+from ingot.model.bind import LAYER, Scope
 from ingot.model.graph import Block, Call, EntryPoint, Port
-from ingot.model.resolve_blocks import BlockPattern, Types, read_type
+from ingot.model.resolve_blocks import BlockPattern, Types, check_input, read_type
+from ingot.model.schema_types import Place
 from ingot.model.shapes import SymbolicType
 from ingot.model.variants import block_name
 
 # Ten times the deepest published models; every layer is written out.
 _MAX_LAYERS = 1000
 
+Taken = tuple[str, int | None]
+"""A parameter, with {layer} in its name, and the layer that takes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """An entry point, and each parameter that it takes: (name with {layer}, layer)."""
+    """An entry point, and each parameter that it takes."""
 
     entry_point: EntryPoint
-    parameters: tuple[tuple[str, int | None], ...]
+    parameters: tuple[Taken, ...]
 
 
 def expand(
@@ -39,148 +42,133 @@ def expand(
     section: EntryPointSection,
     patterns: Mapping[str, BlockPattern],
     scope: Scope,
-    errors: list[ManifestError],
 ) -> Expanded:
-    """Return the entry point that a section describes; add defects to the errors."""
-    before = len(errors)
-    types: Types = {}
-    for key, item in section.inputs.items():
-        types[key] = read_type(item.type, partial(item.at.error, "type"), scope, errors)
+    """Return the entry point that a section describes; report what is wrong."""
+    before = len(scope.errors)
+    types: Types = {
+        key: read_type(item.type, item.at.part("type"), scope)
+        for key, item in section.inputs.items()
+    }
     types_of_inputs = dict(types)
     inputs = tuple(
         _port(key, types[key], item.role, key, scope)
         for key, item in section.inputs.items()
     )
-    blocks: list[Block] = []
-    parameters: list[tuple[str, int | None]] = []
-    used: set[str] = set()
+    blocks: dict[str, Block] = {}
+    parameters: list[Taken] = []
     for step in section.steps:
-        used.update(step.operands.values())
-        for block, taken in _step(step, patterns, types, scope, errors):
-            if block.name in {other.name for other in blocks}:
+        for block, taken in _step(step, patterns, types, scope):
+            if block.name in blocks:
                 message = f"two steps make a block named '{block.name}'"
-                errors.append(step.at.error("", message, "give one of them a 'name'"))
+                scope.error(step.at, message, "give one of them a 'name'")
                 break
-            blocks.append(block)
+            blocks[block.name] = block
             parameters.extend(taken)
     outputs = []
     for key, output in section.outputs.items():
-        used.add(output.value)
-        found = _value(output.value, partial(output.at.error, "value"), types, errors)
+        found = _value(output.value, output.at.part("value"), types, scope)
         port = _port(key, found, output.role, output.value, scope)
-        errors += _check_update(section, output, found, types_of_inputs)
+        scope.errors.extend(_check_update(section, output, found, types_of_inputs))
         outputs.append(replace(port, updates=output.updates))
-    if len(errors) == before:
-        errors += _unused(section, used)
-    entry_point = EntryPoint(name, inputs, tuple(blocks), tuple(outputs))
+    if len(scope.errors) == before:
+        scope.errors.extend(_unused(section))
+    entry_point = EntryPoint(name, inputs, tuple(blocks.values()), tuple(outputs))
     return Expanded(entry_point, tuple(parameters))
 
 
 def _step(
-    step: StepSection,
-    patterns: Mapping[str, BlockPattern],
-    types: Types,
-    scope: Scope,
-    errors: list[ManifestError],
-) -> Iterator[tuple[Block, list[tuple[str, int | None]]]]:
+    step: StepSection, patterns: Mapping[str, BlockPattern], types: Types, scope: Scope
+) -> Iterator[tuple[Block, list[Taken]]]:
     """Yield the step's blocks with the parameters that each takes."""
-    before = len(errors)
-    layers = _layers(step, scope, errors)
+    before = len(scope.errors)
+    layers = _layers(step, scope)
     for part, name in step.blocks.items():
         if name not in patterns:
             hint = did_you_mean(name, list(patterns), "blocks")
-            errors.append(step.at.error(part, f"no block named '{name}'", hint))
-    kinds = [patterns.get(name) for name in step.blocks.values()]
+            scope.error(step.at.part(part), f"no block named '{name}'", hint)
+    kinds = [patterns[name] for name in step.blocks.values() if name in patterns]
     results: Types = {}
-    for pattern in dict.fromkeys(item.kind for item in kinds if item):
-        if _check_operands(step, patterns[pattern], types, errors):
-            results = _check_results(step, patterns[pattern], types, errors)
-        if layers is None and patterns[pattern].layered:
-            message = f"block '{pattern}' depends on {LAYER}"
-            errors.append(step.at.error("block", message, "give the step a 'repeat'"))
+    for pattern in {item.kind: item for item in kinds}.values():
+        if _check_operands(step, pattern, types, scope):
+            results = _check_results(step, pattern, types, scope)
+        if layers is None and pattern.is_layered:
+            message = f"block '{pattern.kind}' depends on {LAYER}"
+            scope.error(step.at.part("block"), message, "give the step a 'repeat'")
     types.update(results)
-    if len(errors) > before:
+    if len(scope.errors) > before:
         types.update((value, None) for value in step.results.values())
-        return
-    count = 1 if layers is None else layers
-    for layer in range(count):
-        found = kinds[layer % len(kinds)]
-        assert found is not None
-        yield _block(step, found, None if layers is None else layer)
+    elif layers is None:
+        yield _block(step, kinds[0], None)
+    else:
+        for layer in range(layers):
+            yield _block(step, kinds[layer % len(kinds)], layer)
 
 
-def _layers(step: StepSection, scope: Scope, errors: list[ManifestError]) -> int | None:
+def _layers(step: StepSection, scope: Scope) -> int | None:
     """Return how often a step is repeated; None where it is not."""
     if not step.repeat:
         if not isinstance(step.block, str):
             message = "a sequence of blocks needs a 'repeat'"
-            errors.append(step.at.error("block", message))
+            scope.error(step.at.part("block"), message)
         return None
-    text = str(step.repeat)
+    text, at = str(step.repeat), step.at.part("repeat")
     size = int(text) if text.isdigit() else scope.sizes.get(text)
     if size is None:
         static = [name for name, found in scope.sizes.items() if found is not None]
         hint = did_you_mean(text, static, "dims")
-        errors.append(step.at.error("repeat", f"no dim of fixed size '{text}'", hint))
+        scope.error(at, f"no dim of fixed size '{text}'", hint)
         return 1
     if size > _MAX_LAYERS:
-        message = f"expected at most {_MAX_LAYERS} layers, found {size}"
-        errors.append(step.at.error("repeat", message))
+        scope.error(at, f"expected at most {_MAX_LAYERS} layers, found {size}")
     return size
 
 
 def _check_operands(
-    step: StepSection, pattern: BlockPattern, types: Types, errors: list[ManifestError]
+    step: StepSection, pattern: BlockPattern, types: Types, scope: Scope
 ) -> bool:
-    """Return whether the block is given what it takes; add errors where not."""
-    before = len(errors)
+    """Return whether a step gives a block what it takes; report if not."""
+    before = len(scope.errors)
     for name, value in step.operands.items():
-        if name not in pattern.inputs:
-            hint = did_you_mean(name, list(pattern.inputs), "inputs")
-            message = f"block '{pattern.kind}' has no input '{name}'"
-            errors.append(step.at.key_error("operands", name, message, hint))
-            continue
-        error = partial(step.at.error, f"operands.{name}")
-        found, wanted = _value(value, error, types, errors), pattern.inputs[name]
-        if found and wanted and found != wanted:
-            message = f"'{value}' does not fit block '{pattern.kind}'"
-            errors.append(error(f"{message}; expected {wanted}, found {found}"))
+        found = None
+        if name in pattern.inputs:
+            found = _value(value, step.at.part(f"operands.{name}"), types, scope)
+        check_input(pattern, name, value, found, step.at, scope)
     for name in pattern.inputs:
         if name not in step.operands:
             message = f"input '{name}' of block '{pattern.kind}' is missing"
-            errors.append(step.at.error("operands", message))
-    return len(errors) == before
+            scope.error(step.at.part("operands"), message)
+    return len(scope.errors) == before
 
 
 def _check_results(
-    step: StepSection, pattern: BlockPattern, types: Types, errors: list[ManifestError]
+    step: StepSection, pattern: BlockPattern, types: Types, scope: Scope
 ) -> Types:
-    """Return the values that a step defines, by name."""
+    """Return the values that a step defines, by name; report wrong ones."""
     operands = {*step.operands.values()}
     defined: Types = {}
     for name, value in step.results.items():
         if name not in pattern.outputs:
             hint = did_you_mean(name, list(pattern.outputs), "outputs")
             message = f"block '{pattern.kind}' has no output '{name}'"
-            errors.append(step.at.key_error("results", name, message, hint))
+            scope.errors.append(step.at.key_error("results", name, message, hint))
             continue
         found = defined[value] = pattern.outputs[name][1]
-        error = partial(step.at.error, f"results.{name}")
+        old, at = types.get(value), step.at.part(f"results.{name}")
         if value in types and value not in operands:
             message = f"'{value}' is defined already, and this step does not take it"
-            errors.append(error(message, "give the result another name"))
-        elif value in types and found and types[value] and types[value] != found:
+            scope.error(at, message, "give the result another name")
+        elif found and old and old != found:
             message = f"'{value}' changes its type"
-            errors.append(error(f"{message}; expected {types[value]}, found {found}"))
+            scope.error(at, f"{message}; expected {old}, found {found}")
         elif step.repeat and value not in operands:
             message = f"'{value}' is overwritten by the next layer"
-            errors.append(error(message, "name it among the operands as well"))
+            scope.error(at, message, "name it among the operands as well")
     return defined
 
 
 def _block(
     step: StepSection, pattern: BlockPattern, layer: int | None
-) -> tuple[Block, list[tuple[str, int | None]]]:
+) -> tuple[Block, list[Taken]]:
     """Return a layer of a block, and the parameters that it takes."""
     name = step.name or block_name(pattern.kind)
     calls = pattern.calls
@@ -211,19 +199,17 @@ def _numbered(call: Call, layer: int) -> Call:
     return replace(call, operands=operands, scalars=scalars)
 
 
-def _value(
-    name: str, error: Report, types: Types, errors: list[ManifestError]
-) -> SymbolicType | None:
+def _value(name: str, at: Place, types: Types, scope: Scope) -> SymbolicType | None:
     if name not in types:
         hint = did_you_mean(name, list(types), "values")
-        errors.append(error(f"no value named '{name}' here", hint))
+        scope.error(at, f"no value named '{name}' here", hint)
     return types.get(name)
 
 
 def _port(
     name: str, found: SymbolicType | None, role: str, value: str, scope: Scope
 ) -> Port:
-    # A wrong type was reported; the port is never seen.
+    # A wrong type was reported; nobody sees the port.
     resolved = (found or SymbolicType((), "f32")).resolve(scope.sizes)
     return Port(name, resolved, role, value)
 
@@ -251,8 +237,11 @@ def _check_update(
         yield output.at.error("updates", f"two outputs replace '{name}'")
 
 
-def _unused(section: EntryPointSection, used: set[str]) -> Iterator[ManifestError]:
+def _unused(section: EntryPointSection) -> Iterator[ManifestError]:
     """Yield each input and value of an entry point that nothing takes."""
+    used = {output.value for output in section.outputs.values()}
+    for step in section.steps:
+        used.update(step.operands.values())
     for name in section.inputs:
         if name not in used:
             message = f"input '{name}' is used by no step"

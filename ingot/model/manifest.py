@@ -19,6 +19,7 @@ from ingot.model.architecture import (
     find_architecture,
     read_architecture,
 )
+from ingot.model.component import Components
 from ingot.model.graph import DynamicDim, Graph
 from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
 from ingot.model.resolve import resolve
@@ -84,8 +85,12 @@ class Manifest:
     bench: tuple[BenchCase, ...]
 
 
-def read_manifest(path: Path, root: Path) -> Manifest:
+def read_manifest(
+    path: Path, root: Path, components: Components | None = None
+) -> Manifest:
     """Return the model that a manifest below the checkout's root declares.
+
+    Those who read several manifests hand over the components, which are read once.
 
     Raises:
         ExceptionGroup: of ManifestError, every defect of the manifest, of its
@@ -106,7 +111,8 @@ def read_manifest(path: Path, root: Path) -> Manifest:
         told = {error.position for error in errors}
         errors += [error for error in found if error.position not in told]
         errors += rules.check_ties(file, architecture)
-        graph, wrong = _read_graph(file, path.stem, named, root)
+        components = components or Components(root)
+        graph, wrong = _read_graph(file, path.stem, named, components)
         if graph and not wrong:
             wrong += rules.check_graph(file, architecture, graph, errors)
         errors += wrong
@@ -171,7 +177,7 @@ def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:
 
 
 def _read_graph(
-    file: ManifestFile, model: str, architecture: Architecture, root: Path
+    file: ManifestFile, model: str, architecture: Architecture, components: Components
 ) -> tuple[Graph | None, list[ManifestError]]:
     """Return the graph, and what is wrong with it.
 
@@ -185,8 +191,7 @@ def _read_graph(
         name: file.dims.get(name, 1) for name in declared.dims
     }
     sizes.update(dict.fromkeys(declared.dynamic))
-    errors: list[ManifestError] = []
-    graph = resolve(
+    return resolve(
         model=model,
         architecture=architecture,
         sizes=sizes,
@@ -199,10 +204,8 @@ def _read_graph(
         ),
         weights=file.weights,
         tied=rules.tied(file, declared),
-        root=root,
-        errors=errors,
+        components=components,
     )
-    return graph, errors
 
 
 def _tolerance(section: ToleranceSection) -> Tolerance:

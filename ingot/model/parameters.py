@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
 from ingot.errors import ManifestError, did_you_mean
@@ -14,38 +13,35 @@ from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Parameter
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.resolve_blocks import known_dim
+from ingot.model.schema_types import Place
 from ingot.model.shapes import SymbolicType
 from ingot.model.source_tensors import check_form, source_form
 
 
 def parameter_types(
-    architecture: ArchitectureSection,
-    sizes: Mapping[str, int | None],
-    numbers: Mapping[str, float | int],
-    errors: list[ManifestError],
+    architecture: ArchitectureSection, scope: Scope
 ) -> dict[str, SymbolicType | None]:
     """Return the type of each declared parameter: f32 is what components take.
 
     None stands for a declaration that is wrong and was reported.
     """
-    scope = Scope(sizes, numbers, {})
     types: dict[str, SymbolicType | None] = {}
     for name, item in architecture.parameters.items():
-        before = len(errors)
+        before = len(scope.errors)
         shape = tuple(
-            _fixed(dim, partial(item.at.error, f"shape[{index}]"), scope, errors)
+            _fixed(dim, item.at.part(f"shape[{index}]"), scope)
             for index, dim in enumerate(item.dims)
         )
         if item.gguf_interleaved:
-            error = partial(item.at.error, "gguf_interleaved")
-            _fixed(item.gguf_interleaved, error, scope, errors)
+            _fixed(item.gguf_interleaved, item.at.part("gguf_interleaved"), scope)
         if item.rope_base:
-            errors += _check_table(item, scope)
-        errors += check_form(name, architecture.parameters)
-        types[name] = SymbolicType(shape, "f32") if len(errors) == before else None
+            scope.errors.extend(_check_table(item, scope))
+        scope.errors.extend(check_form(name, architecture.parameters))
+        is_right = len(scope.errors) == before
+        types[name] = SymbolicType(shape, "f32") if is_right else None
         if LAYER in item.hf and LAYER not in name:
             message = f"{LAYER} in 'hf', and not in the parameter's name"
-            errors.append(item.at.error("hf", message))
+            scope.error(item.at.part("hf"), message)
     return types
 
 
@@ -54,12 +50,10 @@ def written_parameters(
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
     weights: WeightsSection,
-    errors: list[ManifestError],
 ) -> tuple[Parameter, ...]:
     """Return the parameters that are taken; each is (name with {layer}, layer).
 
     `weights` is the manifest's section: how the source names and holds them.
-
     `blk.0.x` and layer 0 of `blk.{layer}.x` are an error.
     """
     found: dict[str, Parameter] = {}
@@ -67,23 +61,17 @@ def written_parameters(
         if item.name in found:
             message = f"'{item.name}' is declared twice, with and without {LAYER}"
             error = architecture.at.key_error("parameters", item.name, message)
-            errors.append(error)
+            scope.errors.append(error)
         found[item.name] = item
     return tuple(found.values())
 
 
-def _fixed(
-    written: str,
-    error: Callable[..., ManifestError],
-    scope: Scope,
-    errors: list[ManifestError],
-) -> Product:
+def _fixed(written: str, at: Place, scope: Scope) -> Product:
     """Return the dim that is written; it must be declared, and not be dynamic."""
     dim = parse_dim(written)
-    known_dim(dim, error, scope, errors)
+    known_dim(dim, at, scope)
     if scope.sizes.get(str(dim), 1) is None:
-        message = f"'{dim}' stays dynamic; a parameter has a fixed shape"
-        errors.append(error(message))
+        scope.error(at, f"'{dim}' stays dynamic; a parameter has a fixed shape")
     return dim
 
 

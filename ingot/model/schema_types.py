@@ -21,35 +21,43 @@ from ingot.model.yaml_scalars import Ambiguous
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Where a section stands in its file.
+    """Where a section is in its file.
 
     A part of the section is named by its way from there: "weights.naming", "nodes[2]";
     "" is the section itself.
     """
 
     _node: Node
+    _way: str = ""  # from the node to this place
+
+    def part(self, way: str) -> Place:
+        """Return the place of a part; errors look it up when there are any."""
+        return Place(self._node, join(self._way, way))
 
     def error(self, part: str, message: str, hint: str = "") -> ManifestError:
         """Return an error at the value of a part."""
-        return _part(self._node, part).error(message, hint)
+        return self._found(part).error(message, hint)
 
     def key_error(
         self, part: str, name: str, message: str, hint: str = ""
     ) -> ManifestError:
         """Return an error at a key of the mapping that stands at a part."""
-        return _part(self._node, part).key_error(name, message, hint)
+        return self._found(part).key_error(name, message, hint)
 
     def position(self, part: str = "") -> Position:
-        """Return where the value of a part stands."""
-        return _part(self._node, part).position
+        """Return the position of a part's value."""
+        return self._found(part).position
 
     def names(self, key: str) -> tuple[str, ...] | None:
         """Return the keys written under a key, also those of wrong values.
 
-        "" is the section itself. None where no mapping stands there.
+        "" is the section itself. None where there is no mapping.
         """
         node = self._node.get(key) if key else self._node
         return tuple(node.value) if node and isinstance(node.value, dict) else None
+
+    def _found(self, part: str) -> Node:
+        return _part(self._node, join(self._way, part) if part else self._way)
 
 
 def _part(node: Node, part: str) -> Node:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 from ingot.errors import IngotError
-from ingot.model.bind import Binding, Scope
+from ingot.model.bind import Binding
 from ingot.model.component import (
+    Components,
     ComponentSignature,
     Formal,
     IndexFormal,
     ScalarFormal,
     TensorFormal,
-    read_component,
 )
 from ingot.model.dims import Product
 from ingot.model.graph import (
@@ -58,7 +56,9 @@ class _Use:
     formal: str
 
 
-def select_kernels(graph: Graph, stored: Stored, layout: Layout, root: Path) -> Graph:
+def select_kernels(
+    graph: Graph, stored: Stored, layout: Layout, components: Components
+) -> Graph:
     """Return the graph with every matrix stored and used as the layout says.
 
     Raises: IngotError where a matrix is to be stored in a type that the layout has no
@@ -70,7 +70,7 @@ def select_kernels(graph: Graph, stored: Stored, layout: Layout, root: Path) -> 
         for item in graph.parameters
         if _is_packed(item, uses, graph.model, stored(item.name), layout)
     }
-    kernels = _Kernels(graph, layout, packed, root)
+    kernels = _Kernels(graph, layout, packed, components)
     entry_points = tuple(_entry_point(item, kernels) for item in graph.entry_points)
     used = {
         call.instance
@@ -159,12 +159,16 @@ class _Kernels:
     """The kernels of one graph, bound as they are met."""
 
     def __init__(
-        self, graph: Graph, layout: Layout, packed: Mapping[str, str], root: Path
+        self,
+        graph: Graph,
+        layout: Layout,
+        packed: Mapping[str, str],
+        components: Components,
     ) -> None:
         self.instances = {item.name: item for item in graph.instances}
         self.layout = layout
         self.packed = packed
-        self.root = root
+        self.components = components
         self.shapes = {
             item.name: tuple(int(size) for size in item.type.shape)
             for item in graph.parameters
@@ -218,7 +222,7 @@ class _Kernels:
             return None
         key = (old.name, stored)
         if key not in self.made:
-            signature = read_component(name, self.root)
+            signature = self.components.read(name)
             if signature.weights:
                 if stored not in signature.weights:
                     raise IngotError(
@@ -273,11 +277,9 @@ def _bind_kernel(
     Raises: IngotError where the kernel does not take what the component takes.
     """
     given = {item.name: item.type for item in old.arguments}
-    dynamic = {
-        dim for kind in given.values() for dim in kind.shape if isinstance(dim, str)
-    }
-    scope = Scope(dict.fromkeys(dynamic, None), {}, {})
-    binding = Binding(signature, scope, [])
+    dims = (dim for kind in given.values() for dim in kind.shape)
+    dynamic = (dim for dim in dims if isinstance(dim, str))
+    binding = Binding(signature, dict.fromkeys(dynamic))
     indices = dict(old.indices)
     fits = True
     # What numbers and a packed weight fix, other arguments' products are divided by.
@@ -306,21 +308,12 @@ def _is_divided(formal: Formal) -> bool:
 
 
 def _unify(binding: Binding, formal: TensorFormal, kind: TensorType) -> bool:
-    error = partial(NOWHERE.error, "")
-    actual = SymbolicType(
-        tuple(
-            Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
-            for dim in kind.shape
-        ),
-        kind.element,
+    shape = (
+        Product.of(1, dim) if isinstance(dim, str) else Product.of(dim)
+        for dim in kind.shape
     )
-    wanted = formal.type
-    if wanted.element != kind.element or len(wanted.shape) != len(actual.shape):
-        return False
-    return all(
-        binding.unify(dim, found, error)
-        for dim, found in zip(wanted.shape, actual.shape, strict=True)
-    )
+    actual = SymbolicType(tuple(shape), kind.element)
+    return binding.unify(formal.type, actual, NOWHERE)
 
 
 def _types(arguments: tuple[Argument, ...]) -> list[TensorType]:

@@ -16,58 +16,66 @@ from ingot.model.architecture_schema import BlockSection, Given, NodeSection
 MARK = "$"
 
 
-def expand_variants(
-    blocks: Mapping[str, BlockSection],
-    called: Container[str],
-    errors: list[ManifestError],
-) -> dict[str, BlockSection]:
-    """Return the blocks by name: `layer.local` and `layer.global` for two variants.
-
-    Those that are `called` by nodes, and by no step, get the rest from the node.
-    """
+def expand_variants(blocks: Mapping[str, BlockSection]) -> dict[str, BlockSection]:
+    """Return the blocks by name: `layer.local` and `layer.global` for two variants."""
     found: dict[str, BlockSection] = {}
     for kind, block in blocks.items():
         if not block.variants:
             found[kind] = block
-            if kind not in called:
-                hint = "give the block 'variants', or write what is meant"
-                found[kind] = _filled(kind, block, {}, hint, errors)
-            continue
         for variant, given in block.variants.items():
-            name = f"{kind}.{variant}"
-            before = len(errors)
-            found[name] = _filled(name, block, given, "", errors)
-            if len(errors) > before:
-                continue
-            used = {mark.name for mark in _references(block)}
-            for unused in [item for item in given if item not in used]:
-                message = f"no node of block '{kind}' uses '{MARK}{unused}'"
-                part = f"variants.{variant}"
-                errors.append(block.at.key_error(part, unused, message))
+            found[f"{kind}.{variant}"] = fill(block, given)
     return found
 
 
-def fill(
-    name: str, block: BlockSection, caller: NodeSection, errors: list[ManifestError]
-) -> BlockSection:
-    """Return the block that a node calls, with what the node gives it."""
+def check_variants(
+    blocks: Mapping[str, BlockSection], called: Container[str]
+) -> Iterator[ManifestError]:
+    """Yield each `$name` without a value, and each value without a `$name`.
+
+    To a block that is `called` by nodes, and by no step, the node gives the values.
+    """
+    for kind, block in blocks.items():
+        if not block.variants and kind not in called:
+            hint = "give the block 'variants', or write what is meant"
+            yield from _check_given(kind, block, {}, hint)
+        used = {mark.name for mark in _references(block)}
+        for variant, given in block.variants.items():
+            missing = list(_check_given(f"{kind}.{variant}", block, given))
+            yield from missing
+            for unused in given:
+                if unused not in used and not missing:
+                    message = f"no node of block '{kind}' uses '{MARK}{unused}'"
+                    yield block.at.key_error(f"variants.{variant}", unused, message)
+
+
+def _check_given(
+    name: str, block: BlockSection, given: Mapping[str, Given], hint: str = ""
+) -> Iterator[ManifestError]:
+    for mark in _references(block):
+        if mark.name not in given:
+            near = hint or did_you_mean(mark.name, list(given), "names")
+            message = f"block '{name}' gives no value to '{MARK}{mark.name}'"
+            yield mark.node.at.error(mark.part, message, near)
+
+
+def check_call(
+    name: str, block: BlockSection, caller: NodeSection
+) -> Iterator[ManifestError]:
+    """Yield where a node that calls a block does not give what the `$names` want."""
     used = {mark.name: mark for mark in _references(block)}
     sections = {"parameters": caller.parameters, "attributes": caller.attributes}
-    given: dict[str, Given] = {}
     for section, values in sections.items():
-        for key, value in values.items():
-            given[key] = value
+        for key in values:
             if key not in used:
                 hint = did_you_mean(MARK + key, [MARK + item for item in used], "names")
                 message = f"no node of block '{name}' uses '{MARK}{key}'"
-                errors.append(caller.at.key_error(section, key, message, hint))
+                yield caller.at.key_error(section, key, message, hint)
     for key, mark in used.items():
-        if key not in given:
+        if key not in caller.parameters and key not in caller.attributes:
             message = f"'{MARK}{key}' of block '{name}' is missing"
             place = mark.node.at.position(mark.part)
             hint = f"give it under parameters or attributes; see {place}"
-            errors.append(caller.at.error("uses", message, hint))
-    return _replaced(block, given)
+            yield caller.at.error("uses", message, hint)
 
 
 def takes_names(block: BlockSection) -> bool:
@@ -98,24 +106,11 @@ def _references(block: BlockSection) -> Iterator[_Reference]:
                     yield _Reference(value[1:], node, f"{section}.{key}")
 
 
-def _filled(
-    name: str,
-    block: BlockSection,
-    given: Mapping[str, Given],
-    hint: str,
-    errors: list[ManifestError],
-) -> BlockSection:
-    """Return the block with every `$name` replaced; an unknown one is an error."""
-    for mark in _references(block):
-        if mark.name not in given:
-            near = hint or did_you_mean(mark.name, list(given), "names")
-            message = f"block '{name}' gives no value to '{MARK}{mark.name}'"
-            errors.append(mark.node.at.error(mark.part, message, near))
-    return _replaced(block, given)
+def fill(block: BlockSection, given: Mapping[str, Given]) -> BlockSection:
+    """Return the block with each `$name` replaced by its value, where it has one.
 
-
-def _replaced(block: BlockSection, given: Mapping[str, Given]) -> BlockSection:
-    """Return the block with what is given; its place stays where `$name` is used."""
+    Its place is still the one where `$name` is written.
+    """
 
     def value(written: Given) -> Given:
         is_name = isinstance(written, str) and written.startswith(MARK)

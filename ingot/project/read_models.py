@@ -36,7 +36,8 @@ def plan_named(workspace: Workspace, name: str) -> Model:
     if name in workspace.misnamed:
         return Model(broken=workspace.misnamed[name])
     try:
-        manifest = read_manifest(workspace.root / f"models/{name}.yaml", workspace.root)
+        root, components = workspace.root, workspace.components
+        manifest = read_manifest(root / f"models/{name}.yaml", root, components)
     except IngotError as error:
         return Model(broken=str(error))
     except ExceptionGroup as group:
@@ -66,7 +67,7 @@ def _lowered(
     for name, layout in layouts.items():
         try:
             graph = select_kernels(
-                manifest.graph, manifest.weights.stored, layout, workspace.root
+                manifest.graph, manifest.weights.stored, layout, workspace.components
             )
         except IngotError as error:
             unbuildable[name] = str(error)

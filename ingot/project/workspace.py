@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ingot.engine.byte_sizes import parse_size
 from ingot.errors import ManifestError, Position
+from ingot.model.component import Components
 from ingot.model.target import Target, read_target
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.pyproject import read_project
@@ -17,6 +18,7 @@ class Workspace:
     """The targets and settings that all models of a checkout share."""
 
     root: Path
+    components: Components
     models: tuple[str, ...]
     misnamed: dict[str, str]  # model whose file has another extension: the error
     targets: dict[str, Target]
@@ -51,6 +53,7 @@ def load(root: Path) -> Workspace:
     parse_size(project.store_limit, "pyproject.toml: tool.ingot.store-limit")
     return Workspace(
         root=root,
+        components=Components(root),
         models=tuple(sorted(path.stem for path in models)),
         misnamed={path.stem: _other_ending(path, root) for path in misnamed},
         targets={item.name: item for item in named if item.name == item.resolved},

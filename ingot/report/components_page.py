@@ -27,9 +27,8 @@ from ingot.model.component import (
     IndexFormal,
     ScalarFormal,
     TensorFormal,
-    read_component,
 )
-from ingot.model.component_header import Header, Source, read_header
+from ingot.model.component_header import Header
 from ingot.model.manifest import read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.project.workspace import Workspace, load
@@ -60,7 +59,6 @@ class Entry:
     """A component as the page shows it."""
 
     signature: ComponentSignature
-    header: Header
     models: tuple[str, ...]
     # Targets on which it was right, the type of its weight ("" if fixed), the error.
     measured: tuple[tuple[str, str, float], ...]
@@ -87,11 +85,8 @@ def page(root: Path) -> str:
     users = _users(root, workspace)
     data = json.loads((root / DATA).read_text("utf-8"))
     entries = [
-        _entry(root, component, users.get(component, ()), data["measured"])
-        for component in sorted(
-            path.relative_to(root / "components").with_suffix("").as_posix()
-            for path in root.glob("components/*/*.mlir")
-        )
+        _entry(workspace, component, users.get(component, ()), data["measured"])
+        for component in workspace.components.names()
     ]
     targets = sorted({name for entry in entries for name, _, _ in entry.measured})
     lines = [HEAD.format(targets=" ".join(targets))]
@@ -117,13 +112,14 @@ def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
     for model in workspace.models:
-        manifest = read_manifest(root / f"models/{model}.yaml", root)
+        path, components = root / f"models/{model}.yaml", workspace.components
+        manifest = read_manifest(path, root, components)
         used: set[str] = set()
         for layout in layouts.values():
             # A layout without a kernel for a stored type does not have the model.
             with suppress(IngotError):
                 stored = manifest.weights.stored
-                graph = select_kernels(manifest.graph, stored, layout, root)
+                graph = select_kernels(manifest.graph, stored, layout, components)
                 used |= {item.component for item in graph.instances}
         for component in used:
             found.setdefault(component, []).append(model)
@@ -131,14 +127,14 @@ def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
 
 
 def _entry(
-    root: Path, component: str, models: tuple[str, ...], measured: Mapping[str, Any]
+    workspace: Workspace,
+    component: str,
+    models: tuple[str, ...],
+    measured: Mapping[str, Any],
 ) -> Entry:
-    path = f"components/{component}.mlir"
-    lines = (root / path).read_text("utf-8").splitlines()
-    now = digest(root, component)
+    now = digest(workspace.root, component)
     return Entry(
-        signature=read_component(component, root),
-        header=read_header(Source(path, tuple(lines)), component.rpartition("/")[2]),
+        signature=workspace.components.read(component),
         models=models,
         measured=tuple(
             (target, variant.partition(":")[2], row["error"])
@@ -156,7 +152,7 @@ def _asked(name: str, header: Header) -> str:
 
 
 def _lines(entry: Entry) -> Iterator[str]:
-    header, component = entry.header, entry.signature.component
+    header, component = entry.signature.header, entry.signature.component
     yield f"### {component}\n"
     yield f"[{header.summary}](../components/{component}.mlir)\n"
     formula = "\n".join(header.formula).strip("\n")
