@@ -65,7 +65,7 @@ def test_a_broken_target_is_an_error_only_of_commands_that_name_it(
     assert list_catalogue(call()) == 0
     printed = capsys.readouterr().out
     for name in ("bad", "here"):
-        line = f"  ! {name:<20} cannot be read; `doit build target={name}` says why\n"
+        line = f"  ! {name:<20} cannot be read; `doit build target={name}` shows why\n"
         assert line in printed
     edit(bad, "sumary", "summary")
     mended = read(root)

@@ -250,7 +250,7 @@ def test_a_target_that_cannot_be_read_is_an_error(
     assert run("doctor") == 1
     assert capsys.readouterr().out == (
         "error    target zen3  cannot be read\n"
-        "                      `doit build target=zen3` says why\n"
+        "                      `doit build target=zen3` shows why\n"
         "1 check: 1 error\n"
     )
 

@@ -114,7 +114,7 @@ def test_a_text_may_end_before_it_begins(
     script(monkeypatch, [257])
     text, told = written(made, Request("x"))
     assert (text, told.tokens, told.decodes) == ("", 0, 0)
-    assert "decode of no token" in summary("tiny@here", Request("x"), told)
+    assert "decode without tokens" in summary("tiny@here", Request("x"), told)
 
 
 def test_characters_are_written_whole(
@@ -213,7 +213,7 @@ def test_a_full_context_is_noted(
     request = Request("p" * 60, 9)
     assert run(tmp_path, "tiny@here", request, file_digest, never) == 0
     note = capsys.readouterr().err.splitlines()[0]
-    assert note == "note: the context is full: it holds 64 tokens"
+    assert note == "note: the context is full: it has 64 tokens"
 
 
 def test_ctrl_c_gives_the_summary_and_130(
@@ -230,4 +230,4 @@ def test_a_draw_shows_its_seed(
     request = read_request({"prompt": "a", "tokens": "2", "temperature": "1"})
     run(tmp_path, "tiny@here", request, file_digest, never)
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"  again: seed={request.sampling.seed}"
+    assert last == f"  to repeat: seed={request.sampling.seed}"

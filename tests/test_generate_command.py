@@ -77,12 +77,12 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     assert (again.code, again.out) == (0, first.out)
     # 6 tokens of the prompt fill a context of 32 with 26, and one more comes out.
     note, told, _, speed, seed = again.err.splitlines()
-    assert note == "note: the context is full: it holds 32 tokens"
+    assert note == "note: the context is full: it has 32 tokens"
     assert told == (
         f"{MODEL}@x86_64: 27 tokens after 6 of the prompt; the context is full"
     )
     assert speed.startswith("  prefill ")
-    assert seed == "  again: seed=4"
+    assert seed == "  to repeat: seed=4"
     # No golden file judges it: its golden input is prompts that the oracle judged.
     verified = project.doit("verify", f"bundle=build/{MODEL}/x86_64/bundle")
     assert verified.code == 0, verified.err

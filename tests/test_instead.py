@@ -64,7 +64,7 @@ def test_info_reports_an_unknown_task_like_a_build(
             ["ignore", "build"],
             "`doit STAGE`, such as `doit check`, stops at that stage",
         ),
-        (["reset-dep"], "`doit why` says what would run, and which input changed"),
+        (["reset-dep"], "`doit why` shows what would run, and which input changed"),
         (["dumpdb"], "`doit report` shows the builds, `doit why` what changed since"),
         (
             ["strace", "build"],

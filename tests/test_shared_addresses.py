@@ -33,7 +33,7 @@ def test_an_address_without_a_host_or_folder_is_rejected(address: str) -> None:
     with pytest.raises(IngotError) as caught:
         connect(address, {}, Timeouts())
     scheme = address.partition(":")[0]
-    expected = f"shared cache: the address names no place; expected {scheme}://"
+    expected = f"shared cache: the address is invalid; expected {scheme}://"
     assert str(caught.value).startswith(expected)
 
 

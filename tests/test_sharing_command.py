@@ -93,7 +93,7 @@ def test_a_variable_makes_the_cache_read_only(
         (
             {"INGOT_SHARED_CACHE": "htp://cache"},
             "",
-            "shared cache: no protocol named 'htp'; expected SCHEME://PLACE\n"
+            "shared cache: no protocol named 'htp'; expected SCHEME://LOCATION\n"
             "  did you mean 'http'?",
         ),
         (

@@ -1,4 +1,4 @@
-"""Run `doit ablate`: say where the error of a low-precision model comes from."""
+"""Run `doit ablate`: show where the error of a low-precision model comes from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingot.project.selection import check_runnable, select
 
 
 def ablate(call: Call) -> int:
-    """Bake the weights, then compute; what is wrong is an error before that."""
+    """Bake the weights, then compute; errors come before that."""
     variables = dict(call.variables)
     catalogue = read(call.root, requested_models(variables))
     selection = select(catalogue, variables)
@@ -34,7 +34,7 @@ def ablate(call: Call) -> int:
 def read_request(
     root: Path, selection: Selection, variables: Mapping[str, str]
 ) -> Request:
-    """Return what the variables ask for; everything is tried that needs no weights.
+    """Return the request that the variables make, checked as far as it can be now.
 
     Raises: IngotError for a wrong value, or a model that reads no tokens.
     """

@@ -1,4 +1,4 @@
-"""Run `doit verify` and `doit run input=...`: use a bundle that is built."""
+"""Run `doit verify` and `doit run input=...`: use a built bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run `doit cluster`: workers on this machine, to try a distributed build."""
+"""Run `doit cluster`: start workers on this machine, to try a distributed build."""
 
 from __future__ import annotations
 

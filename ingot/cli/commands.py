@@ -5,7 +5,7 @@ the command is used, so that `doit list` does not wait for imports of `doit abla
 
 Exit codes: 0 done; 1 an action failed, or a check found something; 2 an internal error
 of ingot or doit; 3 the command line, a manifest or the store is wrong, and nothing was
-run; 130 stopped by Ctrl-C; 143 stopped by SIGTERM; 141 nobody reads the output.
+run; 130 stopped by Ctrl-C; 143 stopped by SIGTERM; 141 the reader closed the output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingot.errors import IngotError
 
 FAILED, INTERNAL_ERROR, INTERRUPTED = 1, 2, 130
 
-# Variables that say which tasks a command is about, and where the tasks run.
+# Variables that select the tasks of a command, and where they run.
 TASKS = ("model", "target", "executor")
 
 # The options of commands that build, in the form in which doit declares options.
@@ -135,7 +135,7 @@ COMMANDS = (
     ),
     Command(
         name="why",
-        purpose="say for each stale action which input, flag or tool changed",
+        purpose="show for each stale action which input, flag or tool changed",
         usage="[TASK ...]",
         variables=TASKS,
         function="why_command:why",
@@ -171,7 +171,7 @@ COMMANDS = (
     ),
     Command(
         name="generate",
-        purpose="build a decoder's bundle, then write what it says after a prompt",
+        purpose="build a decoder's bundle, then generate text after a prompt",
         usage='model=NAME prompt="..."',
         variables=(
             *("model", "target", "prompt", "tokens"),
@@ -198,7 +198,7 @@ COMMANDS = (
     ),
     Command(
         name="ablate",
-        purpose="say which block a low-precision model's error comes from",
+        purpose="show which block a low-precision model's error comes from",
         usage="model=NAME [modes=...] [weights=SCHEME]",
         variables=("model", "target", "modes", "weights", "tokens", "seed"),
         function="ablate_command:ablate",
@@ -228,7 +228,7 @@ COMMANDS = (
     ),
     Command(
         name="store",
-        purpose="size, hit rate and users of the store; `store verify` re-hashes it",
+        purpose="show size, hit rate and users of the store; `verify` re-hashes it",
         usage="[verify]",
         function="store_commands:show_or_verify",
         takes_tasks=True,
@@ -248,13 +248,13 @@ COMMANDS = (
     ),
 )
 
-# Commands of doit that change or show its own records, which ingot does not keep: what
-# to use instead of each.
+# Commands of doit that change or show doit's own records, which ingot does not write,
+# and what to use instead of each.
 UNSUPPORTED = {
     "clean": "`rm -r build` removes the build outputs, `doit gc` old results",
     "forget": "`INGOT_CACHE=FOLDER doit ...` runs everything again, with another store",
     "ignore": "`doit STAGE`, such as `doit check`, stops at that stage",
-    "reset-dep": "`doit why` says what would run, and which input changed",
+    "reset-dep": "`doit why` shows what would run, and which input changed",
     "dumpdb": "`doit report` shows the builds, `doit why` what changed since",
     "strace": "an action sees only declared inputs; its failure names missing ones",
 }

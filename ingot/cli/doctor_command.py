@@ -1,4 +1,4 @@
-"""Run `doit doctor`: test what a build needs of this machine, and say how to fix it.
+"""Run `doit doctor`: test what a build needs of this machine, and show how to fix it.
 
 A file that exists proves nothing: the tools are started, every target compiles and runs
 a small function with its own flags and runner, and a file is written, linked and
@@ -40,7 +40,7 @@ TOOLS = (
 )
 
 GIB = 1 << 30
-# A build of a 22M-parameter model for five targets keeps 0.5 GiB in the store.
+# A build of a 22M-parameter model for five targets adds 0.5 GiB to the store.
 LEAST_DISK_BYTES, GOOD_DISK_BYTES = 1 * GIB, 5 * GIB
 GOOD_MEMORY_BYTES = 2 * GIB
 
@@ -99,7 +99,7 @@ def doctor(call: Call) -> int:
     findings = diagnose(root, [*workspace.targets.values()], store_root())
     findings += [
         _error(
-            f"target {name}", "cannot be read", f"`doit build target={name}` says why"
+            f"target {name}", "cannot be read", f"`doit build target={name}` shows why"
         )
         for name in workspace.broken
     ]
@@ -380,7 +380,7 @@ def start(
     limited = ("timeout", *words, *argv)
     variables = env or dict(os.environ)
     done = process.run(limited, folder, variables, {}, sandboxed=False, network=True)
-    if done.exit_code in (124, 137):  # what `timeout` says when it ended the command
+    if done.exit_code in (124, 137):  # `timeout` ended the command
         return done.exit_code, f"no response within {TIMEOUT_S} s"
     return done.exit_code, done.output.decode(errors="replace")
 

@@ -72,7 +72,7 @@ class TableCommand(Command):  # type: ignore[misc]
     execute_tasks = True
 
     def __init__(self, **doit: Any) -> None:
-        """Keep what doit gives every command: its loader, its commands."""
+        """Remember what doit gives every command: its loader, its commands."""
         startup.prepare()
         super().__init__(**doit)
         self._doit = doit
@@ -125,7 +125,7 @@ class TableCommand(Command):  # type: ignore[misc]
 
 
 def option_hint(text: str) -> str:
-    """Return the hint for an option that does not exist, or is at the wrong place."""
+    """Return the hint for an option that is unknown, or in the wrong position."""
     option = _OPTION.search(text)
     if option and option[1] in VARIABLES:
         return f"did you mean {option[1]}=...?"

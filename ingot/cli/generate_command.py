@@ -1,4 +1,4 @@
-"""Run `doit generate`: build what is missing, then write what the model says.
+"""Run `doit generate`: build what is missing, then generate text.
 
 Standard output gets the text alone; the progress of the build, and the speed of the
 model, go to standard error.
@@ -34,7 +34,7 @@ from ingot.runtime.decoder import DECODE, PREFILL
 
 
 def generate(call: Call) -> int:
-    """Build the bundle, then write; what is wrong is an error before the build."""
+    """Build the bundle, then generate; errors come before the build."""
     variables = dict(call.variables)
     request = read_request(variables)
     catalogue = read(call.root, requested_models(variables))
@@ -63,7 +63,7 @@ def _generate(root: Path, name: str, request: Request) -> int:
 
 @contextmanager
 def first_interrupt_noted() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed; the second one raises."""
+    """Yield a function that returns whether Ctrl-C was pressed; a second one raises."""
     noted = False
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -80,7 +80,7 @@ def first_interrupt_noted() -> Iterator[Callable[[], bool]]:
 
 
 def read_request(variables: Mapping[str, str]) -> Request:
-    """Return what the variables ask for.
+    """Return the request that the variables make.
 
     Raises: IngotError for a value that is wrong, or no prompt.
     """
@@ -93,7 +93,7 @@ def read_request(variables: Mapping[str, str]) -> Request:
 def _sampling(variables: Mapping[str, str]) -> Sampling:
     """Return how tokens are chosen: the most likely ones, unless a draw is asked for.
 
-    A seed that nobody names is a new one each time; the summary shows it.
+    Without a seed, each run gets a new one, which the summary shows.
     """
     top_k = integer(variables, "top_k", 1)
     top_p = number(variables, "top_p", "above 0 and at most 1", lambda x: 0 < x <= 1)
@@ -121,7 +121,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     if reason := catalogue.settings.unrunnable.get(target):
         raise IngotError(f"{name} does not run here: {reason}")
     check_runnable(catalogue, selection)
-    # Known before it is built: the plan holds what the bundle will say of itself.
+    # The plan contains the bundle's description before the bundle is built.
     specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
     assert isinstance(specification, InlineText)
     planned = json.loads(specification.text)
@@ -142,7 +142,7 @@ def run(
     digest: Callable[[Path], tuple[str, int]],
     stopped: Callable[[], bool],
 ) -> int:
-    """Write what the built bundle of `model@target` says; return the exit code.
+    """Print the text that the built bundle of `model@target` generates.
 
     Raises: IngotError if it does not run here, or the prompt does not fit.
     """
@@ -154,8 +154,8 @@ def run(
     made = generator.generate(bundle, runner, request, Outside(_write, stopped))
     _write("\n")
     if made.end is End.CONTEXT:
-        held = bundle.limit("ctx")
-        print(f"note: the context is full: it holds {held} tokens", file=sys.stderr)
+        n_ctx = bundle.limit("ctx")
+        print(f"note: the context is full: it has {n_ctx} tokens", file=sys.stderr)
     print(summary(name, request, made), file=sys.stderr)
     return INTERRUPTED if made.end is End.STOPPED else 0
 
@@ -172,13 +172,13 @@ def summary(name: str, request: Request, made: Generated) -> str:
         f"decode {_rate(made.decodes, made.decode_s)}",
     ]
     if not request.sampling.greedy:
-        lines.append(f"  again: seed={request.sampling.seed}")
+        lines.append(f"  to repeat: seed={request.sampling.seed}")
     return "\n".join(lines)
 
 
 def _rate(tokens: int, seconds: float) -> str:
     if tokens == 0:
-        return "of no token"
+        return "without tokens"
     return f"{tokens / max(seconds, 1e-9):.1f} tokens/s"
 
 

@@ -9,7 +9,7 @@ from ingot.imports.checkpoint import import_checkpoint
 
 
 def import_(call: Call) -> int:
-    """Write the manifest; print what was decided and from where."""
+    """Write the manifest; print each value and its source."""
     given = call.variables
     if not given.get("source"):
         raise IngotError(

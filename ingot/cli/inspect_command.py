@@ -19,7 +19,7 @@ from ingot.project.selection import select
 
 
 def inspect(call: Call) -> int:
-    """Compile as far as the level, then show; what is wrong is an error before that."""
+    """Compile as far as the level, then print; errors come before that."""
     variables = dict(call.variables)
     selection = select(read(call.root, requested_models(variables)), variables)
     request = read_request(call.root, selection, variables)
@@ -30,7 +30,7 @@ def inspect(call: Call) -> int:
 def read_request(
     root: Path, selection: Selection, variables: Mapping[str, str]
 ) -> Request:
-    """Return what the variables ask for.
+    """Return the request that the variables make.
 
     Raises: IngotError for an unknown level, several models or targets, or a filter that
         no name of the graph matches.

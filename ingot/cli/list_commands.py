@@ -1,4 +1,4 @@
-"""Run `doit list`, `doit info` and `doit help`: what there is, and how to use it."""
+"""Run `doit list`, `doit info` and `doit help`: show what exists and how to use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def list_catalogue(call: Call) -> int:
         mark = "*" if name == settings.default_model else " "
         text = model.summary
         if model.broken:
-            mark, text = "!", f"cannot be read; `doit build model={name}` says why"
+            mark, text = "!", f"cannot be read; `doit build model={name}` shows why"
         print(_row(mark, name, text))
     print("targets")
     for name, text in settings.targets.items():
@@ -31,7 +31,7 @@ def list_catalogue(call: Call) -> int:
         mark = "*" if name == settings.default_target else " "
         print(_row(mark, name, f"this machine: {meant}"))
     for name in settings.broken:
-        text = f"cannot be read; `doit build target={name}` says why"
+        text = f"cannot be read; `doit build target={name}` shows why"
         print(_row("!", name, text))
     print("stages")
     for name, text in STAGES.items():
@@ -44,7 +44,7 @@ def list_catalogue(call: Call) -> int:
 
 
 def info(call: Call) -> int:
-    """Print a task and the tasks before it; `doit why` says whether it would run."""
+    """Print a task and the tasks before it; `doit why` shows whether it would run."""
     if len(call.words) != 1:
         raise IngotError("info needs one task", "usage: doit info TASK")
     _, tasks = load(call, call.words)

@@ -35,10 +35,10 @@ def graph(call: Call) -> int:
     models, targets = ",".join(selection.models), ",".join(selection.targets)
     name = " ".join(call.words) or f"{models}@{targets}"
     file = "".join(c if c.isalnum() or c in "-_@.," else "-" for c in name)
-    place = root / "build" / f"graph-{file}.svg"
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(picture(name, actions, ended), encoding="utf-8")
-    print(f"{place.relative_to(root)}: {counted(len(actions), 'action')}")
+    path = root / "build" / f"graph-{file}.svg"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(picture(name, actions, ended), encoding="utf-8")
+    print(f"{path.relative_to(root)}: {counted(len(actions), 'action')}")
     return 0
 
 
@@ -63,9 +63,9 @@ def report(call: Call) -> int:
             if target in settings.unrunnable:
                 why = "cannot run here"
             cells[model, target] = replace(cell, unchecked=why)
-    place = root / REPORT
-    place.parent.mkdir(exist_ok=True)
+    path = root / REPORT
+    path.parent.mkdir(exist_ok=True)
     text = page(models, targets, cells, found, build_runs.benchmarks(found))
-    place.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     print(f"{REPORT}: {counted(len(found), 'build')}, {len(text) / 1e3:.0f} kB")
     return 0

@@ -44,7 +44,7 @@ class Reporter:
         self._bars: dict[str, Any] = {}
 
     def begin(self, actions: frozenset[str]) -> None:
-        """Take the actions that will be counted; a group is none."""
+        """Set the actions to count; a group is not one."""
         self._actions = actions
 
     def started(self, task: str) -> None:
@@ -56,8 +56,8 @@ class Reporter:
     def obtained(self, task: str, source: str, wall_ms: float, output: str) -> None:
         """Report how an action got its result; `output` is what it printed, or ""."""
         self._log.ended(task, source, wall_ms=round(wall_ms, 3))
-        place = f"[{self._seen + 1}/{len(self._actions)}]"
-        self._line(f"{place} {task}: {source}, {wall_ms / 1e3:.1f} s")
+        position = f"[{self._seen + 1}/{len(self._actions)}]"
+        self._line(f"{position} {task}: {source}, {wall_ms / 1e3:.1f} s")
         if output:
             self._line(output.rstrip())
 
@@ -71,7 +71,7 @@ class Reporter:
         self._finish(task)
 
     def failed(self, task: str, text: str) -> None:
-        """Print the failure at once and whole; keep its name for the summary."""
+        """Print the whole failure at once; remember its name for the summary."""
         self._finish(task)
         self._failures.append(task)
         self._log.ended(task, "failed", message=text.strip())
@@ -81,7 +81,7 @@ class Reporter:
         print(text.strip(), file=sys.stderr, flush=True)
 
     def not_tried(self, task: str) -> None:
-        """Keep the name of a task that needs one that failed."""
+        """Remember a task that did not run because one that it needs failed."""
         self._not_tried.append(task)
 
     def finish(self) -> None:

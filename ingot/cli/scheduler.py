@@ -1,6 +1,6 @@
 """Run jobs by threads, each after those that it needs.
 
-The main thread chooses jobs and hears of their ends. It restores small results itself:
+The main thread chooses jobs and learns how they end. It restores small results itself:
 handing one to a thread takes longer than restoring it. A job that needs the machine for
 itself waits until nothing else can run, because it would hold a thread while it waits.
 """
@@ -24,7 +24,7 @@ N_AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A piece of work; a group, which only stands for what it needs, runs nothing."""
+    """A piece of work; a group only has needs, and runs nothing."""
 
     name: str
     needs: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Job:
 
 
 class Observer(Protocol):
-    """Hears what happens; `started` is called from threads."""
+    """Is notified of what happens; `started` is called from threads."""
 
     def started(self, name: str) -> None:
         """A job has started."""
@@ -94,21 +94,21 @@ class Scheduler:
         keep_going: bool = False,
         always: bool = False,
     ) -> None:
-        """Keep what to run and how: `always` treats no job as up to date."""
+        """Prepare to run the jobs; `always` treats none as up to date."""
         self._jobs = jobs
         self._observer = observer
         self._n_threads = n_threads
         self._keep_going = keep_going
         self._always = always
         self._order: list[str] = []
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._missing: dict[str, int] = {}  # how many needed jobs have not ended
         self._followers: dict[str, list[str]] = defaultdict(list)
-        self._ready: list[int] = []  # a heap of places in the order
+        self._ready: list[int] = []  # a heap of positions in the order
         self._exclusive: deque[Job] = deque()
         self._failed: list[str] = []
         self._internal = False
-        # Threads then leave the jobs that are chosen but not begun.
+        # Threads then start no job that waits in the queue.
         self._stopping = False
 
     def run(self, order: list[str]) -> Failures:
@@ -129,8 +129,8 @@ class Scheduler:
                 chosen.put(job)
                 under_way += 1
                 if len(threads) < self._n_threads:
-                    words = (chosen, ended)
-                    threads.append(Thread(target=self._work, args=words, daemon=True))
+                    queues = (chosen, ended)
+                    threads.append(Thread(target=self._work, args=queues, daemon=True))
                     threads[-1].start()
             if not under_way:
                 break
@@ -145,14 +145,14 @@ class Scheduler:
 
     def _prepare(self, order: list[str]) -> None:
         self._order = order
-        self._places = {name: place for place, name in enumerate(order)}
-        for place, name in enumerate(order):
+        self._positions = {name: position for position, name in enumerate(order)}
+        for position, name in enumerate(order):
             needs = list(dict.fromkeys(self._jobs[name].needs))
             self._missing[name] = len(needs)
             for item in needs:
                 self._followers[item].append(name)
             if not needs:
-                self._ready.append(place)
+                self._ready.append(position)
 
     def _next(self, under_way: int) -> Job | None:
         """Return a job to run; None if there is none until another one ends."""
@@ -178,10 +178,10 @@ class Scheduler:
         chosen: SimpleQueue[Job | None],
         ended: SimpleQueue[tuple[Job, BaseException | None]],
     ) -> None:
-        """Run what is chosen; tell the main thread how each job ended."""
+        """Run what is chosen; report to the main thread how each job ended."""
         while (job := chosen.get()) is not None:
             if self._stopping:
-                ended.put((job, _Left()))
+                ended.put((job, _NotStarted()))
                 continue
             error: BaseException | None = None
             try:
@@ -202,7 +202,7 @@ class Scheduler:
             self._internal = True
             trace = "".join(traceback.format_exception(error))
             self._fail(job, f"{job.name}: internal error\n{trace}")
-        elif not isinstance(error, _Left):
+        elif not isinstance(error, _NotStarted):
             raise error
 
     def _succeed(self, job: Job) -> None:
@@ -210,11 +210,11 @@ class Scheduler:
         self._release(job)
 
     def _release(self, job: Job) -> None:
-        """Make ready what waited for this job alone."""
+        """Make the jobs ready that waited only for this one."""
         for name in self._followers[job.name]:
             self._missing[name] -= 1
             if not self._missing[name]:
-                heapq.heappush(self._ready, self._places[name])
+                heapq.heappush(self._ready, self._positions[name])
 
     def _fail(self, job: Job, text: str) -> None:
         self._failed.append(job.name)
@@ -230,5 +230,5 @@ class Scheduler:
                 pending.extend(self._followers[name])
 
 
-class _Left(BaseException):
-    """The end of a job that a thread did not begin."""
+class _NotStarted(BaseException):
+    """The end of a job that a thread did not start."""

@@ -1,7 +1,7 @@
 """Prepare the process: streams that were closed, a PATH without the system, Ctrl-C.
 
 A reader that leaves, as in `doit list | head -1`, is not an error: the command ends
-like a program that knows nothing of it, with the exit code of SIGPIPE.
+like one that does not handle it, with the exit code of SIGPIPE.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _with_system_folders(path: str) -> str:
 
 
 def reader_left() -> bool:
-    """Return whether nobody reads the output any more; Python then says nothing."""
+    """Return whether the reader closed the output; silence Python's own complaint."""
     looked = select.poll()
     for number in (_OUT, _ERR):
         looked.register(number, 0)

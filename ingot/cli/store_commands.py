@@ -172,9 +172,9 @@ def _show(root: Path) -> int:
     from ingot.engine.store_survey import survey
     from ingot.project.store_usage import usage_text
 
-    place = open_store().root
-    print(f"{place}")
-    print(usage_text(survey(place), _builds(place), limit_bytes(root)))
+    folder = open_store().root
+    print(folder)
+    print(usage_text(survey(folder), _builds(folder), limit_bytes(root)))
     return 0
 
 
@@ -183,11 +183,11 @@ def _builds(root: Path) -> Builds:
     from ingot.project.store_usage import Builds
 
     lines = list(json_lines.read(root / BUILDS))
-    ran, restored, fetched, current = (
+    ran, restored, fetched, up_to_date = (
         sum(int(line.get(word, 0)) for line in lines)
         for word in ("ran", "restored", "fetched", "up to date")
     )
-    return Builds(len(lines), ran, restored + fetched, current)
+    return Builds(len(lines), ran, restored + fetched, up_to_date)
 
 
 def _warn(message: str) -> None:

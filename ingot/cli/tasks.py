@@ -1,7 +1,7 @@
 """Turn the plan's actions into doit's task dictionaries.
 
 Every action of the models that the command is about is a task, so that any of them can
-be named; the variables choose what the group tasks (`build`, `check`, ...) stand for.
+be named; the variables choose what the group tasks (`build`, `check`, ...) contain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ingot.project.catalogue import (
 from ingot.project.catalogue_values import Settings
 from ingot.project.selection import check_readable, select
 
-# Where a task dictionary holds its action: doit leaves this part to its users.
+# Where a task dictionary holds its action: doit does not use this part.
 ACTION = "action"
 
 
@@ -58,7 +58,7 @@ class Checkout:
         self._opened: tuple[Settings, Plan, Selection] | None = None
 
     def open(self, variables: Mapping[str, str], tasks: Sequence[str]) -> None:
-        """Read the models that the variables and tasks name; say what is left out.
+        """Read the models that the variables and tasks name; print what is left out.
 
         Raises: IngotError for everything that is wrong with them.
         """
@@ -96,7 +96,7 @@ class Checkout:
         }
 
     def build(self) -> dict[str, Any]:
-        """Return the task that stands for everything up to the bundle."""
+        """Return the group of everything up to the bundle."""
         _, plan, selection = self._content()
         return {"actions": None, "task_dep": plan.ends(selection)}
 

@@ -21,7 +21,7 @@ VARIABLES = {
     "top_p": "draw from the most likely tokens with this share of the probability",
     "seed": "integer that makes a draw, or random tokens, repeatable",
     "source": "a checkpoint's folder or GGUF file for `doit import`",
-    "licence": "SPDX id for `doit import`, if the checkpoint does not say it",
+    "licence": "SPDX id for `doit import`, if the checkpoint does not state it",
     "modes": "what `doit ablate` rounds, separated by commas (all modes)",
     "weights": "what `doit ablate` rounds matrices to (the stored type, or i8)",
     "level": "what `doit inspect` shows: graph, linalg, tensor or program",

@@ -1,15 +1,14 @@
-"""Run `doit why`: say why each stale action would run.
+"""Run `doit why`: show why each stale action would run.
 
 The record of an action holds everything that its result depends on, so its difference
-from the current action is the whole reason. An input that another stale action makes is
-reported as such. Nobody wrote a text that the plan made, such as `spec.json`, so the
-report shows the values in it that differ, and where those were written.
+from the planned action is the whole reason. An input that another stale action produces
+is reported as such. Of a text that the plan generates, such as `spec.json`, the report
+shows the values that differ, and where those were written.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +21,8 @@ from ingot.cli.commands import Call
 from ingot.cli.connections import open_cache
 from ingot.cli.store_commands import open_store
 from ingot.cli.tasks import choose_actions
+from ingot.engine import exports
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
-from ingot.engine.digests import identify
 from ingot.engine.executor import Executor
 from ingot.engine.records import TaskRecord
 from ingot.engine.store_survey import latest_results, read_messages
@@ -34,7 +33,7 @@ from ingot.project.selection import select
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
 
-# Who has a result, by how a build would get it.
+# Where a result is, by how a build would get it.
 HOLDERS = {"would be restored": "the store", "would be fetched": "the shared cache"}
 
 # After these, an action's outputs may differ.
@@ -102,11 +101,11 @@ def print_reasons(
         for reason in reasons:
             print(f"  {reason}")
     if not stale & names:
-        n_current = len(names) - found.total()
-        verb = "is" if n_current == 1 else "are"
-        current = f"{counted(n_current, 'action')} {verb} up to date"
+        n_unchanged = len(names) - found.total()
+        verb = "is" if n_unchanged == 1 else "are"
+        unchanged = f"{counted(n_unchanged, 'action')} {verb} up to date"
         others = [f"{count} {how}" for how, count in found.items()]
-        print(f"nothing would run: {', '.join([current, *others])}")
+        print(f"nothing would run: {', '.join([unchanged, *others])}")
 
 
 def foresee(
@@ -166,7 +165,7 @@ class Elsewhere:
         """Return whether there may be a result of the task, whatever its inputs."""
         return task in self._newest() or self._shared() is not None
 
-    def differences(self, action: Action, bound: ResolvedAction) -> list[str]:
+    def differences(self, action: Action, resolved: ResolvedAction) -> list[str]:
         """Return how the action differs from the last one of its task; [] without one.
 
         A stored action holds everything that its result depends on, as a record of this
@@ -191,9 +190,9 @@ class Elsewhere:
         except (OSError, CorruptMessage):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
-        root, kept = self._executor.root, partial(results.unpack_texts, messages)
+        root, texts = self._executor.root, partial(results.unpack_texts, messages)
         heading = f"against its last {where.format(key[:12], day)}:"
-        return [heading, *differences(root, old, bound, action, kept)]
+        return [heading, *differences(root, old, resolved, action, texts)]
 
     def _newest(self) -> dict[str, tuple[float, str]]:
         if self._last is None:
@@ -218,22 +217,27 @@ def explain(
         return [NEVER, *follows]
     inputs = tuple(item for item in action.inputs if not _comes_from(item[1], stale))
     try:
-        bound = executor.resolve(replace(action, inputs=inputs))
+        resolved = executor.resolve(replace(action, inputs=inputs))
     except OSError as error:
         return [f"input {error.filename}: {error.strerror}", *follows]
     except IngotError as error:
         return [error.message, *follows]
     if record is None:
-        return [NEVER, *(elsewhere.differences(action, bound) if elsewhere else [])]
+        return [NEVER, *(elsewhere.differences(action, resolved) if elsewhere else [])]
     unknown = {path for path, source in action.inputs if _comes_from(source, stale)}
     known = tuple(item for item in record.resolved.inputs if item[0] not in unknown)
     old = replace(record.resolved, inputs=known)
-    kept = partial(_texts, executor, record)
-    reasons = differences(executor.root, old, bound, action, kept)
-    reasons += _shown(record, executor.root)
-    for path, digest in record.outputs:
-        if not executor.store.holds(digest):
-            reasons.append(f"output {path}: {digest} is not in the store")
+    texts = partial(_texts, executor, record)
+    reasons = differences(executor.root, old, resolved, action, texts)
+    reasons += [
+        f"{path} {what}; it will be restored from the store"
+        for path, what in exports.changes(executor.root, record)
+    ]
+    reasons += [
+        f"output {path}: {digest} is not in the store"
+        for path, digest in record.outputs
+        if not executor.store.holds(digest)
+    ]
     return reasons + follows
 
 
@@ -270,17 +274,6 @@ def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
         return {}
 
 
-def _shown(record: TaskRecord, root: Path) -> list[str]:
-    lines = []
-    for path, identity in record.exported:
-        try:
-            if identify(os.stat(root / path)) != identity:
-                lines.append(f"{path} was changed; it will be restored from the store")
-        except OSError:
-            lines.append(f"{path} is missing; it will be restored from the store")
-    return lines
-
-
 class Value(NamedTuple):
     """A value of a text that differs."""
 
@@ -298,12 +291,12 @@ def differences(
     old: ResolvedAction,
     new: ResolvedAction,
     action: Action,
-    kept: Callable[[], Mapping[str, str]],
+    old_texts: Callable[[], Mapping[str, str]],
 ) -> list[str]:
     """Return one line for each field that differs, old value first.
 
-    `action` is the new action, of the checkout at `root`; `kept` returns the texts of
-    the old one by hash, as far as they are known.
+    `action` is the new action, of the checkout at `root`; `old_texts` returns the texts
+    of the old one by hash, as far as they are known.
     """
     lines = []
     if old.argv != new.argv:
@@ -315,9 +308,9 @@ def differences(
         lines += [f"flag added: {word}" for word in come]
     texts = {path: s.text for path, s in action.inputs if isinstance(s, InlineText)}
     for path, was, now in _changed(old.inputs, new.inputs):
-        before = kept().get(was.hash) if was and now and path in texts else None
+        before = old_texts().get(was.hash) if was and now and path in texts else None
         values = [] if before is None else _values(before, texts[path])
-        changes, unplaced = [f"{_say(was)} -> {_say(now)}"], ""
+        changes, unplaced = [f"{_text(was)} -> {_text(now)}"], ""
         if path in texts:
             changes, unplaced = _text_changes(root, action.task, values, changes)
         lines += [f"input {path}: {line}" for line in changes]
@@ -327,7 +320,7 @@ def differences(
         ("platform", old.platform, new.platform),
     ):
         for name, a, b in _changed(befores, afters):
-            lines.append(f"{noun} {name}: {_say(a)} -> {_say(b)}")
+            lines.append(f"{noun} {name}: {_text(a)} -> {_text(b)}")
     if old.outputs != new.outputs:
         lines.append(f"outputs: {old.outputs} -> {new.outputs}")
     return lines
@@ -343,7 +336,7 @@ def _changed(
             yield name, before.get(name), after.get(name)
 
 
-def _say(value: object) -> str:
+def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 

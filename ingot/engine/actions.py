@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
-    """The name of a content: its sha256 in lower-case hex, and its size."""
+    """The sha256 of a content, in lower-case hex, and its size."""
 
     hash: str
     # The size is part of the name so that a reader can allocate, or reject, before it
@@ -125,8 +125,7 @@ class ActionResult:
     # The protobuf messages of the action, its own first; then, compressed, the small
     # texts among its inputs.
     messages: tuple[bytes, ...] = field(default=(), compare=False)
-    # Contents of small blobs, where a shared cache is to have them inside of the
-    # result.
+    # Contents of small blobs, which a shared cache stores inside of the result.
     contents: tuple[tuple[Digest, bytes], ...] = field(default=(), compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:

@@ -76,7 +76,7 @@ class Executor:
         record = self.records.get(action.task)
         if record is None or self.resolve(action) != record.resolved:
             return False
-        if not exports.are_unchanged(self.root, record):
+        if any(exports.changes(self.root, record)):
             return False
         self.store.lease_result(record.key, *(digest for _, digest in record.outputs))
         if not all(self.store.holds(digest) for _, digest in record.outputs):

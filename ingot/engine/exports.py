@@ -15,15 +15,14 @@ from ingot.engine.records import TaskRecord
 from ingot.engine.store import Store
 
 
-def are_unchanged(root: Path, record: TaskRecord) -> bool:
-    """Return whether the task's files in the checkout are as the build left them."""
+def changes(root: Path, record: TaskRecord) -> Iterator[tuple[str, str]]:
+    """Yield each exported file that is not as the build left it, and what happened."""
     for path, identity in record.exported:
         try:
             if identify(os.stat(f"{root}/{path}")) != identity:
-                return False
+                yield path, "was changed"
         except OSError:
-            return False
-    return True
+            yield path, "is missing"
 
 
 def export(

@@ -1,4 +1,4 @@
-"""Record, for each task of this checkout, what it last ran as and produced.
+"""Record the last run of each task of this checkout: its action and its outputs.
 
 A record is committed when its task ends: doit writes its own databases when it exits,
 and loses everything when it is killed.

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ingot.engine.cache.backend import CacheBackend, Timeouts
 from ingot.errors import IngotError, did_you_mean
 
-PLACES = {
+FORMS = {
     **{name: f"{name}://HOST:PORT/PATH" for name in ("http", "https")},
     **{name: f"{name}://HOST:PORT/INSTANCE" for name in ("grpc", "grpcs")},
     **{name: f"{name}://BUCKET/PREFIX" for name in ("s3", "gs", "az")},
@@ -46,20 +46,20 @@ def without_password(address: str) -> str:
     except ValueError:
         raise IngotError("shared cache: the address is not a URL") from None
     scheme = parts.scheme
-    if scheme not in PLACES:
+    if scheme not in FORMS:
         raise IngotError(
-            f"shared cache: no protocol named '{scheme}'; expected SCHEME://PLACE",
-            did_you_mean(scheme, list(PLACES), "protocols"),
+            f"shared cache: no protocol named '{scheme}'; expected SCHEME://LOCATION",
+            did_you_mean(scheme, list(FORMS), "protocols"),
         )
-    if not _is_place(parts):
+    if not _is_valid(parts):
         raise IngotError(
-            f"shared cache: the address names no place; expected {PLACES[scheme]}"
+            f"shared cache: the address is invalid; expected {FORMS[scheme]}"
         )
-    place = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl().rstrip("/")
 
 
-def _is_place(parts: SplitResult) -> bool:
+def _is_valid(parts: SplitResult) -> bool:
     """Return whether it names a host, with a valid port, or an absolute folder."""
     if parts.scheme == "file":
         folder = Path(unquote(parts.path))

@@ -88,13 +88,13 @@ class ReapiBackend:
         )
         if not request.blob_digests:
             return set()
-        answer = self._ask(
+        response = self._ask(
             f"{V2}.ContentAddressableStorage/FindMissingBlobs",
             request,
             api.FindMissingBlobsResponse.FromString,
         )
         return {
-            Digest(item.hash, item.size_bytes) for item in answer.missing_blob_digests
+            Digest(item.hash, item.size_bytes) for item in response.missing_blob_digests
         }
 
     def _result(self, key: Digest) -> Iterator[bytes] | None:
@@ -148,12 +148,12 @@ class ReapiBackend:
     def _packed(self) -> bool:
         """Return whether the server supports zstd; ask once."""
         if self._packs is None:
-            answer = self._ask(
+            response = self._ask(
                 f"{V2}.Capabilities/GetCapabilities",
                 api.GetCapabilitiesRequest(instance_name=self._instance),
                 api.ServerCapabilities.FromString,
             )
-            self._packs = ZSTD in answer.cache_capabilities.supported_compressors
+            self._packs = ZSTD in response.cache_capabilities.supported_compressors
         return self._packs
 
     def _resource(self, digest: Digest) -> str:
@@ -201,5 +201,5 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _arriving(stream: Iterator[Any]) -> Iterator[bytes]:
-    while (answer := guarded(lambda: next(stream, None))) is not None:
-        yield answer.data
+    while (response := guarded(lambda: next(stream, None))) is not None:
+        yield response.data

@@ -33,8 +33,7 @@ CONNECT_S = 10.0
 # A scheduler or a build with much to do may be silent on a connection for this long.
 SILENT_S = 300
 
-# Workers' resources change seldom, and the question costs a scheduler as much as a
-# task.
+# Workers' resources change seldom, and asking costs a scheduler as much as a task.
 REFRESH_S = 2.0
 
 # Requests within this time are sent as one message: a scheduler takes twice as long for
@@ -87,7 +86,7 @@ class DaskWorkers:
     def run(self, request: WorkRequest, name: str) -> WorkResponse:
         """Return a worker's response.
 
-        Raises: IngotError if workers die of it, or the scheduler stays away.
+        Raises: IngotError if it kills its workers, or the scheduler stays away.
         """
         from distributed import KilledWorker
 
@@ -124,7 +123,7 @@ class DaskWorkers:
         return f"set INGOT_SHARED_CACHE of the workers to {cache}"
 
     def close(self) -> None:
-        """Abandon what waits there; what runs finishes, and its results are kept."""
+        """Abandon waiting requests; running ones finish and are cached."""
         self._closed = True
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
@@ -174,7 +173,7 @@ class DaskWorkers:
 
         Raises: OSError if the scheduler is lost.
         """
-        # One thread asks for all: hundreds find the answer outdated at once.
+        # One thread asks for all: otherwise hundreds would ask at the same moment.
         with self._asking:
             asked, available = self._last_known
             if time.monotonic() - asked > REFRESH_S:

@@ -76,7 +76,7 @@ class Execution:
     def why_not(self) -> str:
         """Return why the server cannot run anything; "" if it can."""
         try:
-            answer = self._channel.ask(
+            response = self._channel.ask(
                 f"{V2}.Capabilities/GetCapabilities",
                 api.GetCapabilitiesRequest(instance_name=self._channel.instance),
                 api.ServerCapabilities.FromString,
@@ -84,7 +84,7 @@ class Execution:
             )
         except CacheFailure as error:
             return str(error)
-        enabled = answer.execution_capabilities.exec_enabled
+        enabled = response.execution_capabilities.exec_enabled
         return "" if enabled else "it is a cache without execution"
 
     def run(
@@ -130,7 +130,7 @@ class Execution:
             calls = dict(self._calls)
         cancels = [(call, self._cancel(name)) for call, name in calls.items() if name]
         for call, cancel in cancels:
-            # Not every server can cancel: then the action finishes there and is kept.
+            # Not every server can cancel: then the action finishes there and is cached.
             cancel.exception()
             call.cancel()
         # Calls without an operation name are cancelled when they get one.
@@ -229,11 +229,11 @@ def _ended(operation: Any) -> OperationEnd:
     """Return how a finished operation ended."""
     if operation.HasField("error"):
         return _with_status(operation.error, OperationEnd())
-    answer = api.ExecuteResponse.FromString(operation.response.value)
+    response = api.ExecuteResponse.FromString(operation.response.value)
     ended = OperationEnd(
-        text=answer.message, result=answer.result, cached=answer.cached_result
+        text=response.message, result=response.result, cached=response.cached_result
     )
-    return _with_status(answer.status, ended)
+    return _with_status(response.status, ended)
 
 
 def _broken(error: Any, waited: bool) -> OperationEnd | None:

@@ -78,7 +78,7 @@ class RemoteExecutor:
                 self._store.identity(),
             )
             for request in (first, replace(first, again=True)):
-                response = self._ask(action, request, key, files)
+                response = self._run_on_worker(action, request, key, files)
                 result = response.result(action.task)
                 needed = (response.log,) if result is None else result.blobs()
                 lost = [d for d in needed if d and not self._shared.ensure_local(d)]
@@ -110,7 +110,7 @@ class RemoteExecutor:
         """Stop waiting for everything that is still under way."""
         self._workers.close()
 
-    def _ask(
+    def _run_on_worker(
         self,
         action: Action,
         request: WorkRequest,
@@ -118,7 +118,7 @@ class RemoteExecutor:
         files: dict[Digest, Path],
     ) -> WorkResponse:
         for n_failed in range(N_TRIES):
-            # Equal names are one task there: its old response would come again.
+            # Requests of one name are one task there, which has only one response.
             suffix = f"-{uuid.uuid4().hex}" if request.again or n_failed else ""
             response = self._workers.run(request, key.hash + suffix)
             if response.rejection:

@@ -102,7 +102,7 @@ class Worker:
         self._collected_s = -COLLECT_S
 
     def keep_to_limit(self) -> None:
-        """Now and then, remove from the store what exceeds INGOT_CACHE_LIMIT.
+        """Now and then, shrink the store to INGOT_CACHE_LIMIT.
 
         Raises: IngotError if the limit is not a size.
         """
@@ -112,11 +112,11 @@ class Worker:
         try:
             if time.monotonic() - self._collected_s > COLLECT_S:
                 self._collected_s = time.monotonic()
-                # No grace period: nobody looks at results here, and what is needed
-                # again is downloaded again.
+                # No grace period: nobody looks at results here, and blobs that are
+                # needed again are downloaded again.
                 collect_garbage(self.store.root, limit, grace_s=0.0)
         except OSError as error:
-            _warn(f"store {self.store.root}: cannot be kept to its limit: {error}")
+            _warn(f"store {self.store.root}: cannot be limited: {error}")
         finally:
             self._collecting.release()
 
