@@ -10,8 +10,8 @@ import pytest
 from doit.doit_cmd import DoitMain
 
 from ingot.cli import startup
+from ingot.cli.connections import store_root
 from ingot.cli.doctor_command import start
-from ingot.cli.store_commands import store_root
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 from ingot.project.selection import select

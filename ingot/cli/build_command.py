@@ -18,11 +18,11 @@ from doit.task import Stream, Task
 
 from ingot.cli import startup
 from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
-from ingot.cli.connections import open_cache, open_workers
+from ingot.cli.connections import open_cache, open_store, open_workers
 from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
-from ingot.cli.store_commands import check_limit, open_store, record_build
+from ingot.cli.store_commands import check_limit, record_build
 from ingot.cli.tasks import ACTION, Checkout, choose, load
 from ingot.cli.variables import check_used
 from ingot.engine import process

@@ -1,27 +1,51 @@
-"""Open the shared cache and the workers that a command uses.
+"""Open the store, the shared cache and the workers that a command uses.
 
-INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE come before `shared-cache` and
-`shared-cache-mode` in pyproject.toml's `[tool.ingot]`. Without any of them, no module
-of a shared cache is imported.
+INGOT_CACHE names the store. INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE come before
+`shared-cache` and `shared-cache-mode` in pyproject.toml's `[tool.ingot]`. Without any
+of them, no module of a shared cache is imported.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingot.engine.store import Store
 from ingot.errors import IngotError, did_you_mean
+from ingot.project.plan_cache import SOURCES
 
 if TYPE_CHECKING:
     from ingot.engine.cache.shared_cache import SharedCache
     from ingot.engine.remote.remote_executor import RemoteExecutor
-    from ingot.engine.store import Store
     from ingot.project.catalogue_values import Settings
 
 MODES = ("read-write", "read")
 
 EXECUTORS = ("dask", "dask+tls", "grpc", "grpcs")
+
+
+def open_store() -> Store:
+    """Return the store that INGOT_CACHE names, or the user's own."""
+    return Store(store_root(), warn=_warn_of_store)
+
+
+def store_root() -> Path:
+    """Return the folder of the store.
+
+    Raises: IngotError if its home folder does not exist, or it is among the sources.
+    """
+    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
+    try:
+        root = Path(name).expanduser().absolute()
+    except RuntimeError:
+        text = f"store {name}: there is no such home folder"
+        raise IngotError(text, "set INGOT_CACHE to a folder") from None
+    if any(root.is_relative_to(Path.cwd() / folder) for folder in SOURCES):
+        text = f"store {root}: the checkout's sources are in this folder"
+        raise IngotError(text, "set INGOT_CACHE to another folder")
+    return root
 
 
 def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache | None:
@@ -103,3 +127,7 @@ def open_workers(
 
 def _warn(message: str) -> None:
     print(message, file=sys.stderr)
+
+
+def _warn_of_store(message: str) -> None:
+    print(f"store: {message}", file=sys.stderr)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
-from ingot.cli.store_commands import store_root
+from ingot.cli.connections import store_root
 from ingot.engine import process, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError, counted

@@ -23,7 +23,7 @@ from ingot.bundles.target_runner import runner_for
 from ingot.bundles.vocabulary import check_tokenizer
 from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
-from ingot.cli.store_commands import open_store
+from ingot.cli.connections import open_store
 from ingot.cli.variables import integer, number, one_of_each
 from ingot.engine import process
 from ingot.engine.actions import InlineText

@@ -1,7 +1,6 @@
-"""Open the user's store, limit its size, and run `doit gc` and `doit store`.
+"""Run `doit gc` and `doit store`, and limit the store's size after a build.
 
-INGOT_CACHE names the folder and INGOT_CACHE_LIMIT the size; pyproject.toml has a size
-for everybody.
+INGOT_CACHE_LIMIT names the size, or else `store-limit` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
+from ingot.cli.connections import open_store, store_root
 from ingot.engine.event_log import EventLog
-from ingot.engine.store import Store
 from ingot.errors import IngotError, counted
-from ingot.project.plan_cache import SOURCES
 
 if TYPE_CHECKING:
     from ingot.project.store_usage import Builds
@@ -43,28 +41,6 @@ def show_or_verify(call: Call) -> int:
         found = call.words[0]
         raise IngotError(f"store takes nothing or 'verify', found '{found}'")
     return verify() if call.words else _show(call.root)
-
-
-def open_store() -> Store:
-    """Return the store that INGOT_CACHE names, or the user's own."""
-    return Store(store_root(), warn=_warn)
-
-
-def store_root() -> Path:
-    """Return the folder of the store.
-
-    Raises: IngotError if its home folder does not exist, or it is among the sources.
-    """
-    name = os.environ.get("INGOT_CACHE") or "~/.cache/ingot"
-    try:
-        root = Path(name).expanduser().absolute()
-    except RuntimeError:
-        text = f"store {name}: there is no such home folder"
-        raise IngotError(text, "set INGOT_CACHE to a folder") from None
-    if any(root.is_relative_to(Path.cwd() / folder) for folder in SOURCES):
-        text = f"store {root}: the checkout's sources are in this folder"
-        raise IngotError(text, "set INGOT_CACHE to another folder")
-    return root
 
 
 def limit_bytes(root: Path, given: str | None = None) -> int | None:
@@ -188,7 +164,3 @@ def _builds(root: Path) -> Builds:
         for word in ("ran", "restored", "fetched", "up to date")
     )
     return Builds(len(lines), ran, restored + fetched, up_to_date)
-
-
-def _warn(message: str) -> None:
-    print(f"store: {message}", file=sys.stderr)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ingot.cli.commands import Call
-from ingot.cli.connections import open_cache
-from ingot.cli.store_commands import open_store
+from ingot.cli.connections import open_cache, open_store
 from ingot.cli.tasks import choose_actions
 from ingot.engine import exports
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
