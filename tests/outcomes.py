@@ -175,7 +175,6 @@ def _encoded(
             ("cpu", _processor()),
             ("packages", _packages()),
             ("sandbox", process.sandbox()),
-            ("full", os.environ.get("INGOT_FULL", "")),
         ),
     )
     return encode_action(scratch.executor().resolve(action))

@@ -171,8 +171,9 @@ def test_two_builds_at_once_share_the_store(
 def test_a_stopped_build_leaves_no_process_and_caches_finished_actions(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
+    # Its actions are short: the next command runs those that are missing.
     project = Project.create(tmp_path / "checkout", tmp_path / "cache")
-    process = project.start("build", TARGET)
+    process = project.start("link", TARGET)
     assert process.stdout is not None
     finished = process.stdout.readline()
     process.send_signal(number)
@@ -180,7 +181,8 @@ def test_a_stopped_build_leaves_no_process_and_caches_finished_actions(
     assert process.returncode == code, out + err
     assert "finished actions are cached" in err
     assert not orphans(project)
-    run = project.build(TARGET)
+    run = project.doit("link", TARGET)
+    assert run.code == 0, run.out + run.err
     assert finished.split()[1].rstrip(":") not in run.done
 
 

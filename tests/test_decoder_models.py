@@ -1,14 +1,13 @@
 """The decoders at full size against transformers, and cut down on emulated targets.
 
-Full size takes an emulated processor a quarter of an hour a model: here it gets the
-real widths with few layers and a small vocabulary. With INGOT_FULL=1 all decoders are
-checked at full size on all targets, which takes hours.
+Full size takes an emulated processor a quarter of an hour a model: there, and for the
+kernels of wider vectors, a model gets its real widths with few layers and a small
+vocabulary. The nightly run checks all decoders at full size on all targets, for hours.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,28 @@ from ingot.runtime.invoke import Call, Module, call
 from tests.project import ROOT, Project, edit, skipped
 
 SETTINGS = read(ROOT, ()).settings
-FULL = bool(os.environ.get("INGOT_FULL"))
 EMULATED = [
     pytest.param("aarch64", marks=[pytest.mark.slow, pytest.mark.aarch64]),
     pytest.param("vulkan-llvmpipe", marks=[pytest.mark.slow, pytest.mark.vulkan]),
 ]
-MODELS: tuple[str, ...] = ("gemma3-270m",)
-TARGETS = [
+NATIVE = [
     pytest.param(name, marks=[pytest.mark.slow, *skipped(SETTINGS.unrunnable, name)])
     for name in ("x86_64", "x86_64-v4")
 ]
-if FULL:
-    MODELS += ("smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")
-    TARGETS += EMULATED
+GEMMA = "gemma3-270m"
+MODELS = (GEMMA, "smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")
+CASES = [
+    pytest.param(
+        model,
+        *target.values,
+        marks=[
+            *target.marks,
+            *([] if (model, target) == (GEMMA, NATIVE[0]) else [pytest.mark.nightly]),
+        ],
+    )
+    for model in MODELS
+    for target in (*NATIVE, *EMULATED)
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +58,7 @@ def report(project: Project, model: str, target: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "target"), CASES)
 def test_a_decoder_says_what_transformers_says(
     project: Project, model: str, target: str
 ) -> None:
@@ -80,7 +87,7 @@ def test_a_decoder_says_what_transformers_says(
 def small(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout whose Gemma has 6 layers of both kinds, and a small vocabulary."""
     root = tmp_path_factory.mktemp("few-layers") / "checkout"
-    made = Project.create(root, models=("gemma3-270m",))
+    made = Project.create(root, models=(GEMMA,))
     manifest = made.root / "models/gemma3-270m.yaml"
     edit(manifest, "n_layer: 18", "n_layer: 6")
     edit(manifest, "n_vocab: 262144", "n_vocab: 4096")
@@ -89,7 +96,7 @@ def small(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project
     return made
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", [*EMULATED, NATIVE[1]])
 def test_a_decoder_of_few_layers_is_right_at_its_real_widths(
     small: Project, target: str
 ) -> None:
@@ -126,11 +133,17 @@ def logits(project: Project, model: str, target: str) -> list[NDArray[np.float32
 
 @pytest.mark.slow
 @pytest.mark.aarch64
-@pytest.mark.parametrize("model", MODELS if FULL else ("gemma3-270m",))
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        ("small", GEMMA),
+        *(pytest.param("project", m, marks=pytest.mark.nightly) for m in MODELS),
+    ],
+)
 def test_two_processors_say_the_same(
-    small: Project, project: Project, model: str
+    size: str, model: str, request: pytest.FixtureRequest
 ) -> None:
-    checkout = project if FULL else small
+    checkout: Project = request.getfixturevalue(size)
     ours, theirs = (logits(checkout, model, name) for name in ("x86_64", "aarch64"))
     for one, other in zip(ours, theirs, strict=True):
         # Both sum in f32, in orders of their own: rounding, and nothing else.

@@ -1,12 +1,11 @@
 """The parts of a mixture's layer alone, in all variants, against papers' formulas.
 
 `doit check` judges them by the components' oracles one after the other; the formulas
-here share nothing with these. With INGOT_FULL=1 on all kinds of targets, and checked.
+here share nothing with these. Nightly, on all kinds of targets, and checked.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +23,11 @@ from tests.project import ROOT, Project, builds
 
 pytestmark = builds("attention-block", "moe-ffn-block")
 
-FULL = bool(os.environ.get("INGOT_FULL"))
 # Matrices are packed for one, and as they are for the other.
-VULKAN = pytest.param("vulkan-llvmpipe", marks=pytest.mark.vulkan)
-TARGETS = ["x86_64", *([VULKAN] if FULL else [])]
+VULKAN = pytest.param(
+    "vulkan-llvmpipe", marks=[pytest.mark.vulkan, pytest.mark.nightly]
+)
+TARGETS = ["x86_64", VULKAN]
 # f32 in sums of up to n_ff products and softmaxes; 4e-7 to 8e-7 is what is found.
 CLOSE: Any = {"rtol": 0, "atol": 5e-6}
 ATTENTION = read_manifest(ROOT / "models/attention-block.yaml", ROOT)

@@ -1,13 +1,12 @@
 """Mixtures of experts with small dims, on all kinds of targets; and full ones compiled.
 
-Each takes half a minute and more, so here a model has one target. With INGOT_FULL=1 it
-has all of them; the nightly run compiles the models of full size.
+Each takes half a minute and more, so here a model has one target. The nightly run has
+all of them, and compiles the models of full size.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 
 import pytest
@@ -23,7 +22,6 @@ MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
 # Of Grok-1 transformers has no class: the oracle alone judges its graph.
 JUDGED = ("dbrx-tiny", "mixtral-tiny", "qwen2-moe-tiny")
 MODELS = (*JUDGED, "grok-tiny", "toy-moe")
-FULL = bool(os.environ.get("INGOT_FULL"))
 SETTINGS = read(ROOT, ()).settings
 SAMPLED = {
     ("dbrx-tiny", "x86_64"),
@@ -40,11 +38,11 @@ CASES = [
             pytest.mark.slow,
             *MARKS[target],
             *skipped(SETTINGS.unrunnable, target),
+            *([] if (model, target) in SAMPLED else [pytest.mark.nightly]),
         ],
     )
     for model in MODELS
     for target in MARKS
-    if FULL or (model, target) in SAMPLED
 ]
 HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
 

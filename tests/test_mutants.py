@@ -1,6 +1,6 @@
 """Every planted mistake fails the check of its component: the checks see mistakes.
 
-In CI three mistakes of a share of the components; with `INGOT_FULL=1` a dozen of each.
+Three mistakes of a share of the components; nightly, a dozen of each.
 A mistake that the compiler refuses is no mistake that a check could have seen. The
 component as it is lies in the same module, and passes: none fails for another reason.
 """
@@ -47,14 +47,16 @@ from tests.component_runs import (
 from tests.equivalent_mutants import EQUIVALENT, FEW
 from tests.mutants import Mutant, mutants
 
-FULL = bool(os.environ.get("INGOT_FULL"))
-WANTED = 12 if FULL else 3
 # A part of the components, the same at every run; the kernels of packed weights, whose
 # compilation takes longest, are in the full set alone.
 CHOSEN = [
     item
     for item in COMPONENTS
-    if FULL or (zlib.crc32(item.encode()) % 3 == 0 and not is_for_cpus(item))
+    if zlib.crc32(item.encode()) % 3 == 0 and not is_for_cpus(item)
+]
+COUNTS = [
+    *((item, 3) for item in CHOSEN),
+    *(pytest.param(item, 12, marks=pytest.mark.nightly) for item in COMPONENTS),
 ]
 # Of a processor's time: a mistaken bound may make a loop without end. The slowest
 # component takes 3 s for all its cases.
@@ -196,12 +198,14 @@ def judged(component: str) -> tuple[ComponentSignature, Known]:
 
 
 @pytest.mark.reads(files=component_files)
-@pytest.mark.parametrize("component", CHOSEN)
-def test_the_check_sees_planted_mistakes(component: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("component", "count"), COUNTS)
+def test_the_check_sees_planted_mistakes(
+    component: str, count: int, tmp_path: Path
+) -> None:
     signature, known = judged(component)
     text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
     right = Mutant("none", "none", text)
-    functions = compiled([right, *planted(component)], WANTED + 1, tmp_path)
+    functions = compiled([right, *planted(component)], count + 1, tmp_path)
     outcomes = {
         name: outcome(item, signature, known) for name, item in functions.items()
     }

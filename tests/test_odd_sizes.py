@@ -1,12 +1,11 @@
 """Every target computes right where no size is a multiple of a vector or a tile.
 
-A sample of the components; with `INGOT_FULL=1` every one that is for the target, those
-of a family in one module: a start of the compiler costs as much as a component.
+A sample of the components; nightly, every one that is for the target, those of a family
+in one module: a start of the compiler costs as much as a component.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -39,7 +38,6 @@ from tests.component_cases import (
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.outcomes import for_others
 
-FULL = bool(os.environ.get("INGOT_FULL"))
 ROW = "primes"
 # Every kind of reduction, gathers, several results, and what Vulkan's functions lack.
 SAMPLE = (
@@ -86,9 +84,13 @@ def served(target: str) -> list[str]:
 
 
 CASES = [
-    pytest.param(target, component, marks=marks)
+    pytest.param(
+        target,
+        component,
+        marks=marks if component in SAMPLE else [*marks, pytest.mark.nightly],
+    )
     for target, marks in TARGETS.items()
-    for component in (served(target) if FULL else SAMPLE)
+    for component in served(target)
 ]
 
 
@@ -155,7 +157,8 @@ def test_a_target_is_right_at_odd_sizes(
     family = component.partition("/")[0]
     relatives = tuple(i for i in served(name) if i.startswith(f"{family}/"))
     with for_others():
-        vmfb = probe(relatives, name, component) if FULL else probe(SAMPLE, name)
+        sampled = component in SAMPLE
+        vmfb = probe(SAMPLE, name) if sampled else probe(relatives, name, component)
     signature = signature_of(component)
     for case in cases(signature, row_sizes(signature, ROW)):
         arguments = passed(signature, case, bound=True)

@@ -1,12 +1,11 @@
 """Weights in words of 32 bits: on Vulkan, at the dims of models, and in a decoder.
 
-A sample of the stored types for each target; with `INGOT_FULL=1` all of them for both.
+A sample of the stored types for each target; nightly, all of them for both.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,8 +40,8 @@ from tests.project import Project, edit
 from tests.test_odd_sizes import of_tree
 from tests.toy_decoder import MODEL, place
 
-FULL = bool(os.environ.get("INGOT_FULL"))
 TYPES = ("bf16", "f16", "i8", "i8_block32", "i4_block32")
+NIGHTLY = [pytest.mark.nightly]
 SAMPLE = {
     "vulkan": ("f16", "i4_block32"),
     "vulkan-llvmpipe": ("bf16", "i8", "i8_block32"),
@@ -102,9 +101,9 @@ def kernel_files(stored: str, **_: object) -> set[str]:
 @pytest.mark.parametrize(
     ("target", "stored"),
     [
-        (target, stored)
+        pytest.param(target, stored, marks=[] if stored in sampled else NIGHTLY)
         for target, sampled in SAMPLE.items()
-        for stored in (TYPES if FULL else sampled)
+        for stored in TYPES
     ],
 )
 def test_words_are_read_right_at_the_dims_of_models(
@@ -134,7 +133,13 @@ def test_words_are_read_right_at_the_dims_of_models(
 
 
 @pytest.mark.reads("targets/**/*.*", files=kernel_files)
-@pytest.mark.parametrize("stored", TYPES if FULL else ("i8_block32", "i4_block32"))
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(stored, marks=[] if "block32" in stored else NIGHTLY)
+        for stored in TYPES
+    ],
+)
 def test_code_for_words_needs_no_narrow_type_and_no_subgroup(
     stored: str, probe: Callable[..., Path]
 ) -> None:

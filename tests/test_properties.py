@@ -1,14 +1,13 @@
 """Every component against its oracle, over shapes: as it stands and specialised.
 
 What is tried follows from the folder and the signatures; see `tests/component_cases.py`
-for the sizes, and `tests/domains` for what arguments mean. `INGOT_FULL=1` takes every
+for the sizes, and `tests/domains` for what arguments mean. The nightly run takes every
 row of sizes for the static modules too.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -42,14 +41,13 @@ from tests.component_runs import (
 from tests.outcomes import for_others
 from tests.real_sizes import real_instances
 
-FULL = bool(os.environ.get("INGOT_FULL"))
-# Rows that static modules are made for: in CI one, of loops with a vector and a rest.
-STATIC = tuple(row for row in ROWS if row != "empty") if FULL else ("above",)
+# The row that static modules are always made for: loops with a vector and a rest.
+USUAL = "above"
 # Of each instance its name says all.
 with for_others():
     REAL = real_instances()
 
-Compiled = Callable[[str], Callable[[str], Forward]]
+Compiled = Callable[..., Callable[[str], Forward]]
 
 
 def members(group: str) -> list[str]:
@@ -72,17 +70,13 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
 @pytest.fixture(scope="module")
 def static(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """Compile the components of a family, or one alone, at the sizes of some rows."""
+    """Compile the components of a family, or one alone, at the sizes of a row."""
 
     @cache
-    def group(name: str) -> Callable[[str], Forward]:
+    def group(name: str, row: str) -> Callable[[str], Forward]:
         folder = tmp_path_factory.mktemp("static")
         with for_others():
-            texts = {
-                f"{item}.{row}": in_range(bound(item, row), folder)
-                for item in members(name)
-                for row in STATIC
-            }
+            texts = {item: in_range(bound(item, row), folder) for item in members(name)}
             return batch(texts, folder, FLAGS + FAST_FLAGS)
 
     return group
@@ -171,14 +165,21 @@ def test_dynamic_component_computes_its_oracle(
 
 
 @pytest.mark.reads(files=component_files)
-@pytest.mark.parametrize("row", STATIC)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=[] if row == USUAL else [pytest.mark.nightly])
+        for row in ROWS
+        if row != "empty"
+    ],
+)
 @pytest.mark.parametrize("component", VARIANTS)
 def test_static_component_computes_its_oracle(
     component: str, row: str, static: Compiled
 ) -> None:
     signature = signature_of(component)
-    group = component if FULL else component.partition("/")[0]
-    forward = static(group)(f"{component}.{row}")
+    group = component.partition("/")[0] if row == USUAL else component
+    forward = static(group, row)(component)
     judge(forward, signature, row_sizes(signature, row), bound=True)
 
 
