@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,4 +114,60 @@ def test_a_server_that_is_down_is_reported_once(tmp_path: Path) -> None:
     assert machine.reported == [
         f"shared cache {url}: no connection: Connection refused;"
         " the build continues without it"
+    ]
+
+
+def drip(connection: socket.socket, first: bytes, again: bytes, wait_s: float) -> None:
+    """Send the first bytes, and others without end."""
+    try:
+        connection.recv(1 << 16)
+        connection.sendall(first)
+        while True:
+            connection.sendall(again)
+            time.sleep(wait_s)
+    except OSError:
+        connection.close()
+
+
+@contextmanager
+def dripping(first: bytes, again: bytes, wait_s: float) -> Iterator[str]:
+    """Yield the address of a server that never finishes what it sends."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    arguments = (server.accept()[0], first, again, wait_s)
+                    threading.Thread(target=drip, args=arguments, daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "wait_s"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.0),
+        (b"HTTP/1.1 200 OK\r\n", b"x", 0.1),
+        (b"HTTP/1.1 200 OK\r\n", b"X-Header: x\r\n", 0.1),
+        (CHUNKED, b"0", 0.1),
+    ],
+    ids=["100 Continue", "part of a header", "headers", "size of a chunk"],
+)
+def test_a_response_without_end_does_not_hold_the_build(
+    tmp_path: Path, first: bytes, again: bytes, wait_s: float
+) -> None:
+    # With these, 1.2 s for the headers and no more for an empty body.
+    timeouts = Timeouts(connect_s=0.6, silent_s=0.6, bytes_per_s=1e8)
+    with dripping(first, again, wait_s) as url:
+        machine = Machine(tmp_path / "a", url, timeouts=timeouts)
+        start = time.monotonic()
+        assert machine.build(UPPER, COUNT) == ["ran", "ran"]
+        assert time.monotonic() - start < 10
+    assert machine.reported == [
+        f"shared cache {url}: the transfer is too slow; the build continues without it"
     ]

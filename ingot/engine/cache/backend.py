@@ -17,6 +17,9 @@ from typing import Literal, Protocol
 from ingot.engine.actions import Digest
 from ingot.engine.digests import chunks
 
+# An action result names some files; anything longer is not an action result.
+RESULT_BYTES = 4 << 20
+
 Kind = Literal["ac", "cas"]
 
 

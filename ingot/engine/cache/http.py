@@ -19,12 +19,14 @@ from urllib.parse import urlsplit
 
 from ingot.engine.actions import Digest
 from ingot.engine.cache.backend import (
+    RESULT_BYTES,
     BlobRejected,
     CacheFailure,
     Kind,
     Timeouts,
     read_with_deadline,
 )
+from ingot.engine.cache.http_deadline import TooSlow, limits, timed
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool, ProxyManager
@@ -113,15 +115,20 @@ class HttpBackend:
     ) -> BaseHTTPResponse:
         import urllib3
 
+        # Nothing but a blob or a result has a body that is read.
+        size_bytes = 0
+        if method == "GET":
+            size_bytes = RESULT_BYTES if kind == "ac" else digest.size_bytes
         try:
-            return self._pool.urlopen(
-                method,
-                f"{self._place}/{kind}/{digest.hash}",
-                headers=self._headers | headers,
-                redirect=False,
-                preload_content=False,
-                **options,  # type: ignore[arg-type]
-            )
+            with limits(self._timeouts, size_bytes):
+                return self._pool.urlopen(
+                    method,
+                    f"{self._place}/{kind}/{digest.hash}",
+                    headers=self._headers | headers,
+                    redirect=False,
+                    preload_content=False,
+                    **options,  # type: ignore[arg-type]
+                )
         except urllib3.exceptions.HTTPError as error:
             raise CacheFailure(_reason(error)) from error
         except OSError as error:
@@ -135,12 +142,20 @@ def _pool(url: str, **options: Any) -> tuple[HTTPConnectionPool | ProxyManager, 
     """
     import urllib3
 
+    kinds: dict[str, Any] = {
+        "http": timed(urllib3.HTTPConnectionPool),
+        "https": timed(urllib3.HTTPSConnectionPool),
+    }
     parts = urlsplit(url)
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not urllib.request.proxy_bypass(parts.netloc):
-        return urllib3.ProxyManager(proxy, **options), url
+        manager = urllib3.ProxyManager(proxy, **options)
+        manager.pool_classes_by_scheme = kinds
+        return manager, url
     # A pool manager parses each request's URL, which adds half to the request's time.
-    return urllib3.connection_from_url(url, **options), parts.path
+    place = urllib3.util.parse_url(url)
+    pool = kinds[parts.scheme](place.host or "", place.port, **options)
+    return pool, parts.path
 
 
 def _compressions() -> str:
@@ -191,6 +206,8 @@ def _reason(error: Exception) -> str:
         return f"no connection: {str(cause).rpartition('] ')[2]}"
     if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
         return "it does not accept connections"
+    if isinstance(cause.__cause__, TooSlow):
+        return "the transfer is too slow"
     if isinstance(cause, urllib3.exceptions.TimeoutError):
         return "no response"
     if isinstance(cause, urllib3.exceptions.ProtocolError):

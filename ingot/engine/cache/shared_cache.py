@@ -27,6 +27,7 @@ from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import SMALL_BYTES
 from ingot.engine.cache import hints
 from ingot.engine.cache.backend import (
+    RESULT_BYTES,
     BlobRejected,
     CacheBackend,
     CacheFailure,
@@ -45,9 +46,6 @@ NEAR_S = 2e-3
 
 # Blobs share this many locks: few are transferred at once.
 N_LOCKS = 256
-
-# An action result names some files; anything longer is not an action result.
-RESULT_BYTES = 4 << 20
 
 # A file takes this much disk space anyway; a larger blob is worth its own request.
 INLINE_BYTES = 4 << 10
