@@ -57,7 +57,9 @@ LAYOUT = read_layout(ROOT / "targets/layouts/packed_u32.yaml", ROOT)
 
 
 def named(component: str, stored: str) -> str:
-    return LAYOUT.kernels[component, stored].prefill
+    kernel = LAYOUT.kernel(component, stored)
+    assert kernel
+    return kernel.prefill
 
 
 def instance(component: str, stored: str, sizes: dict[str, int]) -> Instance:

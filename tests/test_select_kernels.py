@@ -141,8 +141,9 @@ def test_a_kernel_takes_what_the_component_takes() -> None:
 def test_a_kernel_is_for_the_stored_types_that_its_weight_may_have(
     graph: Graph,
 ) -> None:
-    kernel = PACKED_N8.kernels["linear/linear", "f32"]
-    kernels = {**PACKED_N8.kernels, ("linear/linear", "i8"): kernel}
+    of_linear = PACKED_N8.kernels["linear/linear"]
+    by_type = {**of_linear, "i8": of_linear["f32"]}
+    kernels = {**PACKED_N8.kernels, "linear/linear": by_type}
     with pytest.raises(IngotError) as caught:
         lowered(graph, "i8", replace(PACKED_N8, kernels=kernels))
     assert str(caught.value) == (

@@ -94,10 +94,12 @@ Calls = list[tuple[Instance, Case]]
 def kernels(target: str) -> list[str]:
     """Return the kernels of a target's layout, whose weights are in tiles."""
     path = ROOT / f"targets/layouts/{LAYOUTS[target]}.yaml"
-    found = read_layout(path, ROOT).kernels.items()
+    layout = read_layout(path, ROOT)
     names = {
         form
-        for (_, stored), item in found
+        for component, by_type in layout.kernels.items()
+        for stored in by_type
+        if (item := layout.kernel(component, stored))
         for name in (item.prefill, item.decode)
         for form in (name, f"{name}:{stored}")
     }

@@ -7,12 +7,12 @@ layout says what runs instead.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.errors import ManifestError
+from ingot.model.component import Components
 from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
 from ingot.model.renamed import error_text
 from ingot.model.schema_types import (
@@ -31,7 +31,7 @@ FOLDER = "targets/layouts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernels(Section):
+class Kernel(Section):
     """What runs where seq is 1, and elsewhere."""
 
     decode: str = key(COMPONENT, "where seq is 1")
@@ -39,14 +39,14 @@ class _Kernels(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LayoutFile(Section):
-    """A layout as its file describes it."""
+class Layout(Section):
+    """How a target wants weights to be stored, and what computes with them so."""
 
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
     tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
-    kernels: Mapping[str, Mapping[str, str | _Kernels]] = key(
-        MapOf(MapOf(Either((COMPONENT, _Kernels)), Choice(STORED_ELEMENTS)), COMPONENT),
+    kernels: Mapping[str, Mapping[str, str | Kernel]] = key(
+        MapOf(MapOf(Either((COMPONENT, Kernel)), Choice(STORED_ELEMENTS)), COMPONENT),
         "by component and stored type of its weight, the component that runs",
         default={},
     )
@@ -56,28 +56,22 @@ class _LayoutFile(Section):
         default={},
     )
 
+    @property
+    def name(self) -> str:
+        """Return the layout's name."""
+        return self.layout
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """What runs where seq is 1, and elsewhere."""
+    @property
+    def path(self) -> str:
+        """Return its file, relative to the checkout."""
+        return self.at.position().path
 
-    decode: str  # "linear/linear_packed"
-    prefill: str
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a target wants weights to be stored, and what computes with them so."""
-
-    name: str
-    path: str  # "targets/layouts/packed_n8.yaml", relative to the checkout
-    tile_n: int
-    kernels: Mapping[tuple[str, str], Kernel]  # by component and stored type
-    decode: Mapping[str, str]  # by component without a weight, what runs where seq is 1
-
-    def stored_types(self, component: str) -> list[str]:
-        """Return the stored types that the layout has a kernel of a component for."""
-        return [stored for name, stored in self.kernels if name == component]
+    def kernel(self, component: str, stored: str) -> Kernel | None:
+        """Return what runs instead of a component whose weight is stored so."""
+        given = self.kernels.get(component, {}).get(stored)
+        if isinstance(given, str):
+            return Kernel(decode=given, prefill=given)
+        return given
 
 
 def read_layout(path: Path, root: Path) -> Layout:
@@ -86,37 +80,26 @@ def read_layout(path: Path, root: Path) -> Layout:
     Raises:
         ExceptionGroup: of ManifestError, every defect.
     """
-    file = read(path.absolute(), root.absolute(), _LayoutFile)
-    kernels = {
-        (component, stored): _kernel(given)
-        for component, by_type in file.kernels.items()
-        for stored, given in by_type.items()
-    }
-    raise_all([*_check(file, path, kernels, root)])
-    name = file.at.position().path
-    return Layout(file.layout, name, file.tile_n, kernels, file.decode)
-
-
-def _kernel(given: str | _Kernels) -> Kernel:
-    if isinstance(given, str):
-        return Kernel(given, given)
-    return Kernel(given.decode, given.prefill)
+    layout = read(path.absolute(), root.absolute(), Layout)
+    raise_all([*_check(layout, path, Components(root))])
+    return layout
 
 
 def _check(
-    file: _LayoutFile, path: Path, kernels: Mapping[tuple[str, str], Kernel], root: Path
+    layout: Layout, path: Path, components: Components
 ) -> Iterator[ManifestError]:
     """Yield where a layout has another file's name, or names no component."""
-    if file.layout != path.stem:
-        yield file.at.error("layout", f"expected the file's name '{path.stem}'")
-    named = {
-        f"kernels.{component}.{stored}": {component, kernel.decode, kernel.prefill}
-        for (component, stored), kernel in kernels.items()
-    }
-    named |= {f"decode.{name}": {name, used} for name, used in file.decode.items()}
+    if layout.name != path.stem:
+        yield layout.at.error("layout", f"expected the file's name '{path.stem}'")
+    named = {f"decode.{name}": {name, used} for name, used in layout.decode.items()}
+    for component, by_type in layout.kernels.items():
+        for stored in by_type:
+            if kernel := layout.kernel(component, stored):
+                names = {component, kernel.decode, kernel.prefill}
+                named[f"kernels.{component}.{stored}"] = names
     for part, names in named.items():
         for name in sorted(names):
-            if not os.path.lexists(root / "components" / f"{name}.mlir"):
+            if not components.has(name):
                 message, hint = error_text("*", name)
                 message = message or f"no component named '{name}'"
-                yield file.at.error(part, message, hint)
+                yield layout.at.error(part, message, hint)

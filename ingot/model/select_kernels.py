@@ -26,7 +26,6 @@ from ingot.model.graph import (
     Argument,
     Block,
     Call,
-    EntryPoint,
     Graph,
     Instance,
     Packing,
@@ -71,14 +70,18 @@ def select_kernels(
         if _is_packed(item, uses, graph.model, stored(item.name), layout)
     }
     kernels = _Kernels(graph, layout, packed, components)
-    entry_points = tuple(_entry_point(item, kernels) for item in graph.entry_points)
+    entry_points = tuple(
+        replace(entry, blocks=tuple(map(kernels.block, entry.blocks)))
+        for entry in graph.entry_points
+    )
     used = {
         call.instance
         for entry in entry_points
         for block in entry.blocks
         for call in block.calls
     }
-    known = {item.name: item for item in (*graph.instances, *kernels.made.values())}
+    made = (*graph.instances, *kernels.made.values())
+    known = {item.name: item for item in made if item}
     return replace(
         graph,
         layout=layout.name,
@@ -107,7 +110,7 @@ def _is_packed(
     if not is_matrix or any(use.formal != WEIGHT for use in uses):
         return False
     named = sorted(use.component for use in uses)
-    missing = [item for item in named if (item, stored) not in layout.kernels]
+    missing = [item for item in named if not layout.kernel(item, stored)]
     rows, columns = map(int, shape[-2:])
     in_blocks = stored.endswith(f"_block{BLOCK}")
     fits = rows % layout.tile_n == 0 and not (in_blocks and columns % BLOCK)
@@ -117,7 +120,7 @@ def _is_packed(
         return False
     if missing:
         component = missing[0]
-        known = ", ".join(("f32", *layout.stored_types(component)))
+        known = ", ".join(("f32", *layout.kernels.get(component, ())))
         why = f"layout '{layout.name}' has no kernel of {component} for it"
         hint = f"stored types that it has: {known}; see {layout.path}"
     else:
@@ -130,29 +133,16 @@ def _is_packed(
 
 
 def _uses(graph: Graph) -> Mapping[str, set[_Use]]:
-    instances = {item.name: item for item in graph.instances}
+    """Return, by parameter, the arguments of components that it is given to."""
     found: dict[str, set[_Use]] = {}
     for entry in graph.entry_points:
-        for block in entry.blocks:
-            for call in block.calls:
-                instance = instances[call.instance]
-                formals = (item.name for item in instance.arguments)
-                for operand, formal in zip(call.operands, formals, strict=True):
-                    if operand.startswith(PARAMETER):
-                        name = operand.removeprefix(PARAMETER)
-                        use = _Use(instance.component, formal)
-                        found.setdefault(name, set()).add(use)
+        for call in (call for block in entry.blocks for call in block.calls):
+            instance = graph.instance(call.instance)
+            for operand, formal in zip(call.operands, instance.arguments, strict=True):
+                if operand.startswith(PARAMETER):
+                    use = _Use(instance.component, formal.name)
+                    found.setdefault(operand.removeprefix(PARAMETER), set()).add(use)
     return found
-
-
-def _entry_point(entry: EntryPoint, kernels: _Kernels) -> EntryPoint:
-    return replace(
-        entry, blocks=tuple(_block(block, kernels) for block in entry.blocks)
-    )
-
-
-def _block(block: Block, kernels: _Kernels) -> Block:
-    return replace(block, calls=tuple(kernels.call(call) for call in block.calls))
 
 
 class _Kernels:
@@ -165,7 +155,7 @@ class _Kernels:
         packed: Mapping[str, str],
         components: Components,
     ) -> None:
-        self.instances = {item.name: item for item in graph.instances}
+        self.graph = graph
         self.layout = layout
         self.packed = packed
         self.components = components
@@ -173,13 +163,18 @@ class _Kernels:
             item.name: tuple(int(size) for size in item.type.shape)
             for item in graph.parameters
         }
-        self.made: dict[tuple[str, str], Instance] = {}  # by (component's call, kind)
+        # By the component's instance, its stored type and whether it has a matrix.
+        self.made: dict[tuple[str, str, bool], Instance | None] = {}
         # The parts of each packed matrix, as its kernels take them.
         self.taken: dict[str, dict[str, TensorType]] = {}
 
+    def block(self, block: Block) -> Block:
+        """Return the block with the kernels that the layout has."""
+        return replace(block, calls=tuple(map(self.call, block.calls)))
+
     def call(self, call: Call) -> Call:
         """Return the call of the kernel where the layout has one."""
-        old = self.instances[call.instance]
+        old = self.graph.instance(call.instance)
         given = dict(
             zip((item.name for item in old.arguments), call.operands, strict=True)
         )
@@ -212,28 +207,36 @@ class _Kernels:
         `matrix` is the parameter that is its weight, "" where it has none.
         """
         stored = self.packed.get(matrix, "")
-        decodes = dict(old.dims).get("seq") == 1
-        if stored:
-            kernel = self.layout.kernels[old.component, stored]
-            name = kernel.decode if decodes else kernel.prefill
-        elif decodes and not matrix and old.component in self.layout.decode:
-            name = self.layout.decode[old.component]
-        else:
-            return None
-        key = (old.name, stored)
+        key = (old.name, stored, bool(matrix))
         if key not in self.made:
-            signature = self.components.read(name)
-            if signature.weights:
-                if stored not in signature.weights:
-                    raise IngotError(
-                        f"components/{name}.mlir: its weight cannot be {stored}, which"
-                        f" {self.layout.path} asks for",
-                        f"expected one of {', '.join(signature.weights)}",
-                    )
-                signature = signature.with_weight(stored)
+            name = self.component(old, stored, bool(matrix))
             sizes = self.sizes(matrix) if stored else {}
-            self.made[key] = _bind_kernel(signature, old, sizes)
+            self.made[key] = self.bound(name, old, stored, sizes) if name else None
         return self.made[key]
+
+    def component(self, old: Instance, stored: str, has_matrix: bool) -> str:
+        """Return the component that the layout has for another one, "" for none."""
+        decodes = dict(old.dims).get("seq") == 1
+        if kernel := self.layout.kernel(old.component, stored):
+            return kernel.decode if decodes else kernel.prefill
+        if decodes and not has_matrix:
+            return self.layout.decode.get(old.component, "")
+        return ""
+
+    def bound(
+        self, name: str, old: Instance, stored: str, sizes: Mapping[str, int]
+    ) -> Instance:
+        """Return a component bound to what another one was bound to."""
+        signature = self.components.read(name)
+        if signature.weights:
+            if stored not in signature.weights:
+                raise IngotError(
+                    f"components/{name}.mlir: its weight cannot be {stored}, which"
+                    f" {self.layout.path} asks for",
+                    f"expected one of {', '.join(signature.weights)}",
+                )
+            signature = signature.with_weight(stored)
+        return _bind_kernel(signature, old, sizes)
 
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims that a packed matrix has, under the names of kernels."""

@@ -24,8 +24,8 @@ from ingot.model.schema_types import (
     Number,
     Section,
     Text,
-    build,
     key,
+    read,
 )
 from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 from ingot.model.yaml_nodes import collected, load, raise_all
@@ -55,6 +55,11 @@ class _Run(Section):
     tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
     packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
 
+    def runner(self) -> Runner:
+        """Return how a module is run on this processor."""
+        env = tuple(sorted(self.env.items()))
+        return Runner(device=self.device, env=env, emulated=self.emulated)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Emulator(Section):
@@ -65,6 +70,10 @@ class _Emulator(Section):
     runtime: str = key(Choice(RUNTIMES), "the wheel that it runs")
     tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
     packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
+
+    def runner(self) -> Runner:
+        """Return how a module is run on another processor."""
+        return Runner(self.device, self.argv, self.runtime, emulated=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,15 +169,9 @@ def read_target(path: Path, root: Path) -> Target:
         ExceptionGroup: of ManifestError, every defect.
     """
     path, root = path.absolute(), root.absolute()
-    node = load(path, root)
-    if "first_of" in node.entries:
-        alias, errors = build(node, _AliasFile)
-        raise_all(errors)
-        assert alias is not None
-        return _first_of(alias, path, root)
-    file, errors = build(node, _TargetFile)
-    raise_all(errors)
-    assert file is not None
+    if "first_of" in load(path, root).entries:
+        return _first_of(read(path, root, _AliasFile), path, root)
+    file = read(path, root, _TargetFile)
     errors = [*_check_name(file, path), *_check(file, root)]
     with collected(errors):
         layout = _layout(file, root)
@@ -237,7 +240,7 @@ def _layout(file: _TargetFile, root: Path) -> Layout:
 
 
 def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
-    emulator = file.emulator if file.machine != platform.machine() else None
+    run = (file.emulator if file.machine != platform.machine() else None) or file.run
     path = file.at.position().path
     return Target(
         name=file.target,
@@ -249,9 +252,9 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
         compile_flags=file.compile_flags,
         compile_inputs=tuple((name, root / name) for name in file.compile_inputs),
         layout=layout,
-        runner=_emulated(emulator) if emulator else _native(file.run),
-        tools=(emulator or file.run).tools,
-        packages=(emulator or file.run).packages,
+        runner=run.runner(),
+        tools=run.tools,
+        packages=run.packages,
         tolerances={
             level: Tolerance(
                 item.max_abs_error,
@@ -260,18 +263,4 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
             )
             for level, item in file.tolerances.items()
         },
-    )
-
-
-def _native(run: _Run) -> Runner:
-    env = tuple(sorted(run.env.items()))
-    return Runner(device=run.device, env=env, emulated=run.emulated)
-
-
-def _emulated(emulator: _Emulator) -> Runner:
-    return Runner(
-        device=emulator.device,
-        prefix=emulator.argv,
-        runtime=emulator.runtime,
-        emulated=True,
     )
