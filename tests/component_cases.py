@@ -31,8 +31,8 @@ from ingot.model.component import (
     dims_of,
     read_component,
 )
-from ingot.model.graph import Argument, Instance, TensorType
-from ingot.model.shapes import SymbolicType
+from ingot.model.graph import Argument, Instance
+from ingot.model.shapes import SymbolicType, TensorType
 from ingot.programs.specialize.main import with_weight
 from tests.outcomes import for_others
 from tests.source_tree import closure

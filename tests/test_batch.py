@@ -11,8 +11,9 @@ import pytest
 
 from ingot.bundles.batch import Batch
 from ingot.errors import IngotError
-from ingot.model.graph import EntryPoint, Port, TensorType
+from ingot.model.graph import EntryPoint, Port
 from ingot.model.manifest import read_manifest
+from ingot.model.shapes import TensorType
 from tests.project import ROOT
 
 N_VOCAB, N_CTX = 256, 128

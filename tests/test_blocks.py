@@ -15,8 +15,9 @@ from ingot.bundles.generator import ctx_for
 from ingot.bundles.reader import Bundle
 from ingot.checks.oracle_decoder import Given, decoder_inputs
 from ingot.errors import IngotError
-from ingot.model.graph import EntryPoint, Port, TensorType
+from ingot.model.graph import EntryPoint, Port
 from ingot.model.manifest import read_manifest
+from ingot.model.shapes import TensorType
 from tests.project import ROOT
 
 

@@ -18,9 +18,8 @@ from ingot.model.component import (
     dims_of,
     read_component,
 )
-from ingot.model.dims import Product
 from ingot.model.schema_types import build
-from ingot.model.shapes import SymbolicType
+from ingot.model.shapes import Product, SymbolicType
 from ingot.model.yaml_nodes import parse
 from tests.component_cases import COMPONENTS
 from tests.project import ROOT

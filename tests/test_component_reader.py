@@ -15,8 +15,7 @@ from ingot.model.component import (
     parse_component,
     read_component,
 )
-from ingot.model.dims import parse_dim
-from ingot.model.shapes import parse_type
+from ingot.model.shapes import parse_dim, parse_type
 from ingot.model.yaml_nodes import format_errors
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,8 +21,9 @@ from ingot.checks.golden_logits import (
 )
 from ingot.checks.levels import Subject
 from ingot.errors import IngotError
-from ingot.model.graph import DynamicDim, EntryPoint, Port, TensorType
+from ingot.model.graph import DynamicDim, EntryPoint, Port
 from ingot.model.runner import Runner
+from ingot.model.shapes import TensorType
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.invoke import Call, Module
 from tests import tiny_model

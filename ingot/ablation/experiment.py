@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from ingot.ablation.measure import Agreement, Error, agreement, error, relative_error
 from ingot.ablation.modes import Mode
-from ingot.model.graph import Block, EntryPoint, Graph, TensorType
+from ingot.model.graph import Block, EntryPoint, Graph
 from ingot.model.oracle import Oracle, run_block
+from ingot.model.shapes import TensorType
 
 Array: TypeAlias = Any
 Values = dict[str, Array]

@@ -12,8 +12,9 @@ from ingot.bundles.contract import SCHEMA
 from ingot.bundles.seal import unseal
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
-from ingot.model.graph import EntryPoint, Port, TensorType
+from ingot.model.graph import EntryPoint, Port
 from ingot.model.renamed import new_word
+from ingot.model.shapes import TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.model.graph import (
-    PARAMETER,
-    Call,
-    DynamicDim,
-    EntryPoint,
-    Graph,
-    Port,
-    TensorType,
-)
+from ingot.model.graph import PARAMETER, Call, DynamicDim, EntryPoint, Graph, Port
 from ingot.model.oracle import Oracle, Parameters, run_entry_point, token_limit
+from ingot.model.shapes import TensorType
 
 Array: TypeAlias = Any
 

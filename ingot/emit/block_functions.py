@@ -35,9 +35,9 @@ from ingot.model.graph import (
     DynamicDim,
     EntryPoint,
     Graph,
-    TensorType,
     held_values,
 )
+from ingot.model.shapes import TensorType
 
 # Every target has one device, and the compiler gives it this name. A function that is
 # not inlined must name its device; otherwise all its arguments are copied there.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from math import prod
 
 from ingot.emit.mlir_text import mlir_type
-from ingot.model.dims import Limit, Product
-from ingot.model.graph import Instance, TensorType
+from ingot.model.graph import Instance
+from ingot.model.shapes import Limit, Product, TensorType
 
 
 def checked(

@@ -12,7 +12,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from ingot.model.graph import DynamicDim, Instance, TensorType
+from ingot.model.graph import DynamicDim, Instance
+from ingot.model.shapes import TensorType
 
 # A tensor in the caller's memory: the type of the argument, and the type inside.
 VIEW = "!hal.buffer_view"

@@ -19,7 +19,8 @@ from ingot.emit.mlir_text import (
     symbol,
     tied,
 )
-from ingot.model.graph import DynamicDim, TensorType
+from ingot.model.graph import DynamicDim
+from ingot.model.shapes import TensorType
 
 
 def guard(

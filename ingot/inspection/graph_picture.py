@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from ingot.inspection.outline import Outline, Piece, Stretch
-from ingot.model.graph import EntryPoint, TensorType
+from ingot.model.graph import EntryPoint
+from ingot.model.shapes import TensorType
 
 # Pixels. A character of the 12 px monospaced font is 7.2 wide.
 CHARACTER, LINE, MARGIN, PADDING = 7.2, 16, 24, 10

@@ -18,9 +18,9 @@ from ingot.model.graph import (
     EntryPoint,
     Graph,
     Instance,
-    TensorType,
     parameters_of,
 )
+from ingot.model.shapes import TensorType
 
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "i32": 32, "i16": 16, "i8": 8, "i1": 8}
 """Size of an element as it is stored; a boolean takes a byte."""

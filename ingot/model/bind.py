@@ -19,10 +19,9 @@ from ingot.model.component import (
     ScalarFormal,
     TensorFormal,
 )
-from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Argument, Instance
 from ingot.model.schema_types import Place
-from ingot.model.shapes import SymbolicType
+from ingot.model.shapes import Product, SymbolicType, parse_dim
 
 LAYER = "{layer}"
 

@@ -15,8 +15,15 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, Position, did_you_mean
 from ingot.model.component_header import Header, Source, read_header
-from ingot.model.dims import Limit, parse_dim
-from ingot.model.shapes import DIM, ELEMENTS, SHAPE, SymbolicType, parse_shape
+from ingot.model.shapes import (
+    DIM,
+    ELEMENTS,
+    SHAPE,
+    Limit,
+    SymbolicType,
+    parse_dim,
+    parse_shape,
+)
 from ingot.model.size_rules import SizeRule
 from ingot.model.text_files import read_file, why
 from ingot.model.yaml_nodes import raise_all

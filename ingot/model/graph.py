@@ -11,23 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ingot import codec
-from ingot.model.dims import Dim, Limit
+from ingot.model.shapes import Limit, TensorType
 from ingot.weights.parameter_spec import SourceForm
 
 # Before the name of a parameter among the operands of a call.
 PARAMETER = "param:"
-
-
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """A tensor's shape and element type (`f32`, `i32`, ...)."""
-
-    shape: tuple[Dim, ...]
-    element: str
-
-    def __str__(self) -> str:
-        """Return the type as manifests write it: `f32[batch, seq, 384]`."""
-        return f"{self.element}[{', '.join(str(dim) for dim in self.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,11 @@ from itertools import groupby
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.bind import LAYER, Scope
-from ingot.model.dims import Product, parse_dim
 from ingot.model.graph import Parameter
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.resolve_blocks import known_dim
 from ingot.model.schema_types import Place
-from ingot.model.shapes import SymbolicType
+from ingot.model.shapes import Product, SymbolicType, parse_dim
 from ingot.model.source_tensors import check_form, source_form
 
 

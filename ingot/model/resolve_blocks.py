@@ -14,11 +14,10 @@ from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import BlockSection, NodeSection
 from ingot.model.bind import LAYER, GivenTensor, Scope, bind
 from ingot.model.component import ComponentSignature
-from ingot.model.dims import Product
-from ingot.model.graph import PARAMETER, Call, Instance, TensorType, parameters_of
+from ingot.model.graph import PARAMETER, Call, Instance, parameters_of
 from ingot.model.renamed import error_text
 from ingot.model.schema_types import Place
-from ingot.model.shapes import SymbolicType, parse_type
+from ingot.model.shapes import Product, SymbolicType, TensorType, parse_type
 from ingot.model.variants import check_call, fill
 from ingot.model.yaml_nodes import collected
 

@@ -20,7 +20,6 @@ from ingot.model.component import (
     ScalarFormal,
     TensorFormal,
 )
-from ingot.model.dims import Product
 from ingot.model.graph import (
     PARAMETER,
     Argument,
@@ -30,11 +29,10 @@ from ingot.model.graph import (
     Instance,
     Packing,
     Parameter,
-    TensorType,
 )
 from ingot.model.layout import Layout
 from ingot.model.schema_types import NOWHERE
-from ingot.model.shapes import SymbolicType
+from ingot.model.shapes import Product, SymbolicType, TensorType
 
 Stored = Callable[[str], str]
 """Gives the stored type that a manifest's policy wants for a parameter."""

@@ -11,8 +11,8 @@ from math import prod
 
 from ingot.errors import ManifestError
 from ingot.model.architecture_schema import ParameterSection
-from ingot.model.dims import parse_dim
 from ingot.model.manifest_schema import WeightsSection
+from ingot.model.shapes import parse_dim
 from ingot.weights.parameter_spec import SourceForm
 
 EXPERT = "{expert}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
-    from ingot.model.graph import EntryPoint, TensorType
+    from ingot.model.graph import EntryPoint
+    from ingot.model.shapes import TensorType
     from ingot.runtime.session import Session
 
 Array: TypeAlias = Any

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ingot.engine.actions import Action
-from ingot.model.dims import Dim
 from ingot.model.graph import Parameter
 from ingot.model.manifest import Manifest
+from ingot.model.shapes import Dim
 from ingot.programs.bake.spec import ARCHIVE, REPORT, BakeSpec, InputFile
 from ingot.stages.program import program_argv, program_inputs
 from ingot.weights.parameter_spec import ParameterSpec, Part, container

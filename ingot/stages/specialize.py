@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingot.engine.actions import Action, SourceFile
-from ingot.model.graph import Instance, TensorType
+from ingot.model.graph import Instance
+from ingot.model.shapes import TensorType
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import program_argv, program_inputs
 
