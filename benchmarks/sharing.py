@@ -31,7 +31,7 @@ from pathlib import Path
 
 from nginx import NGINX, nginx
 
-from ingot.engine import process
+from ingot.engine import process, sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -176,7 +176,8 @@ def alone(root: Path, n: int, confined: bool) -> Cost:
         folder.mkdir(parents=True)
         (folder / "in").write_text("content")
         argv = ("/bin/sh", "-c", f"cat in > out; echo {place} >> out")
-        done = process.run(argv, folder, {}, {}, sandboxed=confined, network=False)
+        words = sandbox.bubblewrap(folder, {}, {}, (), False) if confined else ()
+        done = process.run((*words, *argv), folder, {}, sandboxed=confined)
         assert done.exit_code == 0, done.output
 
     costs: list[Cost] = []

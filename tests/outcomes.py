@@ -32,7 +32,7 @@ from typing import Any
 
 import pytest
 
-from ingot.engine import process, toolchain
+from ingot.engine import sandbox, toolchain
 from ingot.engine.actions import Action, ActionResult
 from ingot.engine.keys import EncodedAction, encode_action
 from ingot.errors import IngotError
@@ -174,7 +174,7 @@ def _encoded(
             ("files", _digest(files, content)),
             ("cpu", _processor()),
             ("packages", _packages()),
-            ("sandbox", process.sandbox()),
+            ("sandbox", sandbox.kind()),
         ),
     )
     return encode_action(scratch.executor().resolve(action))

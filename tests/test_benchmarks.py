@@ -16,8 +16,8 @@ import sharing
 os.environ.update(sharing.environment(pathlib.Path(sys.argv[1]), "", confined=False))
 from ingot.cli import startup
 startup.prepare()
-from ingot.engine import process
-print(process.sandbox())
+from ingot.engine import sandbox
+print(sandbox.kind())
 """
 SCALE = "import scale as it; it.SLOTS = (2,); it.main()"
 

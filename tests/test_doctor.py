@@ -12,7 +12,7 @@ import pytest
 
 from ingot.cli import doctor_command
 from ingot.cli.doctor_command import Finding, Level, last_line, render, start
-from ingot.engine import process, toolchain
+from ingot.engine import sandbox, toolchain
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
@@ -138,7 +138,7 @@ def test_a_full_disk_is_an_error(
 def test_a_missing_sandbox_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    monkeypatch.setattr(sandbox, "kind", lambda: "none")
     monkeypatch.setattr(shutil, "which", lambda _: None)
     finding = doctor_command.sandbox_finding()
     assert finding.level is Level.WARNING

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import digests, executor, process, run_action
+from ingot.engine import digests, executor, run_action, sandbox
 from ingot.engine.actions import Action, InlineText, Output, SourceFile
 from ingot.engine.atomic_files import SMALL_BYTES
 from ingot.engine.keys import encode_action
@@ -283,8 +283,8 @@ def test_reading_a_large_output_does_not_change_its_identity(
     make = Action("make:x", ("sh", "-c", f"head -c {size} /dev/zero > o"), (), ("o",))
     inputs = (("folder/large", Output("make:x", "o")),)
     count = Action("n:x", ("sh", "-c", "wc -c < folder/large > n"), inputs, ("n",))
-    for sandbox in (process.sandbox(), "none"):
-        monkeypatch.setattr(process, "sandbox", lambda sandbox=sandbox: sandbox)
+    for kind in (sandbox.kind(), "none"):
+        monkeypatch.setattr(sandbox, "kind", lambda kind=kind: kind)
         checkout.build(make)
         record = checkout.executor.records.get("make:x")
         assert record is not None

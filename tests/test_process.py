@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import process
+from ingot.engine import process, sandbox
 from tests.dask_cluster import processes, until
 from tests.source_tree import ROOT
 
 needs_sandbox = pytest.mark.skipif(
-    process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
+    sandbox.kind() == "none", reason="no sandbox; run: apt-get install bubblewrap"
 )
 
 STOPPED_WHILE_IT_STARTS = """
@@ -26,10 +26,10 @@ from ingot.cli.build_command import stop_on_signals
 
 stop_on_signals()
 subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
-process.run(("true",), Path("."), {}, {}, sandboxed=False, network=False)
+process.run(("true",), Path("."), {})
 """
 
-# Runs a shell with a child, unconfined; the second word is what stops it, or nothing.
+# Runs a shell with a child, without a sandbox; the third word is when to stop it.
 STARTS = """
 import sys, threading, time
 from pathlib import Path
@@ -40,7 +40,7 @@ if how:
     threading.Timer(float(how), process.stop_all).start()
 words = ("sh", "-c", f"sh -c ': {mark}; sleep 60' & touch started; wait; : {mark}")
 env = {"PATH": "/usr/bin:/bin"}
-process.run(words, Path(folder), env, {}, sandboxed=False, network=False)
+process.run(words, Path(folder), env)
 """
 
 
@@ -53,9 +53,8 @@ def sandboxed(
     folder: Path, *argv: str, bind_mounts: tuple[str, ...] = ()
 ) -> process.Completed:
     env = {"PATH": "/usr/bin:/bin"}
-    return process.run(
-        argv, folder, env, {}, sandboxed=True, network=False, bind_mounts=bind_mounts
-    )
+    *words, end = sandbox.bubblewrap(folder, env, {}, (), network=False)
+    return process.run((*words, *bind_mounts, end, *argv), folder, {}, sandboxed=True)
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_the_trial_of_the_sandbox_has_no_environment(
 ) -> None:
     started = []
     monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: started.append(env))
-    process.ask_sandbox.__wrapped__()
+    sandbox.probe.__wrapped__()
     assert started == [{}]
 
 
@@ -141,7 +140,7 @@ def test_a_keeper_that_was_killed_is_replaced(tmp_path: Path) -> None:
     groups = []
     for _ in range(2):
         words = ("sh", "-c", "read -r _ _ _ _ group _ < /proc/$$/stat; echo $group")
-        done = process.run(words, tmp_path, env, {}, sandboxed=False, network=False)
+        done = process.run(words, tmp_path, env)
         groups.append(int(done.output))
         os.killpg(groups[-1], signal.SIGKILL)
         until(lambda: Path(f"/proc/{groups[-1]}/stat").read_text().split()[2] == "Z")

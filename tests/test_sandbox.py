@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import missing_inputs, process, run_action, sandbox, toolchain
+from ingot.engine import missing_inputs, run_action, sandbox, toolchain
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
 
 pytestmark = pytest.mark.skipif(
-    process.sandbox() == "none", reason="no sandbox; run: apt-get install bubblewrap"
+    sandbox.kind() == "none", reason="no sandbox; run: apt-get install bubblewrap"
 )
 
 
@@ -112,7 +112,7 @@ def test_the_sandbox_has_neither_checkout_nor_home_nor_other_folders(
     seen = checkout.store.blob(dict(record.outputs)["out.txt"]).read_text().split()
     # The interpreter may be below the home folder; its path is all that is seen of it.
     assert not {"a", "cache", "passwd", Path(__file__).name} & set(seen)
-    assert set(seen) <= set(Path(toolchain.places("python")[0]).parts)
+    assert set(seen) <= set(Path(toolchain.paths("python")[0]).parts)
 
 
 def test_an_undeclared_tool_of_the_system_cannot_run(checkout: Checkout) -> None:
@@ -171,7 +171,7 @@ def test_without_user_namespaces_actions_run_without_a_sandbox_under_another_key
     action = shell("echo made > out.txt")
     confined = checkout.executor.resolve(action)
     checkout.build(action)
-    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    monkeypatch.setattr(sandbox, "kind", lambda: "none")
     assert dict(checkout.executor.resolve(action).platform)["sandbox"] == "none"
     assert checkout.executor.resolve(action) != confined
     assert checkout.build(action) == [("probe:x", "ran")]
@@ -180,7 +180,7 @@ def test_without_user_namespaces_actions_run_without_a_sandbox_under_another_key
 def test_a_failure_without_a_sandbox_runs_again_without_one(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "sandbox", lambda: "none")
+    monkeypatch.setattr(sandbox, "kind", lambda: "none")
     script = refusal(checkout, large(checkout)).rpartition("run again: sh ")[2]
     assert "bwrap" not in Path(script).read_text()
     done = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
@@ -254,11 +254,11 @@ def test_what_an_action_does_to_its_input_reaches_no_other(checkout: Checkout) -
     assert checkout.store.blob(record.outputs[0][1]).read_text() == "start\n"
 
 
-@pytest.mark.parametrize("how", [process.sandbox(), "none"])
+@pytest.mark.parametrize("how", [sandbox.kind(), "none"])
 def test_a_failed_actions_folder_has_copies_of_its_inputs(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(process, "sandbox", lambda: how)
+    monkeypatch.setattr(sandbox, "kind", lambda: how)
     sizes = {"small": 10, "large": run_action.LARGE_BYTES + 1}
     script = "; ".join(f"head -c {n} /dev/zero > {name}" for name, n in sizes.items())
     make = Action("make:x", ("sh", "-c", script), (), tuple(sizes))
@@ -294,7 +294,7 @@ def test_the_target_of_a_network_link_is_mounted_too(
     (tmp_path / "run/stub.conf").write_text("nameserver 127.0.0.53")
     link = tmp_path / "resolv.conf"
     link.symlink_to("run/stub.conf")
-    monkeypatch.setattr(sandbox, "NETWORK_PLACES", (str(link),))
+    monkeypatch.setattr(sandbox, "NETWORK_PATHS", (str(link),))
     sandbox.bind_mounts.cache_clear()
     action = replace(shell(f"cat {link} > out.txt"), platform=(("network", "yes"),))
     assert checkout.build(action) == [("probe:x", "ran")]

@@ -156,15 +156,13 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
     )
     tools = ("python", "iree-base-runtime", "ml-dtypes", "numpy")
     ingot = str(ROOT / "ingot")
-    done = process.run(
-        (sys.executable, "-c", program),
-        tmp_path,
-        {},
-        mounts={name: bundle / name for name in ("model.vmfb", "model.irpa")},
-        sandboxed=process.sandbox() == "bubblewrap",
-        network=False,
-        bind_mounts=(*sandbox.bind_mounts(tools, False), "--ro-bind", ingot, ingot),
-    )
+    mounts = {name: bundle / name for name in ("model.vmfb", "model.irpa")}
+    argv: tuple[str, ...] = (sys.executable, "-c", program)
+    sandboxed = sandbox.kind() == "bubblewrap"
+    if sandboxed:
+        *words, end = sandbox.bubblewrap(tmp_path, {}, mounts, tools, network=False)
+        argv = (*words, "--ro-bind", ingot, ingot, end, *argv)
+    done = process.run(argv, tmp_path, {}, sandboxed)
     assert done.exit_code == 0, done.output.decode()
 
 

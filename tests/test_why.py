@@ -103,7 +103,7 @@ def test_a_missing_tool_is_a_reason_and_then_the_error(
     tool.write_text("x")
     monkeypatch.setitem(toolchain.SYSTEM_FILES, "odd-tool", (str(tool),))
     action = replace(upper(checkout.root), tools=("odd-tool",))
-    toolchain.places.cache_clear()
+    toolchain.paths.cache_clear()
     assert checkout.build(action) == [("upper:x", "ran")]
     tool.unlink()
     later = Checkout(checkout.root, checkout.store.root)
@@ -113,7 +113,7 @@ def test_a_missing_tool_is_a_reason_and_then_the_error(
     ]
     with pytest.raises(IngotError, match="tool 'odd-tool' is not installed\n  run: "):
         later.build(action)
-    toolchain.places.cache_clear()
+    toolchain.paths.cache_clear()
 
 
 def test_a_stored_result_would_be_restored_and_the_change_is_shown(

@@ -67,14 +67,7 @@ def _exported(vmfb: Path) -> set[str]:
     from ingot.runtime.invoke import program
 
     argv = (program(Runner("local-sync"), "iree-dump-module"), "--output=metadata")
-    done = process.run(
-        (*argv, str(vmfb)),
-        vmfb.parent,
-        dict(os.environ),
-        mounts={},
-        sandboxed=False,
-        network=False,
-    )
+    done = process.run((*argv, str(vmfb)), vmfb.parent, dict(os.environ))
     text = done.output.decode(errors="replace")
     if done.exit_code != 0:
         words = (text.strip().splitlines() or ["no output"])[-1]

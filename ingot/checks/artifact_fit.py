@@ -131,15 +131,9 @@ def dump_module(vmfb_bytes: bytes) -> str:
     with tempfile.TemporaryDirectory(prefix="dump-") as name:
         folder = Path(name)
         (folder / "model.vmfb").write_bytes(vmfb_bytes)
-        done = process.run(
-            ("iree-dump-module", "model.vmfb"),
-            folder,
-            dict(os.environ),
-            mounts={},
-            # Confined already, with the stage's program that calls it.
-            sandboxed=False,
-            network=False,
-        )
+        # The program that calls this runs in the sandbox already.
+        words = ("iree-dump-module", "model.vmfb")
+        done = process.run(words, folder, dict(os.environ))
     text = done.output.decode(errors="replace")
     if done.exit_code != 0:
         last = (text.strip().splitlines() or ["no output"])[-1]

@@ -25,7 +25,7 @@ from ingot.cli.scheduler import Job, Scheduler, needed
 from ingot.cli.store_commands import check_limit, record_build
 from ingot.cli.tasks import ACTION, Checkout, choose, load
 from ingot.cli.variables import check_used
-from ingot.engine import process
+from ingot.engine import process, sandbox
 from ingot.engine.actions import Action, stage_of
 from ingot.engine.event_log import EventLog
 from ingot.engine.executor import Executor
@@ -131,7 +131,7 @@ class Build:
             raise IngotError(f"-n {chosen_threads}: expected an integer, 0 or more")
         _defer_garbage_collection()
         check_limit()
-        process.ask_sandbox()
+        sandbox.probe()
         checkout, tasks = load(call, self._words)
         config = call.doit["task_loader"].load_doit_config()
         words = self._words or config.get("default_tasks") or list(tasks)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
 from ingot.cli.connections import store_root
-from ingot.engine import process, toolchain
+from ingot.engine import process, sandbox, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
@@ -153,7 +153,7 @@ def package_finding(pin: str, command: str) -> Finding:
 
 def sandbox_finding() -> Finding:
     """Return whether commands can be sandboxed; builds work without, too."""
-    if process.sandbox() == "bubblewrap":
+    if sandbox.kind() == "bubblewrap":
         return _ok("sandbox", "bubblewrap: actions see only what they declare")
     if shutil.which("bwrap") is None:
         return _warning(
@@ -379,7 +379,7 @@ def start(
     words = ("--foreground", "--kill-after=5", str(TIMEOUT_S))
     limited = ("timeout", *words, *argv)
     variables = env or dict(os.environ)
-    done = process.run(limited, folder, variables, {}, sandboxed=False, network=True)
+    done = process.run(limited, folder, variables)
     if done.exit_code in (124, 137):  # `timeout` ended the command
         return done.exit_code, f"no response within {TIMEOUT_S} s"
     return done.exit_code, done.output.decode(errors="replace")

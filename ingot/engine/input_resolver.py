@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ingot.engine import process, toolchain
+from ingot.engine import sandbox, toolchain
 from ingot.engine.actions import (
     Action,
     Digest,
@@ -65,7 +65,7 @@ class InputResolver:
         return resolve_action(
             action,
             tuple((path, self._digest(source)) for path, source in action.inputs),
-            (("sandbox", process.sandbox()), *tools),
+            (("sandbox", sandbox.kind()), *tools),
         )
 
     def locate_all(

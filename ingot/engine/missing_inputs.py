@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingot.engine import process, toolchain
+from ingot.engine import sandbox, toolchain
 from ingot.engine.actions import Action
 
 # How tools report a missing file: libc, Python, LLVM, IREE, the shell.
@@ -24,7 +24,7 @@ LACKS = re.compile(
 MODULE = re.compile(r"No module named '([\w.]+)'")
 PATH = re.compile(r"[\w./@%+~-]*[\w@%+~-]")
 # Paths inside of the sandbox, not of this machine.
-OWN = (process.WORKDIR, "/proc", "/dev")
+OWN = (sandbox.WORKDIR, "/proc", "/dev")
 
 
 def explain(action: Action, words: str, folder: Path, root: Path) -> list[str]:
@@ -65,6 +65,6 @@ def _named(line: str) -> Iterator[str]:
             yield f"{place}{name}/__init__.py"
     for name in PATH.findall(line):
         # "/tmp/ingot/x" is "x" in the command's folder.
-        own = name.removeprefix(f"{process.WORKDIR}/")
+        own = name.removeprefix(f"{sandbox.WORKDIR}/")
         if not own.startswith(OWN) and Path(own).name not in ("", ".", ".."):
             yield own

@@ -76,7 +76,7 @@ def stage_inputs(
 
     Raises: StaleInput if the content of a copied input does not have its digest.
     """
-    sandboxed = process.sandbox() == "bubblewrap"
+    sandboxed = sandbox.kind() == "bubblewrap"
     digests = dict(resolved.inputs)
     large = {}
     for name, source in action.inputs:
@@ -113,16 +113,15 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
     is being stopped.
     """
     network = ("network", "yes") in action.platform
-    sandboxed = process.sandbox() == "bubblewrap"
-    done = process.run(
-        (toolchain.executable(action.argv[0]), *action.argv[1:]),
-        folder,
-        {**environment(), **(proxies() if network else {}), **dict(action.env)},
-        mounts=large | _read_only(action, folder, large),
-        sandboxed=sandboxed,
-        network=network,
-        bind_mounts=sandbox.bind_mounts(action.tools, network) if sandboxed else (),
-    )
+    argv = (toolchain.executable(action.argv[0]), *action.argv[1:])
+    env = {**environment(), **(proxies() if network else {}), **dict(action.env)}
+    if sandbox.kind() == "bubblewrap":
+        mounts = large | _read_only(action, folder, large)
+        words = sandbox.bubblewrap(folder, env, mounts, action.tools, network)
+        # bubblewrap is process 1 in there, and /proc/1/environ is readable in there.
+        done = process.run((*words, *argv), folder, {}, sandboxed=True)
+    else:
+        done = process.run(argv, folder, env)
     missing = tuple(p for p in action.outputs if not os.path.isfile(f"{folder}/{p}"))
     return CommandEnd(done.exit_code, done.output, missing)
 
@@ -190,12 +189,11 @@ def keep_failed(
     variables = {**environment(), **dict(action.env)}
     argv = [toolchain.executable(action.argv[0]), *action.argv[1:]]
     lines = ['cd -- "$(dirname -- "$0")"']
-    if process.sandbox() == "bubblewrap":
+    if sandbox.kind() == "bubblewrap":
         network = ("network", "yes") in action.platform
-        bind_mounts = sandbox.bind_mounts(action.tools, network)
         here = Path(HERE)
         mounts |= _read_only(action, here, mounts)
-        words = process.bubblewrap(here, variables, mounts, network, bind_mounts)
+        words = sandbox.bubblewrap(here, variables, mounts, action.tools, network)
         lines.append(shlex.join([*words, *argv]).replace(HERE, '"$PWD"'))
     else:
         lines += [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]

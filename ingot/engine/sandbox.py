@@ -1,21 +1,45 @@
-"""Choose what an action's command may see of this machine: the files of its tools.
+"""Sandbox a command: it sees only the base system, declared tools and its own folder.
 
-These are the interpreter, the folders of a wheel, the libraries of an emulated
-processor, the description of a driver. What an action does not declare is not in the
-sandbox, so that no result can depend on it unnoticed.
+The base system is read-only, the folder appears as `/tmp/ingot`, /tmp is private, and
+there is no network unless the action declares it. Tools are the interpreter, the
+folders of a wheel, the libraries of an emulated processor, the description of a driver.
+The sandbox lacks what an action does not declare, so that no result can depend on it
+unnoticed. Without bubblewrap, commands run without a sandbox, and the platform of their
+actions records this.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from functools import cache
 from os.path import realpath
 from pathlib import Path
 
-from ingot.engine import toolchain
+from ingot.engine import process, toolchain
+
+# One fixed folder for every action, so that no output depends on where it was built.
+WORKDIR = "/tmp/ingot"
+
+# Programs and libraries of the distribution, which every tool is linked against. Not
+# included: /usr/local, /usr/share, /etc except the linker's files, /var, and home
+# folders. A benchmark reads the processor's topology to choose its number of threads.
+BASE = (
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/sys/devices/system",
+)
 
 # What a download needs of the system: name resolution and trusted certificates.
-NETWORK_PLACES = (
+NETWORK_PATHS = (
     "/etc/hosts",
     "/etc/nsswitch.conf",
     "/etc/resolv.conf",
@@ -29,10 +53,25 @@ IN_BASE = ("/usr/bin/", "/usr/lib/")
 
 
 @cache
+def kind() -> str:
+    """Return how commands are sandboxed here: "bubblewrap", or "none"."""
+    started = probe()
+    return "bubblewrap" if started is not None and started.wait() == 0 else "none"
+
+
+@cache
+def probe() -> process.Process | None:
+    """Start to try the sandbox: a caller that comes early does not have to wait."""
+    if shutil.which("bwrap") is None:
+        return None
+    return process.start((*bubblewrap(Path("/tmp"), {}, {}, (), False), "true"))
+
+
+@cache
 def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     """Return bubblewrap's arguments that mount the tools' files.
 
-    Raises: IngotError where a tool is not installed.
+    Raises: IngotError if a tool is not installed.
     """
     words: list[str] = []
     for path in visible_paths(tools, network):
@@ -47,23 +86,74 @@ def bind_mounts(tools: tuple[str, ...], network: bool) -> tuple[str, ...]:
     # are not visible anyway, and each mount is a twentieth of a sandbox's cost.
     for tool, files in toolchain.SYSTEM_FILES.items():
         for name in files:
-            place = realpath(name)
-            if tool not in tools and place.startswith(IN_BASE) and os.path.exists(name):
-                words += ["--ro-bind", "/dev/null", place]
+            file = realpath(name)
+            if tool not in tools and file.startswith(IN_BASE) and os.path.exists(name):
+                words += ["--ro-bind", "/dev/null", file]
     return tuple(words)
 
 
 def visible_paths(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
     """Return the files and folders that are mounted in addition to the base system.
 
-    Raises: IngotError where a tool is not installed.
+    Raises: IngotError if a tool is not installed.
     """
-    found = [path for tool in tools for path in toolchain.places(tool)]
+    found = [path for tool in tools for path in toolchain.paths(tool)]
     if network:
         trusted = os.environ.get("SSL_CERT_FILE", "")
-        places = (*NETWORK_PLACES, trusted)
-        known = [name for name in places if os.path.exists(name)]
+        paths = (*NETWORK_PATHS, trusted)
+        known = [name for name in paths if os.path.exists(name)]
         # systemd's /etc/resolv.conf is a link to /run, which is not mounted.
         found += [Path(item) for name in known for item in (name, realpath(name))]
     # Folders before their content: a later mount covers an earlier one.
     return tuple(sorted(set(found)))
+
+
+def bubblewrap(
+    folder: Path,
+    env: dict[str, str],
+    mounts: dict[str, Path],
+    tools: tuple[str, ...],
+    network: bool,
+) -> tuple[str, ...]:
+    """Return the arguments that start a command in a sandbox, without the command.
+
+    `mounts` are files and folders that the command finds in the folder under these
+    names, and that no user can write to, root included.
+
+    Raises: IngotError if a tool is not installed.
+    """
+    command = [
+        process.program("bwrap"),
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        # With them, root could make a read-only mount writable.
+        *("--cap-drop", "ALL"),
+        *_base(),
+        *("--dev", "/dev"),
+        *("--proc", "/proc"),
+        *("--tmpfs", "/tmp"),
+        *bind_mounts(tools, network),
+        *("--bind", str(folder), WORKDIR),
+        *("--chdir", WORKDIR),
+    ]
+    if network:
+        command.append("--share-net")
+    for name, path in mounts.items():
+        command += ["--ro-bind", str(path), f"{WORKDIR}/{name}"]
+    for name, value in env.items():
+        command += ["--setenv", name, value]
+    return (*command, "--")
+
+
+@cache
+def _base() -> tuple[str, ...]:
+    """Return the arguments that mount the base system, links as links."""
+    words: list[str] = []
+    for path in BASE:
+        if os.path.islink(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            words += ["--ro-bind", path, path]
+    return tuple(words)

@@ -33,7 +33,7 @@ SYSTEM_FILES = {
 }
 
 # Other system files that a tool reads; devices are those of a GPU.
-SYSTEM_PLACES = {
+SYSTEM_PATHS = {
     "arm64-libc": ("/usr/aarch64-linux-gnu",),
     "mesa-llvmpipe": (
         "/usr/share/vulkan",
@@ -97,7 +97,7 @@ def _driver_libraries(driver: Path | str) -> str:
 
 
 @cache
-def places(tool: str) -> tuple[Path, ...]:
+def paths(tool: str) -> tuple[Path, ...]:
     """Return the files and folders that the tool consists of, and no others.
 
     Raises: IngotError if the tool is not installed.
@@ -105,7 +105,7 @@ def places(tool: str) -> tuple[Path, ...]:
     if tool == "python":
         return _interpreter()
     if tool in SYSTEM_FILES:
-        names = (*SYSTEM_FILES[tool], *SYSTEM_PLACES.get(tool, ()))
+        names = (*SYSTEM_FILES[tool], *SYSTEM_PATHS.get(tool, ()))
         return tuple(Path(name) for name in names if os.path.exists(name))
     if tool == "iree-base-runtime-aarch64":
         return (_record(tool).parents[1],)

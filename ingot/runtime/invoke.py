@@ -87,7 +87,7 @@ def run(argv: tuple[str, ...], runner: Runner, folder: Path) -> bytes:
     """
     env = {**os.environ, **variables(runner)}
     # The program that calls this one runs in the sandbox already.
-    done = process.run(argv, folder, env, mounts={}, sandboxed=False, network=False)
+    done = process.run(argv, folder, env)
     if done.exit_code == 0:
         return done.output
     words = done.output.decode(errors="replace").rstrip()

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from ingot.codec import to_json
-from ingot.engine import process, run_action, toolchain
+from ingot.engine import run_action, sandbox, toolchain
 from ingot.engine.actions import Action, Digest, Output
 from ingot.engine.byte_sizes import parse_size
 from ingot.engine.cache.backend import CacheFailure
@@ -138,7 +138,7 @@ def check_tools(request: WorkRequest, digests: Digests) -> None:
         wrong for everybody who shares it.
     """
     here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in request.tools}
-    here |= {"sandbox": process.sandbox(), **dict(machine())}
+    here |= {"sandbox": sandbox.kind(), **dict(machine())}
     for name, wanted in request.resolved.platform:
         if here.get(name, wanted) != wanted:
             raise IngotError(f"its {name} is '{here[name]}'; expected '{wanted}'", SAME)
