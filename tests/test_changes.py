@@ -12,7 +12,7 @@ import pytest
 
 from ingot.engine.actions import Action, InlineText, resolve_action
 from ingot.engine.keys import encode_action
-from ingot.engine.results import PACKED_BYTES, UNPACKED_BYTES, unpack_texts
+from ingot.engine.results import PACKED_BYTES, TEXTS_BYTES, UNPACKED_BYTES, unpack_texts
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 from tests.test_why import told
@@ -119,3 +119,12 @@ def test_a_packed_text_of_the_wrong_size_is_left_out() -> None:
         )
     )
     assert told == {hashlib.sha256(b"{}").hexdigest(): "{}"}
+
+
+def test_texts_are_unpacked_up_to_a_limit() -> None:
+    messages = [
+        zlib.compress(str(number).encode().ljust(UNPACKED_BYTES))
+        for number in range(TEXTS_BYTES // UNPACKED_BYTES + 2)
+    ]
+    found = unpack_texts(messages * 100)
+    assert [int(text) for text in found.values()] == list(range(8))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ingot.cli.why_command import Elsewhere
 from ingot.codec import to_json
 from ingot.engine import reapi_pb2 as reapi
 from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest, ResolvedAction
-from ingot.engine.cache import cache_address
+from ingot.engine.cache import cache_address, hints
 from ingot.engine.cache.backend import Timeouts
 from ingot.engine.cache.cache_address import connect
 from ingot.engine.protobuf_wire import CorruptMessage
@@ -193,3 +195,55 @@ def test_a_cluster_shows_no_password() -> None:
 def test_workers_of_one_machine_share_its_memory() -> None:
     alone, shared = (local_cluster.here(False, number)["memory"] for number in (1, 4))
     assert shared == alone // 4
+
+
+def tree(levels: int, names: tuple[str, ...], n_files: int) -> tuple[str, list[bytes]]:
+    """Return an action whose folders each name the next one by all of these names."""
+    messages: list[bytes] = []
+
+    def add(message: reapi.Command | reapi.Directory | reapi.Action) -> reapi.Digest:
+        content: bytes = message.SerializeToString()
+        messages.insert(0, content)
+        return reapi.Digest(
+            hash=hashlib.sha256(content).hexdigest(), size_bytes=len(content)
+        )
+
+    folder = reapi.Directory()
+    for number in range(n_files):
+        folder.files.add(name=str(number), digest=reapi.Digest(hash="0" * 64))
+    for _ in range(levels):
+        below, folder = add(folder), reapi.Directory()
+        for name in names:
+            folder.directories.add(name=name, digest=below)
+    command = add(reapi.Command(arguments=["true"]))
+    action = reapi.Action(command_digest=command, input_root_digest=add(folder))
+    return add(action).hash, messages
+
+
+@pytest.mark.parametrize(
+    ("levels", "names", "n_files"),
+    [(60, ("l", "r"), 1), (1, ("x" * 1_000_000,), 10_000), (1, ("",) * 10_000, 1000)],
+)
+def test_a_small_hint_of_a_huge_tree_is_dropped_at_once(
+    server: CacheServer,
+    tmp_path: Path,
+    levels: int,
+    names: tuple[str, ...],
+    n_files: int,
+) -> None:
+    key, messages = tree(levels, names, n_files)
+    with pytest.raises(CorruptMessage, match="its inputs take more than 8388608 bytes"):
+        results.decode_action(key, messages)
+    hint = hints.BuildHint(tuple(messages), time.time() + 3600)
+    place = hints.hint_key("", "upper:x")
+    server.files[f"/cache/ac/{place.hash}"] = hints.to_bytes("upper:x", hint)
+    here = Machine(tmp_path / "a", server.url)
+    elsewhere = Elsewhere(here.executor, lambda: here.shared)
+    start = time.monotonic()
+    assert elsewhere.differences(UPPER, here.executor.resolve(UPPER)) == []
+    assert time.monotonic() - start < 10
+
+
+def test_the_inputs_of_a_large_action_are_read() -> None:
+    key, messages = tree(2, ("a", "b"), 5000)
+    assert len(results.decode_action(key, messages).inputs) == 20_000

@@ -40,6 +40,15 @@ MESSAGE_TYPE = "ingot/message"
 PACKED_BYTES = 8 << 10
 UNPACKED_BYTES = 1 << 20
 
+# All texts of one result, and all inputs of one action, take less than this. The few
+# messages of a cache's entry may stand for any number of them: 60 folders, each of
+# which names the next one twice, are 2^60.
+TEXTS_BYTES = 8 << 20
+INPUTS_BYTES = 8 << 20
+
+# What an input takes in addition to its path.
+DIGEST_BYTES = 64
+
 # Only this names a file of the store; anything else could name a file outside of it.
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -149,9 +158,14 @@ def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
     command = _parse(reapi.Command, contents, action.command_digest.hash)
     inputs: list[tuple[str, Digest]] = []
     pending = [("", action.input_root_digest.hash)]
+    size_bytes = 0
     while pending:
         prefix, name = pending.pop()
         directory = _parse(reapi.Directory, contents, name)
+        for node in (*directory.files, *directory.directories):
+            size_bytes += len(prefix) + len(node.name) + DIGEST_BYTES
+        if size_bytes > INPUTS_BYTES:
+            raise CorruptMessage(f"its inputs take more than {INPUTS_BYTES} bytes")
         inputs += [
             (prefix + file.name, _digest(file.digest)) for file in directory.files
         ]
@@ -184,11 +198,15 @@ def pack_texts(action: Action) -> tuple[bytes, ...]:
 def unpack_texts(messages: Iterable[bytes]) -> dict[str, str]:
     """Return the texts among the messages, by the sha256 of their content."""
     found = {}
+    left_bytes = TEXTS_BYTES
     for message in messages:
         unpacking = zlib.decompressobj()
         # No other message starts with a byte that zlib starts with.
         with contextlib.suppress(zlib.error, UnicodeDecodeError):
             content = unpacking.decompress(message, UNPACKED_BYTES)
+            left_bytes -= len(content)
+            if left_bytes < 0:
+                break
             if unpacking.eof:
                 found[hashlib.sha256(content).hexdigest()] = content.decode()
     return found
