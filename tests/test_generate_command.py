@@ -41,7 +41,7 @@ def test_a_model_without_tokenizer_is_rejected_before_a_build(project: Project) 
         edit(manifest, "\nweights:\n", f"{TOKENIZER}\nweights:\n")
     assert str(caught.value) == (
         f"{MODEL}@x86_64: the bundle has no tokenizer\n"
-        "  name its tokenizer.json in the manifest: tokenizer"
+        "  add 'tokenizer' to the manifest, with the path of its tokenizer.json"
     )
 
 
@@ -52,7 +52,7 @@ def test_a_model_without_tokenizer_is_rejected_before_a_build(project: Project) 
         (("prompt=x", "tokens=0"), "tokens=0: expected an integer, 1 or more"),
         (("prompt=x", "temprature=1"), "did you mean 'temperature'?"),
         (("prompt=x", "build"), "generate takes no task, found 'build'"),
-        (("prompt=x", "model=toy"), "toy@x86_64: no decoder; expected the entry"),
+        (("prompt=x", "model=toy"), "toy@x86_64: not a decoder; expected the entry"),
     ],
 )
 def test_a_wrong_command_line_is_reported_and_nothing_is_built(
@@ -86,4 +86,4 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     # No golden file judges it: its golden input is prompts that the oracle judged.
     verified = project.doit("verify", f"bundle=build/{MODEL}/x86_64/bundle")
     assert verified.code == 0, verified.err
-    assert "right: 2 prompts of the oracle on local-task: best tokens" in verified.out
+    assert "correct: 2 prompts of the oracle on local-task: best tokens" in verified.out

@@ -71,7 +71,7 @@ def test_a_prompt_without_tokens_is_an_error(bundle: Path) -> None:
     (bundle / "tokenizer.json").write_text(json.dumps(value))
     changed(bundle, lambda _: None)
     assert refused(bundle, "") == (
-        "the prompt makes no tokens; expected at least 1, found 0"
+        "the prompt has no tokens; expected at least 1, found 0"
     )
 
 
@@ -85,7 +85,7 @@ def test_a_bundle_without_tokenizer_is_an_error(bundle: Path) -> None:
     changed(bundle, lambda _: None)
     assert refused(bundle) == (
         "tiny@here: the bundle has no tokenizer\n"
-        "  name its tokenizer.json in the manifest: tokenizer"
+        "  add 'tokenizer' to the manifest, with the path of its tokenizer.json"
     )
 
 
@@ -112,7 +112,7 @@ def test_a_model_that_is_no_decoder_is_an_error(bundle: Path) -> None:
         content["entry_points"][1]["name"] = "encode"
 
     assert refused(changed(bundle, rename)) == (
-        "tiny@here: no decoder; expected the entry points prefill and decode, "
+        "tiny@here: not a decoder; expected the entry points prefill and decode, "
         "found prefill, encode"
     )
 

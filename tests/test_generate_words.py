@@ -77,8 +77,8 @@ def test_a_prompt_is_needed() -> None:
     [
         (
             {"model": "all-minilm-l6-v2", "target": "aarch64"},
-            "all-minilm-l6-v2@aarch64: no decoder; expected the entry points prefill "
-            "and decode, found encode",
+            "all-minilm-l6-v2@aarch64: not a decoder; expected the entry points "
+            "prefill and decode, found encode",
         ),
         (
             {"model": "clm-60m,gemma3-270m", "target": "aarch64"},

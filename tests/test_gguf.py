@@ -180,7 +180,7 @@ DEFECTS: dict[str, tuple[bytes, str]] = {
     ),
     "twice": (
         padded(header([ONE, tensor("a", (4,), offset=32)]), 64),
-        f"tensor 'a': is there twice\n{REWRITE}",
+        f"tensor 'a': occurs twice\n{REWRITE}",
     ),
     "overlap": (
         padded(header([ONE, tensor("b", (4,), offset=8)]), 64),

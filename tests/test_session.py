@@ -190,4 +190,4 @@ def test_another_number_of_results_is_an_error(bundle: Path) -> None:
     token, start = np.array([[5]], np.int32), np.array([0], np.int32)
     with pytest.raises(IngotError) as caught:
         session.call("decode", (token, start, session.zeros((1, 1, 8, 2))), 1)
-    assert str(caught.value) == "@decode of model.vmfb: expected 1 results, found 2"
+    assert str(caught.value) == "@decode of model.vmfb: expected 1 result, found 2"

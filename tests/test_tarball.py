@@ -20,14 +20,14 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
 @pytest.mark.parametrize(
     ("strange", "message"),
     [
-        (member("b/../../x"), "is no file of one folder"),
-        (member("/etc/x"), "is no file of one folder"),
-        (member("x"), "is no file of one folder"),
-        (member("b/.."), "is no file of one folder"),
-        (member("b/c/d"), "is no file of one folder"),
-        (member("b\\c/d"), "is no file of one folder"),
+        (member("b/../../x"), "is not a file in one folder"),
+        (member("/etc/x"), "is not a file in one folder"),
+        (member("x"), "is not a file in one folder"),
+        (member("b/.."), "is not a file in one folder"),
+        (member("b/c/d"), "is not a file in one folder"),
+        (member("b\\c/d"), "is not a file in one folder"),
         (member("other/x"), "is in a second folder"),
-        (member("b/good"), "is there twice"),
+        (member("b/good"), "occurs twice"),
         (member("b/link", tarfile.SYMTYPE), "is not a plain file"),
         (member("b/hard", tarfile.LNKTYPE), "is not a plain file"),
         (member("b/dev", tarfile.CHRTYPE), "is not a plain file"),
@@ -56,7 +56,7 @@ def test_a_compressed_tar_is_refused(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w:gz") as archive:
         archive.addfile(member("b/good"), io.BytesIO())
     (tmp_path / "out").mkdir()
-    with pytest.raises(IngotError, match="not a whole tar"):
+    with pytest.raises(IngotError, match="not a complete tar"):
         read_tar(tmp_path / "x.tar", tmp_path / "out")
 
 
@@ -67,7 +67,7 @@ def test_a_member_is_no_larger_than_its_tar(tmp_path: Path, size: int) -> None:
     header = item.tobuf(tarfile.GNU_FORMAT)
     (tmp_path / "x.tar").write_bytes(header + bytes(512))
     (tmp_path / "out").mkdir()
-    with pytest.raises(IngotError, match=r"not a whole tar; 'b/x' ends early"):
+    with pytest.raises(IngotError, match=r"not a complete tar; 'b/x' ends early"):
         read_tar(tmp_path / "x.tar", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

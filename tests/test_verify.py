@@ -30,7 +30,7 @@ def test_a_whole_bundle_is_verified_and_its_golden_sentences_run(
     packed: Path, tmp_path: Path
 ) -> None:
     printed = verify(packed / "bundle", tmp_path)
-    assert "whole: 7 files are as packed" in printed
+    assert "complete: 7 files as packed" in printed
     assert "reads encode" in printed
     assert (
         f"{len(SENTENCES)} sentences of the golden file on local-task: token ids"
@@ -122,7 +122,7 @@ def test_another_schema_is_refused(bundle: Path) -> None:
 
 def test_a_module_that_the_runtime_does_not_read_is_refused(bundle: Path) -> None:
     resealed(bundle, "model.vmfb", b"no module")
-    with pytest.raises(IngotError, match=r"^model\.vmfb: the installed runtime does"):
+    with pytest.raises(IngotError, match=r"^model\.vmfb: the installed runtime cannot"):
         verify(bundle)
 
 

@@ -64,7 +64,7 @@ def test_a_right_decoder_is_verified(right: Path, tmp_path: Path) -> None:
     printed = verify(right, tmp_path)
     assert "reads prefill, decode" in printed
     assert (
-        "right: 3 prompts of the golden file on local-task: best tokens equal, "
+        "correct: 3 prompts of the golden file on local-task: best tokens equal, "
         "worst error 0.0e+00 (at most " in printed
     )
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from typing import Any
 
+from ingot.codec import to_json
 from ingot.errors import IngotError
 
 KEY = "sha256"
@@ -17,7 +18,7 @@ KEY = "sha256"
 
 def seal(contract: dict[str, Any]) -> str:
     """Return the text of `bundle.json`."""
-    return _dump({**contract, KEY: _digest(contract)})
+    return to_json({**contract, KEY: _digest(contract)}, indent=True) + "\n"
 
 
 def unseal(text: str) -> dict[str, Any]:
@@ -39,9 +40,4 @@ def unseal(text: str) -> dict[str, Any]:
 
 
 def _digest(contract: dict[str, Any]) -> str:
-    content = json.dumps(contract, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+    return hashlib.sha256(to_json(contract).encode()).hexdigest()

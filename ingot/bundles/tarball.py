@@ -60,17 +60,17 @@ def read_tar(path: Path, folder: Path) -> tuple[str, ...]:
                     while left and (piece := archive.read(min(left, PIECE_BYTES))):
                         left -= file.write(piece)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise IngotError(f"{path.name}: not a whole tar; {error}") from error
+        raise IngotError(f"{path.name}: not a complete tar; {error}") from error
     return names
 
 
 def _members(
     archive: BinaryIO, size_bytes: int
 ) -> Iterator[tuple[tarfile.TarInfo, int]]:
-    """Yield each member, and where its content starts; all of it is in the file.
+    """Yield each member with the offset of its content, all of which is in the file.
 
-    This reads header by header, because tarfile follows extensions of the format by
-    which a short file can announce a long one, or itself endlessly (CVE-2025-8194).
+    This function reads header by header, because tarfile supports extensions with which
+    a short file can declare a long one, or repeat itself endlessly (CVE-2025-8194).
 
     Raises: TarError for a corrupt header; EOFError if content is missing.
     """
@@ -106,13 +106,13 @@ def _check_members(path: Path, members: list[tarfile.TarInfo]) -> tuple[str, ...
             raise IngotError(f"{path.name}: '{member.name}' is not a plain file")
         if len(parts) != 2 or not all(map(_is_plain, parts)):
             raise IngotError(
-                f"{path.name}: '{member.name}' is no file of one folder",
+                f"{path.name}: '{member.name}' is not a file in one folder",
                 "expected <bundle>/<file>",
             )
         if member.name.split("/")[0] != members[0].name.split("/")[0]:
             raise IngotError(f"{path.name}: '{member.name}' is in a second folder")
         if parts[1] in names:
-            raise IngotError(f"{path.name}: '{member.name}' is there twice")
+            raise IngotError(f"{path.name}: '{member.name}' occurs twice")
         names.append(parts[1])
     return tuple(names)
 

@@ -1,4 +1,4 @@
-"""Decide which files of a bundle to run, and how its target runs on this machine."""
+"""Decide which files of a bundle to run, and how to run them on this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def module_of(bundle: Bundle) -> Module:
 
 
 def runner_for(bundle: Bundle, root: Path) -> Runner | str:
-    """Return how the bundle's target runs here, or why it does not.
+    """Return the runner of the bundle's target, or the reason why it cannot run here.
 
-    The checkout's target file says how, with the emulator where one is needed; without
-    the file, only targets that this machine runs natively work.
+    The runner comes from the checkout's target file and uses its emulator if necessary.
+    Without that file, only targets that this machine runs natively work.
     """
     declared = bundle.contract["target"]
     path = root / "targets" / f"{declared['name']}.yaml"

@@ -1,7 +1,7 @@
 """Verify that a bundle is complete, loadable, and correct on its target.
 
-Nothing of the bundle is run, or even parsed by IREE, before every byte has been found
-to be as it was packed.
+IREE neither runs nor parses any part of the bundle before this module has compared
+every byte with the digests that were packed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.tarball import file_digest, read_tar, write_tar
 from ingot.bundles.target_runner import runner_for
 from ingot.engine import process
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
 
 
 def verify(path: Path, root: Path | None = None) -> str:
     """Return the report about a bundle, which is a folder or a tar.
 
-    `root` is the checkout whose `targets/` say how to run what this machine does not
-    run natively.
+    `root` is the checkout whose `targets/` describe how to run targets that this
+    machine does not run natively.
 
-    Raises: IngotError that says why the bundle is rejected.
+    Raises: IngotError with the reason why the bundle is rejected.
     """
     root = root or Path.cwd()
     if path.is_dir():
@@ -45,9 +45,9 @@ def verify(path: Path, root: Path | None = None) -> str:
         return _report(bundle, path.name, root)
 
 
-def _report(bundle: Bundle, shown: str, root: Path) -> str:
-    count = len(bundle.contract["files"]) + 1
-    lines = [f"{shown}: {bundle.name}", f"  whole: {count} files are as packed"]
+def _report(bundle: Bundle, label: str, root: Path) -> str:
+    files = counted(len(bundle.contract["files"]) + 1, "file")
+    lines = [f"{label}: {bundle.name}", f"  complete: {files} as packed"]
     exported = _exported(bundle.folder / "model.vmfb")
     for entry in bundle.entry_points:
         if entry.name not in exported:
@@ -55,7 +55,7 @@ def _report(bundle: Bundle, shown: str, root: Path) -> str:
     runtime = importlib.metadata.version("iree-base-runtime")
     entries = ", ".join(entry.name for entry in bundle.entry_points)
     lines.append(f"  loads: iree-base-runtime {runtime} reads {entries}")
-    lines.append(f"  right: {_golden(bundle, root)}")
+    lines.append(f"  correct: {_golden(bundle, root)}")
     return "\n".join(lines)
 
 
@@ -71,7 +71,7 @@ def _exported(vmfb: Path) -> set[str]:
     text = done.output.decode(errors="replace")
     if done.exit_code != 0:
         words = (text.strip().splitlines() or ["no output"])[-1]
-        raise IngotError(f"model.vmfb: the installed runtime does not read it; {words}")
+        raise IngotError(f"model.vmfb: the installed runtime cannot read it; {words}")
     _, _, exports = text.partition("Exported Functions:")
     return set(re.findall(r"^ +\[ *\d+\] ([\w.$]+)\(", exports, re.MULTILINE))
 
@@ -98,6 +98,6 @@ def _check_form(path: Path, bundle: Bundle, again: Path) -> None:
     write_tar(again, top, {file.name: file for file in bundle.folder.iterdir()})
     if file_digest(again) != file_digest(path):
         raise IngotError(
-            f"{path.name}: its files are right, the tar around them is not",
+            f"{path.name}: the files are correct, but the tar around them is not",
             "fetch it again",
         )

@@ -51,7 +51,8 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     # Ids may have gaps, and a model may have more rows than the tokenizer has tokens.
     known = [i for i in range(n_vocab) if tokenizer.id_to_token(i) is not None]
     named = [tokenizer.token_to_id(name) for name in ENDS]
-    # Only where it is special: for Gemma 3 and Qwen 3, `</s>` is ordinary text.
+    # A name counts only if the tokenizer treats it as special: for Gemma 3 and Qwen 3,
+    # `</s>` is ordinary text.
     special = [
         token
         for token in named
@@ -69,7 +70,7 @@ def check_tokenizer(name: str, files: Any) -> None:
     if "tokenizer.json" not in files:
         raise IngotError(
             f"{name}: the bundle has no tokenizer",
-            "name its tokenizer.json in the manifest: tokenizer",
+            "add 'tokenizer' to the manifest, with the path of its tokenizer.json",
         )
 
 
@@ -78,8 +79,8 @@ def encoded(
 ) -> tuple[int, ...]:
     """Return a text's token ids, with those that the tokenizer adds around a text.
 
-    Raises: IngotError if the bytes from a command line are not text, or where the
-        text has a token beyond the `n_vocab` rows of the model.
+    Raises: IngotError if the bytes from a command line are not text, or if the text
+        contains a token beyond the `n_vocab` rows of the model.
     """
     try:
         text.encode()
@@ -112,5 +113,5 @@ def prompt_tokens(bundle: Bundle, vocabulary: Vocabulary, prompt: str) -> list[i
             "shorten it: nothing is cut off silently",
         )
     if not ids:
-        raise IngotError("the prompt makes no tokens; expected at least 1, found 0")
+        raise IngotError("the prompt has no tokens; expected at least 1, found 0")
     return ids

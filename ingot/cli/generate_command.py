@@ -128,7 +128,7 @@ def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
     entries = [entry["name"] for entry in planned["contract"]["entry_points"]]
     if PREFILL not in entries or DECODE not in entries:
         raise IngotError(
-            f"{name}: no decoder; expected the entry points {PREFILL} and {DECODE}, "
+            f"{name}: not a decoder; expected the entry points {PREFILL} and {DECODE}, "
             f"found {', '.join(entries)}"
         )
     check_tokenizer(name, planned["files"])

@@ -1,7 +1,7 @@
 """Compute the next token's logits with a decoder's entry points and a session.
 
-Each call takes the caches and returns them. Where the session keeps the module loaded,
-they stay in the same memory from the first token to the last.
+Each call takes the caches and returns them. If the session keeps the module loaded, the
+caches stay in the same memory from the first token to the last.
 """
 
 from __future__ import annotations
@@ -99,16 +99,16 @@ def decoder_entries(entries: tuple[EntryPoint, ...]) -> tuple[EntryPoint, EntryP
         if name not in found:
             names = ", ".join(found) or "none"
             raise IngotError(
-                f"no decoder; expected the entry points {PREFILL} and {DECODE}, "
+                f"not a decoder; expected the entry points {PREFILL} and {DECODE}, "
                 f"found {names}"
             )
         _check_inputs(found[name])
     prefill, decode = found[PREFILL], found[DECODE]
-    kept, used = _caches(prefill), _caches(decode)
-    if kept != used:
+    written, read = _caches(prefill), _caches(decode)
+    if written != read:
         raise IngotError(
-            f"{DECODE}: expected the caches of {PREFILL}, {_listed(kept)}, "
-            f"found {_listed(used)}"
+            f"{DECODE}: expected the caches of {PREFILL}, {_listed(written)}, "
+            f"found {_listed(read)}"
         )
     return prefill, decode
 

@@ -1,6 +1,6 @@
 """Run a vmfb for any target with iree-run-module, passing arrays as .npy files.
 
-A Runner says how a target runs, and a Call which function to call with which arrays.
+A Runner describes how a target runs, and a Call which function to call on which arrays.
 This module does not use the Python runtime, because that cannot run under an emulator.
 """
 
@@ -59,8 +59,8 @@ def program(runner: Runner, name: str) -> str:
     """
     root = Path(sysconfig.get_path("purelib"))
     if runner.runtime == "iree-base-runtime-aarch64":
-        beside = str(Path(sys.prefix) / "share/ingot/aarch64-runtime")
-        root = Path(os.environ.get("INGOT_AARCH64_RUNTIME", beside))
+        default = str(Path(sys.prefix) / "share/ingot/aarch64-runtime")
+        root = Path(os.environ.get("INGOT_AARCH64_RUNTIME", default))
     path = root / "iree/_runtime_libs" / name
     if not path.exists():
         raise IngotError(f"tool '{name}' of {runner.runtime} is not installed")
@@ -68,7 +68,7 @@ def program(runner: Runner, name: str) -> str:
 
 
 def module_argv(runner: Runner, tool: str, module: Module) -> tuple[str, ...]:
-    """Return a command line without function: emulator, program, module, device."""
+    """Return a command line without a function: emulator, program, module, device."""
     argv = (
         *runner.prefix,
         program(runner, tool),
@@ -108,7 +108,7 @@ def variables(runner: Runner) -> dict[str, str]:
 
 @cache
 def shaders() -> str:
-    """Return a folder of this process in which Mesa's drivers cache what they compile.
+    """Return a folder of this process in which Mesa's drivers cache shaders.
 
     Each module starts the driver again; without the folder, half of a model's first
     call is compilation.
@@ -161,12 +161,15 @@ def _results(
 def _unnamed_results(
     argv: tuple[str, ...], runner: Runner, folder: Path
 ) -> tuple[Array, ...]:
-    """Return results of which some are bfloat16; their shapes are printed first."""
+    """Return results of which some are bfloat16.
+
+    A first run prints their shapes, because their files do not contain them.
+    """
     import ml_dtypes
     import numpy as np
 
-    shown = (*argv, "--output_max_element_count=1")
-    printed = run(shown, runner, Path.cwd()).decode().split("result[")[1:]
+    printing = (*argv, "--output_max_element_count=1")
+    printed = run(printing, runner, Path.cwd()).decode().split("result[")[1:]
     found = [_BF16.search(text) for text in printed]
     paths = [
         folder / f"out{index}{'.bin' if match else '.npy'}"
@@ -184,7 +187,7 @@ def _unnamed_results(
 
 
 def _input(path: Path, tensor: Array) -> str:
-    """Write a tensor where iree-run-module reads it; return its argument."""
+    """Write a tensor to a file; return the argument that makes it an input."""
     import numpy as np
 
     # NumPy writes a transposed array in Fortran order, which iree-run-module rejects.

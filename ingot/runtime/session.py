@@ -14,7 +14,7 @@ import os
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
 from ingot.runtime import invoke
 from ingot.runtime.invoke import Module
@@ -44,7 +44,7 @@ class Session(Protocol):
 
 
 def open_session(runner: Runner, module: Module) -> Session:
-    """Return a session of the module, loaded where this process can run it.
+    """Return a session of the module, loaded if this process can run it.
 
     Raises: IngotError if the module or its parameters cannot be read.
     """
@@ -111,9 +111,9 @@ class Loaded:
             ) from error
         found = made if isinstance(made, tuple) else (made,)
         if len(found) != results:
+            expected = counted(results, "result")
             raise IngotError(
-                f"@{function} of {self._name}: expected {results} results, "
-                f"found {len(found)}"
+                f"@{function} of {self._name}: expected {expected}, found {len(found)}"
             )
         return found
 
@@ -168,7 +168,7 @@ class Restarted:
     """A module that a new process loads at each call; tensors are NumPy arrays."""
 
     def __init__(self, runner: Runner, module: Module) -> None:
-        """Remember what each call starts."""
+        """Store the runner and the module for the processes that calls start."""
         self._runner = runner
         self._module = module
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ingot.errors import IngotError
+from ingot.runtime.session import first_line
 
 
 def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
     """Return the `iree.runtime.Tokenizer` of a `tokenizer.json`.
 
     It neither truncates nor pads, regardless of the file's settings. A special token
-    may lie beyond the model's rows, because a text contains it only where it is written
-    out: Gemma 3 has such a token for images.
+    may lie beyond the model's rows, because only a text that spells it out contains it:
+    Gemma 3 has such a token for images.
 
     Raises: IngotError if the file is not a tokenizer, or has other ids beyond the
         `n_vocab` rows of the model.
@@ -28,7 +29,7 @@ def load_tokenizer(path: Path, n_vocab: int | None = None) -> Any:
         raise IngotError(f"{path}: cannot be read; {error.strerror}") from error
     except (ValueError, RuntimeError, NotImplementedError) as error:
         raise IngotError(
-            f"{path}: not a tokenizer that IREE reads; {_first_line(error)}",
+            f"{path}: not a tokenizer that IREE reads; {first_line(error)}",
             "expected the tokenizer.json of Hugging Face tokenizers",
         ) from error
     around = tuple(tokenizer.encode("", add_special_tokens=True))
@@ -46,7 +47,7 @@ def _highest_id(tokenizer: Any) -> int:
     """Return the highest id of a token that is not special, or -1."""
     # `vocab_size` counts the tokens; if the ids have gaps, they reach beyond it.
     vocabulary = tokenizer["model"]["vocab"]
-    if isinstance(vocabulary, list):  # Unigram: the place in the list is the id
+    if isinstance(vocabulary, list):  # Unigram: the position in the list is the id
         ids = set(range(len(vocabulary)))
     else:
         ids = set(vocabulary.values())
@@ -54,7 +55,3 @@ def _highest_id(tokenizer: Any) -> int:
     ids |= {token["id"] for token in added}
     ids -= {token["id"] for token in added if token.get("special")}
     return max(ids, default=-1)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ingot.emit.mlir_text import mlir_type
 from ingot.engine.actions import Action, SourceFile
 from ingot.model.graph import Instance
-from ingot.model.shapes import TensorType
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import program_argv, program_inputs
 
@@ -23,8 +23,8 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         component=component,
         name=instance.name,
         output=output,
-        tensors=tuple(_mlir_type(item.type) for item in instance.arguments),
-        results=tuple(_mlir_type(item.type) for item in instance.results),
+        tensors=tuple(mlir_type(item.type) for item in instance.arguments),
+        results=tuple(mlir_type(item.type) for item in instance.results),
         scalars=tuple(kind for _, kind in instance.scalars),
         indices=tuple(size for _, size in instance.indices),
         weight=instance.weight,
@@ -40,9 +40,3 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         tools=("python", "iree-base-compiler"),
         exported_to=(f"build/instances/{output}",),
     )
-
-
-def _mlir_type(kind: TensorType) -> str:
-    """Return the MLIR spelling, `tensor<?x?x384xf32>`: a named dim is dynamic."""
-    shape = "".join("?x" if isinstance(dim, str) else f"{dim}x" for dim in kind.shape)
-    return f"tensor<{shape}{kind.element}>"

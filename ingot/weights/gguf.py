@@ -266,7 +266,7 @@ def _check_places(tensors: tuple[StoredTensor, ...], cursor: _Cursor) -> None:
     end, previous = cursor.offset, "the header"
     for tensor in tensors:
         if tensor.name in names:
-            raise cursor.error(f"tensor {tensor.name!r}: is there twice")
+            raise cursor.error(f"tensor {tensor.name!r}: occurs twice")
         names.add(tensor.name)
         if tensor.offset < end:
             raise cursor.error(

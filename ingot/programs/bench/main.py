@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingot.codec import from_json
+from ingot.codec import from_json, to_json
 from ingot.errors import IngotError, counted
 from ingot.programs.bench.spec import BenchCase, BenchSpec
 
@@ -41,7 +41,8 @@ def main() -> None:
         report = bench(specification)
     except IngotError as error:
         raise SystemExit(f"{specification.task}: {error}") from None
-    Path("bench.json").write_text(_dump(report), encoding="utf-8")
+    text = to_json(report, indent=True) + "\n"
+    Path("bench.json").write_text(text, encoding="utf-8")
     print(report_text(specification.task, report))
 
 
@@ -197,10 +198,6 @@ def input_flags(graph: Graph, case: BenchCase, folder: Path) -> list[str]:
         np.save(folder / f"in{index}.npy", tensor)
         flags.append(f"--input=@{folder}/in{index}.npy")
     return flags
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ingot.codec import from_json
+from ingot.codec import from_json, to_json
 from ingot.errors import IngotError
 from ingot.programs.bundle.spec import FOLDER, BundleSpec
 
@@ -54,9 +54,8 @@ def bundle(specification: BundleSpec) -> str:
         **_load("bench.json"),
         "bundle": {"file": tar.name, "sha256": sha256, "size_bytes": size_bytes},
     }
-    Path(f"{specification.bundle}.bench.json").write_text(
-        _dump(times), encoding="utf-8"
-    )
+    text = to_json(times, indent=True) + "\n"
+    Path(f"{specification.bundle}.bench.json").write_text(text, encoding="utf-8")
     lines = [f"{tar.name}: {size_bytes} bytes, sha256 {sha256}"]
     lines += [
         f"  {name:<16}{item['size_bytes']:>12}  {item['sha256'][:12]}"
@@ -179,10 +178,6 @@ def _digest(sha256: str, size_bytes: int) -> dict[str, Any]:
 def _load(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(Path(name).read_text(encoding="utf-8"))
     return loaded
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":
