@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Mask = NDArray[np.int32]
 Positions = NDArray[np.int32]
-_LOWEST = -1e300
 
 
 def attention_bidirectional(
@@ -52,53 +51,32 @@ def attention_causal(
     scale: float,
     n_head: int,
     n_head_kv: int,
+    block_size: int = 64,
+    sink: Floats | None = None,
 ) -> NDArray[np.float64]:
     """Let every query attend to its own position and those before it, in a cache.
 
     Query s of sequence b stands at position p = start[b] + s and sees the positions j
     with p - window < j <= p; head h of q reads head h // (n_head // n_head_kv) of the
-    caches.
-
-    Shapes: q [batch, seq, n_head*head_dim],
-        cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch]
-        -> [batch, seq, n_head*head_dim].
-    Raises: ValueError if the heads do not divide, window is below 1, or a query is
-        before or behind the cache's positions.
-    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; groups: arXiv:2305.13245;
-        window: arXiv:2004.05150, section 3.1.
-    """
-    nothing = np.full(n_head, -np.inf)
-    return attention_sink(
-        q, cache_k, cache_v, start, nothing, layer, window, scale, n_head, n_head_kv
-    )
-
-
-def attention_sink(
-    q: Floats,
-    cache_k: Floats,
-    cache_v: Floats,
-    start: Positions,
-    sink: Floats,
-    layer: int,
-    window: int,
-    scale: float,
-    n_head: int,
-    n_head_kv: int,
-) -> NDArray[np.float64]:
-    """Do as attention_causal, with a score a head that has no value.
+    caches. A sink is a score a head that has no value. How many queries are computed at
+    once makes no difference.
 
     Shapes: q [batch, seq, n_head*head_dim],
         cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch],
-        sink [n_head] -> [batch, seq, n_head*head_dim].
-    Raises: ValueError if the heads do not divide, window is below 1, or a query is
-        before or behind the cache's positions.
-    Source: Xiao et al. 2023, arXiv:2309.17453, section 3.3; a learned sink: OpenAI
-        2025, arXiv:2508.10925, section 2.2; the rest as attention_causal.
+        sink [n_head], of which -infinity is none -> [batch, seq, n_head*head_dim].
+    Raises: ValueError if the heads do not divide, window or block_size is below 1, or a
+        query is before or behind the cache's positions.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; groups: arXiv:2305.13245;
+        window: arXiv:2004.05150, section 3.1; sink: Xiao et al. 2023, arXiv:2309.17453,
+        section 3.3, a learned one: OpenAI 2025, arXiv:2508.10925, section 2.2.
     """
     batch, seq, width = q.shape
     ctx, width_kv = cache_k.shape[2:]
     _check_heads(n_head, n_head_kv, width, width_kv, window)
     _check_positions(start, seq, ctx)
+    if block_size < 1:
+        raise ValueError(f"block_size must be at least 1, found {block_size}")
+    sinks = np.full(n_head, -np.inf) if sink is None else sink
     head_dim = width // n_head
     j = np.arange(ctx)
     y = np.empty((batch, seq, width), dtype=np.float64)
@@ -113,64 +91,11 @@ def attention_sink(
             key = cache_k[layer, b, :, head_kv].astype(np.float64)
             value = cache_v[layer, b, :, head_kv].astype(np.float64)
             score = np.where(seen, scale * (query @ key.T), -np.inf)
-            peak = np.maximum(score.max(axis=-1, keepdims=True), sink[h])
+            peak = np.maximum(score.max(axis=-1, keepdims=True), sinks[h])
             weight = np.exp(score - peak)
-            total = weight.sum(axis=-1, keepdims=True) + np.exp(sink[h] - peak)
+            total = weight.sum(axis=-1, keepdims=True) + np.exp(sinks[h] - peak)
             y[b, :, head] = weight / total @ value
     return y
-
-
-def flash_attention(
-    q: Floats,
-    cache_k: Floats,
-    cache_v: Floats,
-    start: Positions,
-    sink: Floats,
-    layer: int,
-    window: int,
-    scale: float,
-    n_head: int,
-    n_head_kv: int,
-    block_size: int,
-) -> NDArray[np.float64]:
-    """Do as attention_sink, block_size keys after block_size keys.
-
-    Largest scores, sums and results are carried from block to block, as in the paper:
-    how large a block is makes no difference.
-
-    Shapes: q [batch, seq, n_head*head_dim],
-        cache_k, cache_v [n_layer, batch, ctx, n_head_kv*head_dim], start [batch],
-        sink [n_head], of which -infinity is none -> [batch, seq, n_head*head_dim].
-    Raises: ValueError as attention_sink, or if block_size is below 1.
-    Source: Dao et al. 2022, arXiv:2205.14135, algorithm 1; the rest as attention_sink.
-    """
-    batch, seq, width = q.shape
-    ctx, width_kv = cache_k.shape[2:]
-    _check_heads(n_head, n_head_kv, width, width_kv, window)
-    _check_positions(start, seq, ctx)
-    if block_size < 1:
-        raise ValueError(f"block_size must be at least 1, found {block_size}")
-    head_dim = width // n_head
-    y = np.empty((batch, seq, n_head, head_dim), dtype=np.float64)
-    for b, h in np.ndindex(batch, n_head):
-        query = q[b, :, h * head_dim : (h + 1) * head_dim].astype(np.float64)
-        first_kv = h // (n_head // n_head_kv) * head_dim
-        head_kv = slice(first_kv, first_kv + head_dim)
-        keys, values = cache_k[layer, b, :, head_kv], cache_v[layer, b, :, head_kv]
-        p = start[b] + np.arange(seq)[:, None]
-        # Finite also where there is no sink: infinity less infinity is no number.
-        peak = np.full((seq, 1), max(float(sink[h]), _LOWEST))
-        total, mix = np.exp(sink[h] - peak), np.zeros((seq, head_dim))
-        for first in range(0, ctx, block_size):
-            j = np.arange(first, min(first + block_size, ctx))
-            score = scale * (query @ keys[j].T.astype(np.float64))
-            score = np.where((p - window < j) & (j <= p), score, -np.inf)
-            highest = np.maximum(peak, score.max(axis=-1, keepdims=True))
-            weight, kept = np.exp(score - highest), np.exp(peak - highest)
-            total = kept * total + weight.sum(axis=-1, keepdims=True)
-            mix, peak = kept * mix + weight @ values[j].astype(np.float64), highest
-        y[b, :, h] = mix / total
-    return y.reshape(batch, seq, width)
 
 
 def _check_positions(start: Positions, seq: int, ctx: int) -> None:

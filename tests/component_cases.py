@@ -29,6 +29,7 @@ from ingot.model.component import (
     ScalarFormal,
     TensorFormal,
     dims_of,
+    is_optional,
     read_component,
 )
 from ingot.model.graph import Argument, Instance
@@ -45,31 +46,38 @@ COMPONENTS = sorted(
 
 
 def signature_of(variant: str) -> ComponentSignature:
-    """Return the signature of a component, or of "family/component:weight"."""
-    component, _, weight = variant.partition(":")
+    """Return the signature of a component, or of "family/component:weight".
+
+    "family/component:alone" is a call that leaves out what is optional.
+    """
+    component, _, choice = variant.partition(":")
     signature = read_component(component, ROOT)
-    return signature.with_weight(weight) if weight else signature
+    if choice == ALONE:
+        return signature.leaving_out(())
+    return signature.with_weight(choice) if choice else signature
 
 
 def text_of(variant: str) -> str:
     """Return the text of a component, or of "family/component:weight"."""
-    component, _, weight = variant.partition(":")
+    component, _, choice = variant.partition(":")
     text = (ROOT / f"components/{component}.mlir").read_text("utf-8")
-    return with_weight(text, weight) if weight else text
+    return text if choice in ("", ALONE) else with_weight(text, choice)
 
 
-def _variants() -> list[str]:
-    found: list[str] = []
-    # A test is of one of them; the others are other tests.
-    with for_others():
-        for item in COMPONENTS:
-            weights = read_component(item, ROOT).weights
-            found += [f"{item}:{weight}" for weight in weights] or [item]
-    return found
+ALONE = "alone"
 
 
-# Every component with each type that its weight may have.
-VARIANTS = _variants()
+def variants_of(component: str) -> list[str]:
+    """Return a component with each type that its weight may have, and alone."""
+    signature = read_component(component, ROOT)
+    typed = [f"{component}:{weight}" for weight in signature.weights] or [component]
+    has_optional = any(map(is_optional, signature.arguments))
+    return [*typed, f"{component}:{ALONE}"] if has_optional else typed
+
+
+# A test is of one of them; the others are other tests.
+with for_others():
+    VARIANTS = [variant for item in COMPONENTS for variant in variants_of(item)]
 NUMPY = {
     "f32": np.float32,
     "f16": np.float16,
@@ -321,4 +329,5 @@ def instance_of(signature: ComponentSignature, sizes: Mapping[str, int]) -> Inst
         arguments=tuple(argument(i) for i in formals if isinstance(i, TensorFormal)),
         results=tuple(map(argument, signature.results)),
         weight=signature.weight,
+        absent=signature.absent,
     )

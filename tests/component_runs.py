@@ -19,7 +19,12 @@ import pytest
 
 from ingot.emit.modules import component_probe, probe_module
 from ingot.engine.actions import Action, SourceFile
-from ingot.model.component import ComponentSignature, IndexFormal, TensorFormal
+from ingot.model.component import (
+    ComponentSignature,
+    IndexFormal,
+    TensorFormal,
+    read_component,
+)
 from ingot.model.graph import DynamicDim, Graph, Instance
 from ingot.stages.compile import SERIAL
 from ingot.stages.specialize import plan_specialize
@@ -231,7 +236,14 @@ def passed(signature: ComponentSignature, case: Case, bound: bool) -> list[Any]:
     """Return the arguments in the module's order: tensors, then scalars, if bound."""
     pairs = list(zip(signature.arguments, case.arguments, strict=True))
     if not bound:
-        return [value for _, value in pairs]
+        values = [value for _, value in pairs]
+        all_of_them = read_component(signature.component, ROOT).arguments
+        for place in signature.absent:
+            formal = all_of_them[place]
+            assert isinstance(formal, TensorFormal)
+            shape = [0] * len(formal.type.shape)
+            values.insert(place, np.empty(shape, NUMPY[formal.type.element]))
+        return values
     kept = [(i, value) for i, value in pairs if not isinstance(i, IndexFormal)]
     kept.sort(key=lambda pair: not isinstance(pair[0], TensorFormal))
     return [value for _, value in kept]
@@ -239,7 +251,9 @@ def passed(signature: ComponentSignature, case: Case, bound: bool) -> list[Any]:
 
 def expected_of(signature: ComponentSignature, case: Case) -> tuple[Any, ...]:
     """Return the oracle's results; it is as exact as float64."""
-    results = oracle_of(signature)(*case.arguments)
+    names = [item.name for item in signature.arguments]
+    arguments = dict(zip(names, case.arguments, strict=True))
+    results = oracle_of(signature)(**arguments)
     return results if isinstance(results, tuple) else (results,)
 
 

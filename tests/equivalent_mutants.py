@@ -40,12 +40,7 @@ EQUIVALENT: dict[str, str] = {
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_paged: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
-    "attention/attention_sink: "
-    "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
-    "attention/flash_attention: "
-    "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,
     "attention/attention_causal: %next_query arith.addi -> arith.subi": _MORE,
-    "attention/flash_attention: %next_query arith.addi -> arith.subi": _MORE,
     "attention/attention_paged: %one 1.0 -> 1.5": _UNUSED,
     "attention/attention_paged_decode: "
     "%unseen_score -1.0e30 -> -1.5000000000000002e+30": _UNSEEN,

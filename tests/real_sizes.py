@@ -8,31 +8,29 @@ from ingot.model.graph import Instance
 from ingot.model.manifest import read_manifest
 from tests.component_cases import ROOT, instance_of, signature_of
 
+CAUSAL = {"n_layer": 3, "block_size": 64}
+
 # Of Gemma 3 270M, SmolLM2 135M, Qwen 2 0.5B, Qwen 3 0.6B, gpt-oss, Whisper, SigLIP,
 # Qwen 2 VL, Stable Diffusion and mixtures of experts; rows of tables, experts, groups
 # and places alone are fewer: they are addresses, and make the same code.
 REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
     "activation/geglu_tanh": ({"n_ff": 2048},),
     "activation/swiglu": ({"n_ff": 1536}, {"n_ff": 4864}),
+    "attention/attention_causal:alone": (
+        {**CAUSAL, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
+        {**CAUSAL, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
+        {**CAUSAL, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
+        {**CAUSAL, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
+        {**CAUSAL, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
+    ),
     "attention/attention_causal": (
-        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256},
-        {"n_layer": 3, "n_head": 9, "n_head_kv": 3, "head_dim": 64},
-        {"n_layer": 3, "n_head": 14, "n_head_kv": 2, "head_dim": 64},
-        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128},
-        {"n_layer": 3, "n_head": 2, "n_head_kv": 2, "head_dim": 64},
+        {**CAUSAL, "n_head": 64, "n_head_kv": 8, "head_dim": 64},
     ),
     "attention/attention_paged": (
         {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
     ),
     "attention/attention_paged_decode": (
         {"n_layer": 3, "n_head": 32, "n_head_kv": 8, "head_dim": 128, "block_size": 16},
-    ),
-    "attention/attention_sink": (
-        {"n_layer": 3, "n_head": 64, "n_head_kv": 8, "head_dim": 64},
-    ),
-    "attention/flash_attention": (
-        {"n_layer": 3, "n_head": 4, "n_head_kv": 1, "head_dim": 256, "block_size": 64},
-        {"n_layer": 3, "n_head": 16, "n_head_kv": 8, "head_dim": 128, "block_size": 64},
     ),
     "audio/stft": (
         {"n_sample": 2002, "n_window": 400, "n_hop": 160, "n_frame": 11, "n_bin": 201},

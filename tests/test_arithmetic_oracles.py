@@ -256,7 +256,7 @@ def test_attention_with_a_sink_is_attention_to_one_more_position_of_no_value() -
     q, k, v = (normal(1, seq, n_head * head_dim, seed=s) for s in range(3))
     sink = np.array([0.7, -1.2])
     caches = (k[None], v[None], np.zeros(1, np.int32))
-    y = attention.attention_sink(q, *caches, sink, 0, 99, 0.5, n_head, n_head)
+    y = attention.attention_causal(q, *caches, 0, 99, 0.5, n_head, n_head, sink=sink)
     for s, column in np.ndindex(seq, n_head * head_dim):
         head = column // head_dim
         part = slice(head * head_dim, (head + 1) * head_dim)
@@ -275,6 +275,7 @@ def test_attention_with_a_sink_far_below_is_causal_attention() -> None:
     q, k, v = (normal(2, 5, 4, seed=s) for s in range(3))
     start = np.array([0, 0], np.int32)
     rest = (0, 3, 0.5, 2, 2)
-    y = attention.attention_sink(q, k[None], v[None], start, np.full(2, -1e9), *rest)
+    sink = np.full(2, -1e9)
+    y = attention.attention_causal(q, k[None], v[None], start, *rest, sink=sink)
     plain = attention.attention_causal(q, k[None], v[None], start, *rest)
     np.testing.assert_allclose(y, plain, **EXACT)

@@ -203,7 +203,6 @@ def test_a_row_that_its_heads_cannot_share_is_refused() -> None:
             2,
             ["is too small; expected 4 or more, found 2"],
         ),
-        ("attention/attention_sink", 5, ["is odd; expected an even number, found 5"]),
         (
             "attention/attention_causal",
             3,
@@ -213,8 +212,6 @@ def test_a_row_that_its_heads_cannot_share_is_refused() -> None:
             ],
         ),
         ("attention/attention_paged", 7, ["is odd; expected an even number, found 7"]),
-        ("attention/flash_attention", 2, ["is too small; expected 3 or more, found 2"]),
-        ("attention/flash_attention", 3, []),
         (
             "attention/attention_bidirectional",
             1,

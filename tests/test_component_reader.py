@@ -284,6 +284,20 @@ def test_a_weight_without_its_types_is_refused(
     assert f"{place}:{expected}" in format_errors(caught.value)
 
 
+def test_an_argument_may_say_what_stands_for_it() -> None:
+    found = read_component("attention/attention_causal", ROOT)
+    *_, block_size, sink = found.arguments
+    assert isinstance(block_size, IndexFormal)
+    assert block_size.default == 64
+    assert isinstance(sink, TensorFormal)
+    assert sink.is_optional
+    assert (found.stem, found.absent) == ("attention_causal_sink", ())
+    alone = found.leaving_out({"q"})
+    assert alone.arguments == found.arguments[:-1]
+    assert (alone.stem, alone.absent) == ("attention_causal", (10,))
+    assert found.leaving_out({"sink"}) == found
+
+
 def test_text_that_ends_early_is_refused() -> None:
     end = HEADS.index("  ) ->")
     assert message(HEADS[:end]).endswith(

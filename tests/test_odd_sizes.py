@@ -43,8 +43,8 @@ ROW = "primes"
 SAMPLE = (
     "activation/geglu_tanh",
     "attention/attention_bidirectional",
-    "attention/attention_sink",
-    "attention/flash_attention",
+    "attention/attention_causal",
+    "attention/attention_causal:alone",
     "audio/stft",
     "convolution/conv2d",
     "elementwise/sin",

@@ -56,17 +56,17 @@ def test_a_block_takes_its_inputs_in_its_own_order(oracles: dict[str, Any]) -> N
     np.testing.assert_array_equal(scaled, [WEIGHT.astype(np.float64)])
 
 
-def test_an_oracle_gets_tensors_then_scalars_then_bound_indices() -> None:
-    seen: list[Any] = []
+def test_an_oracle_gets_tensors_scalars_and_bound_indices_by_name() -> None:
+    seen: dict[str, Any] = {}
 
-    def oracle(*arguments: Any) -> Any:
-        seen.extend(arguments)
+    def oracle(**arguments: Any) -> Any:
+        seen.update(arguments)
         return TOKENS
 
     run_instance(COUNT, oracle, (TOKENS, MASK), (0.001,))
-    assert seen[0] is TOKENS
-    assert seen[1] is MASK
-    assert seen[2:] == [0.001, 2]
+    assert seen.pop("tokens") is TOKENS
+    assert seen.pop("mask") is MASK
+    assert seen == {"unit": 0.001, "n_out": 2}
 
 
 def test_every_call_is_shown_with_its_operands(oracles: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import InlineText, SourceFile
+from ingot.model.component import read_component
 from ingot.model.graph import Argument, Instance
 from ingot.model.manifest import read_manifest
 from ingot.model.shapes import TensorType
@@ -16,6 +17,7 @@ from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import sources
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
+from tests.component_cases import instance_of
 from tests.outcomes import for_others
 from tests.source_tree import tracked
 
@@ -154,6 +156,20 @@ def test_arguments_may_come_in_any_order_and_results_be_several(tmp_path: Path) 
     )
     assert f"@forward{signature}" in text
     assert "tensor.dim" not in text
+
+
+def test_what_is_left_out_leaves_nothing_behind(tmp_path: Path) -> None:
+    signature = read_component("attention/attention_causal", ROOT)
+    sizes = {"n_layer": 2, "n_head": 4, "n_head_kv": 2, "head_dim": 8, "block_size": 64}
+    given = instance_of(signature, sizes)
+    alone = instance_of(signature.leaving_out(()), sizes)
+    texts = [
+        specialized(item, of_tree(item), tmp_path / item.name)
+        for item in (given, alone)
+    ]
+    assert [text.count("math.exp") for text in texts] == [2, 1]
+    assert [text.count("arith.maximumf") for text in texts] == [2, 1]
+    assert "tensor<0x" not in texts[1]
 
 
 def test_the_plan_is_a_value() -> None:

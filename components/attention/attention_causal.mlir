@@ -3,33 +3,41 @@
 //   p                 = start[b] + s, the position of query s of sequence b
 //   score[b, h, s, j] = scale * sum_d(q[b, s, h, d] * k[b, j, h / group, d])
 //   score[b, h, s, j] = -1e30 unless p - window < j <= p
-//   y[b, s, h, d]     = sum_j(softmax_j(score)[b, h, s, j] * v[b, j, h / group, d])
+//   total[b, h, s]    = exp(sink[h]) + sum_j(exp(score[b, h, s, j]))
+//   y[b, s, h, d]     = sum_j(exp(score[b, h, s, j]) * v[b, j, h / group, d])
+//                       / total[b, h, s]
 //
 // where k and v are the layer of the caches, head h of q is columns h*head_dim up to
 // (h+1)*head_dim, and group = n_head / n_head_kv heads of q read one head of k and v.
 // The cache holds the new tokens already; what it holds at a position that is not seen
-// does not matter, as long as it is finite. A window of ctx or more is plain causal
-// attention; it is at least 1. head_dim is even, as heads are read in halves, and 4 or
-// more: 2 compiles for a short ctx alone (tests/test_compiler_limits.py). start[b] + seq
-// is at most ctx.
+// does not matter, as long as it is finite. start[b] + seq is at most ctx.
 //
-// Queries are read 64 at a time: in memory are the scores of one block with the keys that
-// it may see, 16 bytes for each head, query and position, and the result twice: of 9 heads
-// and 2048 positions 18 MiB, and 576 MiB were it not so. A query stands at a position of
-// its own number at least, and ctx - seq behind it at most, so that a block of first
-// query f reads the keys from f - window + 1 to ctx - seq + f + 63: of a whole prompt
-// about half, and less with a window. The keys of a block are read at once: the sums that
-// Dao et al. carry from some keys to the next are of the kind that IREE 3.13 gets wrong
-// (tests/test_compiler_loops.py). One query is one block, and no loop.
+// A sink is a score that every query of a head sees and that has no value; without sinks
+// exp(sink[h]) is 0, and this is a softmax. A window of ctx or more is plain causal
+// attention; it is at least 1. head_dim is even, as heads are read in halves, and 4 or
+// more: 2 compiles for a short ctx alone (tests/test_compiler_limits.py).
+//
+// Queries are read block_size at a time: in memory are the scores of one block with the
+// keys that it may see, 16 bytes for each head, query and position, and the result twice:
+// of 9 heads, blocks of 64 and 2048 positions 18 MiB, and 576 MiB were it not so. A query
+// stands at a position of its own number at least, and ctx - seq behind it at most, so
+// that a block of first query f reads the keys from f - window + 1 to ctx - seq + f +
+// block_size - 1: of a whole prompt about half, and less with a window. The keys of a
+// block are read at once: the sums that Dao et al. carry from some keys to the next are
+// of the kind that IREE 3.13 gets wrong (tests/test_compiler_loops.py). One query is one
+// block, and no loop.
 //
 // Source:  Vaswani et al. 2017, arXiv:1706.03762, eq. 1 and section 3.2.3;
 //          groups: Ainslie et al. 2023, arXiv:2305.13245, section 2.2;
 //          window: Beltagy et al. 2020, arXiv:2004.05150, section 3.1;
-//          blocks: Rabe & Staats 2021, arXiv:2112.05682, section 4.
+//          sink: Xiao et al. 2023, arXiv:2309.17453, section 3.3 (zero sink), a learned
+//          one: OpenAI 2025, arXiv:2508.10925, section 2.2;
+//          blocks: Rabe & Staats 2021, arXiv:2112.05682, section 4;
+//          Dao et al. 2022, arXiv:2205.14135, section 3.1.
 // Exports: @attention_causal.forward
 // Imports: none
-// Dims:    n_layer, n_head, n_head_kv, even head_dim >= 4 (fixed by specialize),
-//          batch, seq, ctx (dynamic)
+// Dims:    n_layer, n_head, n_head_kv, even head_dim >= 4,
+//          block_size (fixed by specialize), batch, seq, ctx (dynamic)
 // Types:   f32 in, i32 positions, layer and window, f32 out, f32 accumulation
 // Oracle:  oracles/attention.py attention_causal
 // Try:     iree-opt components/attention/attention_causal.mlir
@@ -43,13 +51,14 @@ module @attention_causal {
       %window: i32,                   // positions seen, the query's own included
       %scale: f32,                    // dimensionless
       %n_head: index,                 // n_head
-      %n_head_kv: index               // n_head_kv
+      %n_head_kv: index,              // n_head_kv
+      %block_size: index,             // block_size of queries, or 64
+      %sink: tensor<?xf32>            // [n_head] score of seeing nothing, or none
   ) -> tensor<?x?x?xf32> {            // [batch, seq, n_head*head_dim]
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
     %c3 = arith.constant 3 : index
-    %block_size = arith.constant 64 : index
     %zero = arith.constant 0.0 : f32
     %unseen_score = arith.constant -1.0e30 : f32
     %lowest = arith.constant 0xFF800000 : f32
@@ -63,6 +72,10 @@ module @attention_causal {
     %half = arith.divui %head_dim, %c2 : index
     %layer_index = arith.index_cast %layer : i32 to index
     %window_index = arith.index_cast %window : i32 to index
+    %n_sink = tensor.dim %sink, %c0 : tensor<?xf32>
+    %n_sink_kv = arith.divui %n_sink, %group : index
+    %sink_groups = tensor.expand_shape %sink [[0, 1]] output_shape [%n_sink_kv, %group]
+        : tensor<?xf32> into tensor<?x?xf32>
     %y_init = tensor.empty(%batch, %seq, %width) : tensor<?x?x?xf32>
 
     %y = scf.for %first_query = %c0 to %seq step %block_size
@@ -77,22 +90,21 @@ module @attention_causal {
       %from = arith.subi %next_query, %window_index : index
       %first_key = arith.maxsi %from, %c0 : index
       %n_key = arith.subi %end_key, %first_key : index
+
       %q_block = tensor.extract_slice %q[0, %first_query, 0]
           [%batch, %length, %width] [1, 1, 1]
           : tensor<?x?x?xf32> to tensor<?x?x?xf32>
+      %k = tensor.extract_slice %cache_k[%layer_index, 0, %first_key, 0]
+          [1, %batch, %n_key, %n_embd_kv] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
+      %v = tensor.extract_slice %cache_v[%layer_index, 0, %first_key, 0]
+          [1, %batch, %n_key, %n_embd_kv] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
 
-      // Step 2: the layer of the caches; heads, and halves of heads: q is then [batch,
-      // seq, n_head_kv, group, 2, half], k and v [batch, ctx, n_head_kv, 2, half]. The
-      // halves lie apart in what steps 3 and 8 compute: it keeps keys and values with one
-      // head out of --iree-opt-data-tiling, which would pack the layer at each call.
-      %k = tensor.extract_slice
-          %cache_k[%layer_index, 0, %first_key, 0]
-          [1, %batch, %n_key, %n_embd_kv] [1, 1, 1, 1]
-          : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
-      %v = tensor.extract_slice
-          %cache_v[%layer_index, 0, %first_key, 0]
-          [1, %batch, %n_key, %n_embd_kv] [1, 1, 1, 1]
-          : tensor<?x?x?x?xf32> to tensor<?x?x?xf32>
+      // Step 2: heads, and halves of heads: q is then [batch, block, n_head_kv, group, 2,
+      // half], k and v [batch, n_key, n_head_kv, 2, half]. The halves lie apart in what
+      // steps 3 and 8 compute: it keeps keys and values with one head out of
+      // --iree-opt-data-tiling, which would pack the layer at each call.
       %q_halves = tensor.expand_shape %q_block [[0], [1], [2, 3, 4, 5]]
           output_shape [%batch, %length, %n_head_kv, %group, 2, %half]
           : tensor<?x?x?xf32> into tensor<?x?x?x?x2x?xf32>
@@ -103,7 +115,7 @@ module @attention_causal {
           output_shape [%batch, %n_key, %n_head_kv, 2, %half]
           : tensor<?x?x?xf32> into tensor<?x?x?x2x?xf32>
 
-      // Step 3: products of queries and keys, [2, batch, n_head_kv, group, block, n_key].
+      // Step 3: products, [2, batch, n_head_kv, group, block, n_key].
       %product_init = tensor.empty(%batch, %n_head_kv, %group, %length, %n_key)
           : tensor<2x?x?x?x?x?xf32>
       %product_zero = linalg.fill ins(%zero : f32)
@@ -162,11 +174,13 @@ module @attention_causal {
         linalg.yield %masked : f32
       } -> tensor<?x?x?x?x?xf32>
 
-      // Step 5: largest score of each query, [batch, n_head_kv, group, block].
-      %per_query = tensor.empty(%batch, %n_head_kv, %group, %length) : tensor<?x?x?x?xf32>
+      // Step 5: largest score of each query, [batch, n_head_kv, group, block]; the sink's
+      // included, in the heads that have one: all or none.
+      %per_query = tensor.empty(%batch, %n_head_kv, %group, %length)
+          : tensor<?x?x?x?xf32>
       %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?x?xf32>)
           -> tensor<?x?x?x?xf32>
-      %peak = linalg.generic {
+      %seen_peak = linalg.generic {
         indexing_maps = [
           affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
           affine_map<(b, h, g, s, j) -> (b, h, g, s)>
@@ -177,6 +191,27 @@ module @attention_causal {
         %next = arith.maximumf %partial, %value : f32
         linalg.yield %next : f32
       } -> tensor<?x?x?x?xf32>
+      %sink_init = tensor.empty(%batch, %n_sink_kv, %group, %length)
+          : tensor<?x?x?x?xf32>
+      %seen_slice = tensor.extract_slice %seen_peak[0, 0, 0, 0]
+          [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> to tensor<?x?x?x?xf32>
+      %sink_peak = linalg.generic {
+        indexing_maps = [
+          affine_map<(b, h, g, s) -> (b, h, g, s)>,
+          affine_map<(b, h, g, s) -> (h, g)>,
+          affine_map<(b, h, g, s) -> (b, h, g, s)>
+        ],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+      } ins(%seen_slice, %sink_groups : tensor<?x?x?x?xf32>, tensor<?x?xf32>)
+        outs(%sink_init : tensor<?x?x?x?xf32>) {
+      ^bb0(%highest: f32, %nothing: f32, %unused: f32):
+        %higher = arith.maximumf %highest, %nothing : f32
+        linalg.yield %higher : f32
+      } -> tensor<?x?x?x?xf32>
+      %peak = tensor.insert_slice %sink_peak into %seen_peak[0, 0, 0, 0]
+          [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> into tensor<?x?x?x?xf32>
 
       // Step 6: unnormalised weights, [batch, n_head_kv, group, block, n_key].
       %weight = linalg.generic {
@@ -194,10 +229,11 @@ module @attention_causal {
         linalg.yield %exponential : f32
       } -> tensor<?x?x?x?x?xf32>
 
-      // Step 7: sum of the weights of each query, [batch, n_head_kv, group, block].
+      // Step 7: sum of the weights of each query, the sink's included, in the same way,
+      // [batch, n_head_kv, group, block].
       %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?x?xf32>)
           -> tensor<?x?x?x?xf32>
-      %total = linalg.generic {
+      %seen_total = linalg.generic {
         indexing_maps = [
           affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
           affine_map<(b, h, g, s, j) -> (b, h, g, s)>
@@ -208,12 +244,35 @@ module @attention_causal {
         %next = arith.addf %partial, %value : f32
         linalg.yield %next : f32
       } -> tensor<?x?x?x?xf32>
+      %total_slice = tensor.extract_slice %seen_total[0, 0, 0, 0]
+          [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> to tensor<?x?x?x?xf32>
+      %sink_total = linalg.generic {
+        indexing_maps = [
+          affine_map<(b, h, g, s) -> (b, h, g, s)>,
+          affine_map<(b, h, g, s) -> (b, h, g, s)>,
+          affine_map<(b, h, g, s) -> (h, g)>,
+          affine_map<(b, h, g, s) -> (b, h, g, s)>
+        ],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel"]
+      } ins(%total_slice, %sink_peak, %sink_groups
+            : tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?xf32>)
+        outs(%sink_init : tensor<?x?x?x?xf32>) {
+      ^bb0(%sum: f32, %highest: f32, %nothing: f32, %unused: f32):
+        %distance = arith.subf %nothing, %highest : f32
+        %unspent = math.exp %distance : f32
+        %all = arith.addf %sum, %unspent : f32
+        linalg.yield %all : f32
+      } -> tensor<?x?x?x?xf32>
+      %total = tensor.insert_slice %sink_total into %seen_total[0, 0, 0, 0]
+          [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
+          : tensor<?x?x?x?xf32> into tensor<?x?x?x?xf32>
 
       // Step 8: weighted sum of the values, [2, batch, n_head_kv, group, block, half].
       %mix_init = tensor.empty(%batch, %n_head_kv, %group, %length, %half)
           : tensor<2x?x?x?x?x?xf32>
-      %mix_zero = linalg.fill ins(%zero : f32) outs(%mix_init : tensor<2x?x?x?x?x?xf32>)
-          -> tensor<2x?x?x?x?x?xf32>
+      %mix_zero = linalg.fill ins(%zero : f32)
+          outs(%mix_init : tensor<2x?x?x?x?x?xf32>) -> tensor<2x?x?x?x?x?xf32>
       %mix = linalg.generic {
         indexing_maps = [
           affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
@@ -230,7 +289,8 @@ module @attention_causal {
         linalg.yield %next : f32
       } -> tensor<2x?x?x?x?x?xf32>
 
-      // Step 9: divide by the sum of the weights, and join the heads.
+      // Step 9: divide by the sum of the weights, join the heads, and put the block where
+      // its queries stand.
       %mean_init = tensor.empty(%batch, %length, %n_head_kv, %group, %half)
           : tensor<?x?x?x?x2x?xf32>
       %mean = linalg.generic {

@@ -82,12 +82,15 @@ def bind(
     """
     before = len(scope.errors)
     signature = _with_weight_of(signature, tensors)
+    signature = signature.leaving_out(tensors)
     scope.errors.extend(_check_names(node, signature, tensors))
     binding = Binding(signature, scope.sizes, scope.errors)
     scalars: list[float | int] = []
     layered: list[int] = []
     for formal in signature.arguments:
         value = node.attributes.get(formal.name)
+        if value is None and isinstance(formal, IndexFormal) and formal.default:
+            value = formal.default
         if value is None:
             continue
         at = node.at.part(f"attributes.{formal.name}")
@@ -225,7 +228,8 @@ class Binding:
         indices = [item for item in arguments if isinstance(item, IndexFormal)]
         scalars = [item for item in arguments if isinstance(item, ScalarFormal)]
         shown = dict.fromkeys(name for item in tensors for name in item.type.names)
-        named = dict.fromkeys((*shown, *(item.dim for item in indices)))
+        told = (item.dim for item in indices if sizes[item.dim] != item.default)
+        named = dict.fromkeys((*shown, *told))
         suffixes = [f"{n}_{sizes[n]}" for n in named if sizes[n] is not None]
         return Instance(
             name="__".join((self.signature.stem, *suffixes)),
@@ -243,6 +247,7 @@ class Binding:
                 for item in self.signature.results
             ),
             weight=self.signature.weight,
+            absent=self.signature.absent,
         )
 
 
@@ -275,6 +280,8 @@ def _check_names(
                 yield error(f"'{name}' is given twice; first under operands")
     for formal in signature.arguments:
         is_tensor = isinstance(formal, TensorFormal)
+        if isinstance(formal, IndexFormal) and formal.default:
+            continue
         if formal.name not in (tensors if is_tensor else node.attributes):
             place = "operands or parameters" if is_tensor else "attributes"
             message = f"'{formal.name}' of '{signature.component}' is missing"

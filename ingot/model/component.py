@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ _WEIGHT = re.compile(r"!weight = ([a-z]+[0-9]+)")
 _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+|!weight)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
+_DEFAULT = re.compile(r".*, or (none|[1-9][0-9]*)")
 _FUNCTION = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 _LIMIT = re.compile(rf".* in \[0, ({DIM})(?: - ({DIM}))?([)\]])")
 
@@ -50,6 +51,7 @@ class TensorFormal:
     position: Position
     limit: Limit | None = None
     is_weight: bool = False  # its element type is the alias `!weight`
+    is_optional: bool = False  # a node may leave it out: `[n_head] sinks, or none`
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class IndexFormal:
     name: str
     dim: str
     position: Position
+    default: int = 0  # where a node does not give it: `block_size, or 64`; 0: it must
 
 
 Formal = TensorFormal | ScalarFormal | IndexFormal
@@ -82,6 +85,8 @@ class ComponentSignature:
     arguments: tuple[Formal, ...]  # in order
     results: tuple[TensorFormal, ...]  # named "result", or "result_0", "result_1", ...
     weight: str = ""  # what `!weight` stands for; "" in a component without the alias
+    # The optional arguments of its function that get no numbers, by their places there.
+    absent: tuple[int, ...] = ()
 
     @property
     def dynamic(self) -> frozenset[str]:
@@ -108,10 +113,23 @@ class ComponentSignature:
     def stem(self) -> str:
         """Return the start of the names of instances: `linear_packed_bf16`.
 
-        A weight of f32 is not named, as in components that know no other.
+        A weight of f32 is not named, as in components that know no other; an optional
+        argument is, where it is given.
         """
         stem = self.component.rpartition("/")[2]
-        return stem if self.weight in ("", "f32") else f"{stem}_{self.weight}"
+        given = [i.name for i in self.arguments if is_optional(i)]
+        weight = [] if self.weight in ("", "f32") else [self.weight]
+        return "_".join((stem, *weight, *given))
+
+    def leaving_out(self, given: Container[str]) -> ComponentSignature:
+        """Return the signature of calls without the optional arguments not `given`."""
+        absent = tuple(
+            place
+            for place, item in enumerate(self.arguments)
+            if is_optional(item) and item.name not in given
+        )
+        kept = (i for place, i in enumerate(self.arguments) if place not in absent)
+        return replace(self, arguments=tuple(kept), absent=absent)
 
     def with_weight(self, element: str) -> ComponentSignature:
         """Return the signature where `!weight` stands for one of its choices."""
@@ -123,6 +141,11 @@ class ComponentSignature:
             for item in self.arguments
         )
         return replace(self, arguments=arguments, weight=element)
+
+
+def is_optional(formal: Formal) -> bool:
+    """Return whether it is a tensor that a node may leave out."""
+    return isinstance(formal, TensorFormal) and formal.is_optional
 
 
 class Components:
@@ -283,7 +306,8 @@ def _arguments(source: Source, first: int, end: int, weight: str) -> Iterator[Fo
             continue
         name, kind, comment = match.groups(default="")
         if kind == "index" and (found := _INDEX.fullmatch(comment)):
-            yield IndexFormal(name, found.group(1), source.position(number))
+            default = int(_default(comment) or 0)
+            yield IndexFormal(name, found.group(1), source.position(number), default)
         elif kind == "index":
             message = f"%{name}: expected its dim in the comment, found '{comment}'"
             source.error(number, message, f"%{name}: index  // {name}")
@@ -344,7 +368,14 @@ def _tensor(
         return
     formal = SymbolicType(dims, element)
     place = source.position(number)
-    yield TensorFormal(name, formal, place, _limit(comment), is_weight)
+    is_optional = _default(comment) == "none"
+    yield TensorFormal(name, formal, place, _limit(comment), is_weight, is_optional)
+
+
+def _default(comment: str) -> str:
+    """Return what stands for an argument that is not given: "64", "none", or ""."""
+    match = _DEFAULT.fullmatch(comment)
+    return match.group(1) if match else ""
 
 
 def _limit(comment: str) -> Limit | None:

@@ -56,6 +56,8 @@ class Instance:
     arguments: tuple[Argument, ...]  # tensors, in the order of the signature
     results: tuple[Argument, ...]
     weight: str = ""  # what the component's `!weight` stands for, if it has one
+    # Places in the component's signature of optional arguments that get no numbers.
+    absent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,12 +57,18 @@ def run_instance(
     tensors: tuple[Array, ...],
     scalars: tuple[float | int, ...],
 ) -> tuple[Array, ...]:
-    """Return one component's results; tensors, scalars, then bound indices go in.
+    """Return one component's results.
+
+    The oracle gets tensors, scalars and bound indices by name, and an optional argument
+    that is left out not at all.
 
     Raises: IngotError when the oracle returns another number of results than the
     signature.
     """
-    returned = oracle(*tensors, *scalars, *(size for _, size in instance.indices))
+    names = [item.name for item in instance.arguments]
+    given = dict(zip(names, tensors, strict=True))
+    numbers = zip((name for name, _ in instance.scalars), scalars, strict=True)
+    returned = oracle(**given, **dict(numbers), **dict(instance.indices))
     results = returned if isinstance(returned, tuple) else (returned,)
     if len(results) != len(instance.results):
         raise IngotError(

@@ -33,6 +33,7 @@ class Renamed:
 
 _COMPONENT = "components/{}.mlir"
 _STORED = ("bf16", "f16", "i8", "i8_block32", "i4_block32")
+_WIDENED = ("bf16", "f16")
 _WORDS = {
     "embedding/embedding_lookup": _STORED,
     "linear/linear": ("f32", *_STORED),
@@ -47,6 +48,19 @@ _COMPONENTS = {
         for name, types in _WORDS.items()
         for stored in types
     },
+    # One file for several stored types, and for attention with and without a sink.
+    **{
+        f"{name}_{stored}": name
+        for name in ("embedding/embedding_lookup_packed", "linear/linear_packed")
+        for stored in _WIDENED
+    },
+    **{
+        f"moe/mul_mat_id{each}_packed_{stored}": f"moe/mul_mat_id{x}_packed"
+        for each, x in (("", ""), ("_each", "_per_expert_x"))
+        for stored in _WIDENED
+    },
+    "attention/attention_sink": "attention/attention_causal",
+    "attention/flash_attention": "attention/attention_causal",
 }
 _LAYOUT = "targets/layouts/{}.yaml"
 

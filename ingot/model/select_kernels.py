@@ -278,6 +278,7 @@ def _bind_kernel(
     Raises: IngotError where the kernel does not take what the component takes.
     """
     given = {item.name: item.type for item in old.arguments}
+    signature = signature.leaving_out(given)
     dims = (dim for kind in given.values() for dim in kind.shape)
     dynamic = (dim for dim in dims if isinstance(dim, str))
     binding = Binding(signature, dict.fromkeys(dynamic))
@@ -286,7 +287,9 @@ def _bind_kernel(
     # What numbers and a packed weight fix, other arguments' products are divided by.
     for formal in sorted(signature.arguments, key=_is_divided):
         if isinstance(formal, IndexFormal):
-            binding.dims[formal.dim] = Product.of(indices[formal.name])
+            size = indices.get(formal.name, formal.default)
+            fits = fits and size > 0
+            binding.dims[formal.dim] = Product.of(size)
         elif isinstance(formal, ScalarFormal):
             known = formal.name in NEUTRAL or formal.name in dict(old.scalars)
             fits = fits and known

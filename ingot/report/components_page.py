@@ -184,11 +184,13 @@ def _formals(signature: ComponentSignature) -> str:
 def _formal(formal: Formal) -> str:
     match formal:
         case TensorFormal():
-            return f"{formal.name}: {formal.type}"
+            optional = ", or none" if formal.is_optional else ""
+            return f"{formal.name}: {formal.type}{optional}"
         case ScalarFormal():
             return f"{formal.name}: {formal.type}"
         case IndexFormal():
-            return f"{formal.name}: dim {formal.dim}"
+            default = f", or {formal.default}" if formal.default else ""
+            return f"{formal.name}: dim {formal.dim}{default}"
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         scalars=tuple(kind for _, kind in instance.scalars),
         indices=tuple(size for _, size in instance.indices),
         weight=instance.weight,
+        absent=instance.absent,
     )
     return Action(
         task=f"specialize:{instance.name}",

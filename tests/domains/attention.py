@@ -71,11 +71,9 @@ def fit(component: str, sizes: dict[str, int]) -> dict[str, int]:
     """Return sizes whose rows are whole heads."""
     if sizes.get("n_embd", 0) % sizes["n_head"]:
         sizes["n_embd"] *= sizes["n_head"]
-    if component == "flash_attention":
-        # Two blocks, the last not whole; and heads, even those of the others, odd.
+    if component == "attention_causal":
+        # Two blocks, the last not whole.
         sizes["block_size"] = min(sizes["block_size"], sizes.get("seq", 1) // 2 + 1)
-        if sizes["head_dim"] < 14:
-            sizes["head_dim"] |= 1
     return fit_layers(component, sizes)
 
 
@@ -90,9 +88,7 @@ VALUES = {"q": query, "k": key, "sink": sink} | {
 }
 SCALARS = {"layer": layer, "scale": (0.625, 0.75), "cap": (0.0, 2.0)}
 VARIANTS = {
-    "attention_causal": 2,
-    "attention_sink": 2,
+    "attention_causal": 3,
     "attention_paged": 2,
     "attention_paged_decode": 2,
-    "flash_attention": 3,
 }

@@ -18,3 +18,4 @@ class SpecializeSpec:
     scalars: tuple[str, ...]
     indices: tuple[int, ...]  # the values of the `index` arguments
     weight: str = ""  # the type of `!weight`; "" if the component does not use it
+    absent: tuple[int, ...] = ()  # places of the arguments that are empty tensors
