@@ -64,15 +64,26 @@ class Message:
 
         Raises: CorruptMessage if it is not a text.
         """
-        try:
-            return str(self._bytes.get(field_number, (b"",))[-1], "utf-8")
-        except UnicodeDecodeError as error:
-            raise CorruptMessage(f"not a text: {error}") from error
+        return _text(self._bytes.get(field_number, (b"",))[-1])
+
+    def texts_at(self, field_number: int) -> tuple[str, ...]:
+        """Return every text of a repeated field.
+
+        Raises: CorruptMessage if one is not a text.
+        """
+        return tuple(map(_text, self.all_at(field_number)))
 
     def number_at(self, field_number: int, bits: int) -> int:
         """Return the signed number with so many bits in a field, or 0."""
         value = self._numbers.get(field_number, 0) & (1 << bits) - 1
         return value - (1 << bits) if value >> bits - 1 else value
+
+
+def _text(content: bytes) -> str:
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptMessage(f"not a text: {error}") from error
 
 
 def _read_varint(content: bytes, at: int) -> tuple[int, int]:

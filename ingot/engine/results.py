@@ -1,8 +1,7 @@
 """Encode action results as the messages in `ac/`, and decode them.
 
 They are `ActionResult` messages of Bazel's remote-execution API, so that Bazel and
-cache servers read them too. Only `doit why` needs the protobuf library, so it is
-imported late (see `ingot.engine.keys`).
+cache servers read them too.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import contextlib
 import hashlib
 import re
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from functools import cache
 
 from ingot.engine.actions import (
     Action,
@@ -22,11 +22,6 @@ from ingot.engine.actions import (
 )
 from ingot.engine.keys import digest_message
 from ingot.engine.protobuf_wire import CorruptMessage, Message, field, number, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ingot.engine import reapi_pb2 as reapi
 
 # Types of metadata: the task that an action ran for, and a message of the action. Other
 # programs skip types that they do not know. Stored inside of the result, they take no
@@ -87,7 +82,7 @@ def encode_metadata(kind: str, *values: bytes) -> bytes:
 def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
     """Return the values in a result's metadata, by type.
 
-    Raises: CorruptMessage where a value is not a message.
+    Raises: CorruptMessage if a value is not a message.
     """
     found: dict[str, list[bytes]] = {}
     for item in metadata.all_at(11):
@@ -99,7 +94,7 @@ def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
 def from_bytes(content: bytes) -> ActionResult:
     """Return the result that the message encodes.
 
-    Raises: CorruptMessage where it is not an action result.
+    Raises: CorruptMessage if it is not an action result.
     """
     message = Message(content)
     metadata = Message(message.bytes_at(9))
@@ -127,7 +122,7 @@ def from_bytes(content: bytes) -> ActionResult:
 def result_of(key: str, content: bytes) -> ActionResult:
     """Return the result that the message encodes, which carries its action's messages.
 
-    Raises: CorruptMessage where it is not an action result, or that of another key.
+    Raises: CorruptMessage if it is not an action result, or that of another key.
     """
     result = from_bytes(content)
     # A power cut may leave an empty file, which is a message of no outputs.
@@ -149,36 +144,46 @@ def belongs_to(key: str, result: ActionResult) -> bool:
 def decode_action(key: str, messages: Iterable[bytes]) -> ResolvedAction:
     """Return the action with that key from its messages.
 
-    Raises: CorruptMessage where the messages are not those of the action.
+    Raises: CorruptMessage if the messages are not those of the action.
     """
-    from ingot.engine import reapi_pb2 as reapi
-
     contents = {hashlib.sha256(content).hexdigest(): content for content in messages}
-    action = _parse(reapi.Action, contents, key)
-    command = _parse(reapi.Command, contents, action.command_digest.hash)
+
+    # A malicious tree may lead to one folder in many ways.
+    @cache
+    def read(name: str) -> Message:
+        if name not in contents:
+            raise CorruptMessage(f"no message {name[:12]}")
+        return Message(contents[name])
+
+    @cache
+    def files(folder: str) -> list[tuple[str, Digest]]:
+        nodes = map(Message, read(folder).all_at(1))
+        return [(node.text_at(1), _digest_from(node.bytes_at(2))) for node in nodes]
+
+    @cache
+    def folders(folder: str) -> list[tuple[str, str]]:
+        nodes = map(Message, read(folder).all_at(2))
+        return [(f"{node.text_at(1)}/", _hash_at(node, 2)) for node in nodes]
+
+    action = read(key)
+    command = read(_hash_at(action, 1))
     inputs: list[tuple[str, Digest]] = []
-    pending = [("", action.input_root_digest.hash)]
+    pending = [("", _hash_at(action, 2))]
     size_bytes = 0
     while pending:
-        prefix, name = pending.pop()
-        directory = _parse(reapi.Directory, contents, name)
-        for node in (*directory.files, *directory.directories):
-            size_bytes += len(prefix) + len(node.name) + DIGEST_BYTES
+        prefix, folder = pending.pop()
+        for name, _ in (*files(folder), *folders(folder)):
+            size_bytes += len(prefix) + len(name) + DIGEST_BYTES
         if size_bytes > INPUTS_BYTES:
             raise CorruptMessage(f"its inputs take more than {INPUTS_BYTES} bytes")
-        inputs += [
-            (prefix + file.name, _digest(file.digest)) for file in directory.files
-        ]
-        pending += [
-            (f"{prefix}{item.name}/", item.digest.hash)
-            for item in directory.directories
-        ]
+        inputs += [(prefix + name, digest) for name, digest in files(folder)]
+        pending += [(prefix + name, below) for name, below in folders(folder)]
     return ResolvedAction(
-        argv=tuple(command.arguments),
-        env=tuple((item.name, item.value) for item in command.environment_variables),
+        argv=command.texts_at(1),
+        env=_pairs_at(command, 2),
         inputs=tuple(sorted(inputs)),
-        outputs=tuple(command.output_paths),
-        platform=tuple((item.name, item.value) for item in action.platform.properties),
+        outputs=command.texts_at(7),
+        platform=_pairs_at(Message(action.bytes_at(10)), 1),
     )
 
 
@@ -215,7 +220,7 @@ def unpack_texts(messages: Iterable[bytes]) -> dict[str, str]:
 def checked_digest(hash: str, size_bytes: int) -> Digest:
     """Return the digest that a file, a cache or another machine states.
 
-    Raises: CorruptMessage where the hash is not a sha256: it becomes part of a path.
+    Raises: CorruptMessage if the hash is not a sha256: it becomes part of a path.
     """
     if HASH.fullmatch(hash) is None or size_bytes < 0:
         raise CorruptMessage(f"not a digest: '{hash[:80]}', {size_bytes} bytes")
@@ -227,16 +232,12 @@ def _digest_from(content: bytes) -> Digest:
     return checked_digest(message.text_at(1), message.number_at(2, 64))
 
 
-def _parse(
-    kind: type[reapi.Action], contents: dict[str, bytes], name: str
-) -> reapi.Action:
-    from google.protobuf.message import DecodeError
-
-    try:
-        return kind.FromString(contents[name])
-    except (DecodeError, KeyError) as error:
-        raise CorruptMessage(f"no message {name[:12]}: {error}") from error
+def _hash_at(message: Message, field_number: int) -> str:
+    """Return the hash of the digest in a field."""
+    return Message(message.bytes_at(field_number)).text_at(1)
 
 
-def _digest(message: reapi.Digest) -> Digest:
-    return checked_digest(message.hash, message.size_bytes)
+def _pairs_at(message: Message, field_number: int) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a name and a value in a repeated field."""
+    pairs = map(Message, message.all_at(field_number))
+    return tuple((pair.text_at(1), pair.text_at(2)) for pair in pairs)
