@@ -18,7 +18,7 @@ import pytest
 
 from tests.project import TOY, Project, builds, edit
 
-pytestmark = builds(TOY)
+pytestmark = [pytest.mark.slow, builds(TOY)]
 
 TARGET = "target=x86_64"
 SHIPPED = (

@@ -18,7 +18,7 @@ from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
 from ingot.project.catalogue import read
 from ingot.runtime.invoke import Call, Module, call
-from tests.project import ROOT, Project, edit, skipped
+from tests.project import ROOT, Project, builds, edit, skipped
 
 SETTINGS = read(ROOT, ()).settings
 EMULATED = [
@@ -43,6 +43,7 @@ CASES = [
     for model in MODELS
     for target in (*NATIVE, *EMULATED)
 ]
+pytestmark = builds(*MODELS)
 
 
 @pytest.fixture(scope="module")

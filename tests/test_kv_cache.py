@@ -16,7 +16,7 @@ from ingot.stages.specialize import plan_specialize
 from oracles.attention import attention_causal
 from oracles.cache import kv_cache_update
 from tests import scratch
-from tests.component_cases import instance_of
+from tests.component_cases import component_files, instance_of
 from tests.component_runs import run_tool
 from tests.copies import copies
 
@@ -25,6 +25,12 @@ FLAGS = read_target(ROOT / "targets/x86_64.yaml", ROOT).compile_flags
 KERNELS = (
     "--iree-codegen-transform-dialect-library="
     "targets/llvm-cpu.kernels.mlir@__kernel_config"
+)
+pytestmark = pytest.mark.reads(
+    "targets/**/*.*",
+    files=lambda **_: set().union(
+        *map(component_files, ("attention/attention_causal", "cache/kv_cache_update"))
+    ),
 )
 N_LAYER = 3
 # Of Gemma 3 270M and SmolLM2 135M: n_head, n_head_kv, head_dim.

@@ -15,7 +15,7 @@ from ingot.model.architecture import FOLDER, read_architecture
 from ingot.project.catalogue import read
 from tests import source_tree as tree
 from tests.moe_in_motion import compare_in_motion
-from tests.project import ROOT, Project, skipped
+from tests.project import ROOT, Project, builds, skipped
 
 MARKS = {"x86_64": [], "aarch64": [pytest.mark.aarch64]}
 MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
@@ -45,6 +45,7 @@ CASES = [
     for target in MARKS
 ]
 HUGE = ("dbrx", "grok-1", "mixtral-8x7b", "qwen2-moe")
+pytestmark = builds(*MODELS, *HUGE)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,7 @@ def layer_nodes(architecture: str) -> list[str]:
     return [item.name for item in found.declared.blocks["layer"].nodes]
 
 
+@pytest.mark.reads("docs/writing-a-manifest.md")
 def test_the_guide_says_where_the_parts_of_a_layer_are() -> None:
     inner = {"attention_block": "attn", "moe_ffn_block": "route"}
     told: dict[str, dict[str, set[str]]] = {part: {} for part in inner}

@@ -38,7 +38,7 @@ from tests.component_cases import (
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.project import Project, edit
 from tests.test_odd_sizes import of_tree
-from tests.toy_decoder import MODEL, place
+from tests.toy_decoder import BUILDS, MODEL, place
 
 TYPES = ("bf16", "f16", "i8", "i8_block32", "i4_block32")
 NIGHTLY = [pytest.mark.nightly]
@@ -228,10 +228,16 @@ def test_words_refuse_an_id_outside_the_table() -> None:
         )
 
 
+@BUILDS[0]
+@BUILDS[1]
 @pytest.mark.slow
 @pytest.mark.vulkan
 @pytest.mark.parametrize(
-    ("target", "table"), [("vulkan", "i4_block32"), ("vulkan-llvmpipe", "i8")]
+    ("target", "table"),
+    [
+        ("vulkan", "i4_block32"),
+        pytest.param("vulkan-llvmpipe", "i8", marks=NIGHTLY),
+    ],
 )
 def test_a_decoder_of_all_stored_types_is_right(
     target: str, table: str, tmp_path: Path

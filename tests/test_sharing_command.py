@@ -16,7 +16,7 @@ from tests.dask_cluster import dask_cluster, until
 from tests.execution_server import running_actions
 from tests.project import ROOT, TOY, Project, builds, edit
 
-pytestmark = builds(TOY)
+pytestmark = [pytest.mark.slow, builds(TOY)]
 
 
 @pytest.fixture

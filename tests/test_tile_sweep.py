@@ -35,6 +35,7 @@ from tests.component_cases import (
     VARIANTS,
     Case,
     cases,
+    component_files,
     fitted,
     instance_of,
     signature_of,
@@ -42,6 +43,12 @@ from tests.component_cases import (
 from tests.component_runs import ODD, difference, expected_of, passed
 from tests.project import skipped
 from tests.test_odd_sizes import of_tree, served
+
+pytestmark = pytest.mark.reads(
+    "pyproject.toml",
+    "targets/**/*.*",
+    files=lambda component, **_: component_files(component),
+)
 
 TILES = (*range(1, 41), 64, 176, 177)
 # batch and seq: one, and what is below, at and above the groups of 4, 6, 8, 16 and 64
