@@ -153,7 +153,7 @@ def test_what_a_mixture_here_does_not_compute_is_refused(
         (
             "ffn.experts.mlp.v1",
             "ffn.experts.{expert}.v1",
-            "hf_shape: goes with an 'hf' without {expert}",
+            "hf_shape: needs an 'hf' without {expert}",
         ),
     ],
 )

@@ -127,8 +127,11 @@ def test_every_node_knows_its_place_and_its_key_path() -> None:
         ("# a\n", "file.yaml:1:1: the file is empty; expected a mapping"),
         ("- 1\n", "file.yaml:1:1: expected a mapping, found a sequence"),
         ("rope\n", "file.yaml:1:1: expected a mapping, found text 'rope'"),
-        ("a: 1\na: 2\n", "file.yaml:2:1: a: repeated key; first at line 1"),
-        ("{a: {b: 1, b: 2}}", "file.yaml:1:12: a.b: repeated key; first at line 1"),
+        ("a: 1\na: 2\n", "file.yaml:2:1: a: repeated key; the first is at line 1"),
+        (
+            "{a: {b: 1, b: 2}}",
+            "file.yaml:1:12: a.b: repeated key; the first is at line 1",
+        ),
         ("1: 2\n", "file.yaml:1:1: a key must be text, found integer 1"),
         (
             "on: 2\n",
@@ -136,19 +139,28 @@ def test_every_node_knows_its_place_and_its_key_path() -> None:
             '  write true, or "on" in quotes if it is text',
         ),
         ("? [a]\n: 2\n", "file.yaml:1:3: a key must be text, found a sequence"),
-        ("a: *b\n", "file.yaml:1:4: a: alias '*b'\n  write the value out"),
-        ("a: &b 1\n", "file.yaml:1:4: a: anchor '&b'\n  write the value out"),
+        (
+            "a: *b\n",
+            "file.yaml:1:4: a: alias '*b' is not allowed\n  write the value out",
+        ),
+        (
+            "a: &b 1\n",
+            "file.yaml:1:4: a: anchor '&b' is not allowed\n  write the value out",
+        ),
         (
             "a: !!str 1\n",
-            "file.yaml:1:4: a: tag 'tag:yaml.org,2002:str'\n"
+            "file.yaml:1:4: a: tag 'tag:yaml.org,2002:str' is not allowed\n"
             "  remove it; the type follows from the value",
         ),
         ("a:\n\tb: 1\n", "file.yaml:2:1: tab in the indentation\n  indent with spaces"),
         (
             "a: 1\n---\nb: 2\n",
-            "file.yaml:2:1: a second document; expected one per file",
+            "file.yaml:2:1: a second document starts here; expected one per file",
         ),
-        ("a: \x07\n", "file.yaml:1:4: control character U+0007"),
+        (
+            "a: \x07\n",
+            "file.yaml:1:4: control character U+0007 is not allowed",
+        ),
         (
             "a: [1\nb: 2\n",
             "file.yaml:2:2: did not find expected ',' or ']', while parsing a flow"
@@ -166,9 +178,9 @@ def test_bad_yaml_is_refused_at_its_place(text: str, expected: str) -> None:
 
 def test_errors_come_together_in_the_order_of_the_file() -> None:
     assert message("b: *x\na: &y 1\na: 2\n").splitlines()[::2] == [
-        "file.yaml:1:4: b: alias '*x'",
-        "file.yaml:2:4: a: anchor '&y'",
-        "file.yaml:3:1: a: repeated key; first at line 2",
+        "file.yaml:1:4: b: alias '*x' is not allowed",
+        "file.yaml:2:4: a: anchor '&y' is not allowed",
+        "file.yaml:3:1: a: repeated key; the first is at line 2",
     ]
 
 

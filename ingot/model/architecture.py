@@ -100,7 +100,7 @@ def _files(path: Path, root: Path) -> Iterator[Node]:
             return
         names.append(base.text)
         if base.text in names[:-1]:
-            message = "a circle: an architecture cannot extend itself"
+            message = "a cycle: an architecture cannot extend itself"
             raise_all([base.error(message, " -> ".join(names))])
         path = find_architecture(base.text, root, base.error)
 
@@ -117,7 +117,7 @@ class _Item:
 
     @property
     def places(self) -> dict[str, Node]:
-        """Return what the item says about its place: `after`, and which other one."""
+        """Return where the item asks to be, such as `after` and another item's name."""
         if not self.has_place:
             return {}
         return {key: found for key in _PLACES if (found := self.node.get(key))}
@@ -133,7 +133,7 @@ class _Item:
         return self
 
     def over(self, old: _Item) -> _Item:
-        """Return the item in the place of an inherited one; layers are put on top."""
+        """Return the item instead of an inherited one; its layers come on top."""
         if not isinstance(self.node.value, tuple):
             return self
         layers = old.node.items + self.node.items
@@ -146,13 +146,13 @@ class _Item:
 
 
 class _Merge:
-    """Put what extends over what it extends; collect what does not fit."""
+    """Put each part over the one that it extends; collect the parts that do not fit."""
 
     def __init__(self) -> None:
         self.errors: list[ManifestError] = []
 
     def architecture(self, files: list[Node]) -> Node:
-        """Return the whole of files of which each extends the one before it."""
+        """Return one whole of files of which each extends the one before it."""
         whole: Node | None = None
         for file in files:
             whole = self.record(whole, _stacked(file), _ARCHITECTURE, "architecture")
@@ -198,7 +198,7 @@ class _Merge:
             self.errors.append(named.error(f"no {noun} named '{named.text}'", hint))
         elif named.text in way:
             article = "an" if noun[0] in "aeiou" else "a"
-            message = f"a circle: {article} {noun} cannot extend itself"
+            message = f"a cycle: {article} {noun} cannot extend itself"
             hint = " -> ".join((*way, named.text))
             self.errors.append(named.error(message, hint))
         else:
@@ -228,7 +228,7 @@ class _Merge:
         return replace(whole, position=own.position, key=own.key)
 
     def refuse_changes(self, own: Node, sections: Mapping[str, str], noun: str) -> None:
-        """Add an error for each change of what is inherited, where nothing is."""
+        """Add an error for each change of inherited items where there are none."""
         items = [
             item
             for name, inner in sections.items()
@@ -283,7 +283,7 @@ class _Merge:
     def place(
         self, found: list[_Item], item: _Item, above: _Item | None, noun: str
     ) -> int:
-        """Return where a new item belongs among those found so far."""
+        """Return the index that a new item gets among those found so far."""
         places = item.places
         if len(places) > 1:
             message = f"new {noun} '{item.name}' has both 'before' and 'after'"
@@ -307,9 +307,8 @@ class _Merge:
     def refuse_place(self, item: _Item, old: _Item, noun: str) -> None:
         """Add an error where an item that replaces another one says where it goes."""
         for key in item.places:
-            message = (
-                f"{noun} '{item.name}' replaces an inherited one and has its place"
-            )
+            message = f"{noun} '{item.name}' replaces an inherited one"
+            message = f"{message}, and takes its position"
             hint = f"leave '{key}' out; it replaces {old.node.position}"
             self.errors.append(item.node.key_error(key, message, hint))
 
@@ -336,7 +335,7 @@ def _items(section: Node, noun: str) -> list[_Item]:
 
 
 def _near(item: _Item, found: list[_Item], noun: str) -> str:
-    """Return what a new item may be meant for, or how it says where it belongs."""
+    """Return a hint: which item may be meant, or how to say where a new one belongs."""
     hint = did_you_mean(item.name, _names(found), f"{noun}s")
     for other in found:
         if hint == f"did you mean '{other.name}'?":

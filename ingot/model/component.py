@@ -78,7 +78,7 @@ Formal = TensorFormal | ScalarFormal | IndexFormal
 
 @dataclass(frozen=True, slots=True)
 class ComponentSignature:
-    """What a graph has to know about a component."""
+    """A component as a graph sees it."""
 
     component: str  # "linear/linear_bias"
     header: Header
@@ -223,7 +223,7 @@ def read_component(component: str, root: Path) -> ComponentSignature:
 # By text: a changed file is another key, so nothing stale is ever returned.
 @cache
 def parse_component(text: str, component: str) -> ComponentSignature:
-    """Return the signature that a component's text has.
+    """Return the signature in a component's text.
 
     Raises:
         ExceptionGroup: of ManifestError, as `read_component`.
@@ -253,7 +253,7 @@ def parse_component(text: str, component: str) -> ComponentSignature:
 
 
 def dims_of(formal: Formal) -> tuple[str, ...]:
-    """Return the component's dims that an argument or result speaks of."""
+    """Return the component's dims that an argument or result mentions."""
     match formal:
         case TensorFormal():
             return formal.type.names

@@ -30,13 +30,13 @@ class Source:
         return Position(self.path, number + 1, len(line) - len(line.lstrip()) + 1)
 
     def error(self, number: int, message: str, hint: str = "") -> None:
-        """Keep an error at a line."""
+        """Add an error at a line."""
         self.errors.append(ManifestError(self.position(number), "", message, hint))
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header says; of use only where no error was found."""
+    """The contents of a header; they are valid only if there was no error."""
 
     exports: str  # "@linear_bias.forward"
     dims: dict[str, str]  # "dynamic" or "fixed by specialize"
@@ -46,11 +46,11 @@ class Header:
     dims_line: int
     summary: str  # the first line, behind the name
     formula: tuple[str, ...]  # the lines between it and the labels, without the marks
-    texts: dict[str, str]  # what stands behind each label, in one line
+    texts: dict[str, str]  # the text behind each label, in one line
 
 
 def read_header(source: Source, stem: str) -> Header:
-    """Return what the header says; defects are added to the source's errors."""
+    """Return the contents of a header; add mistakes to the source's errors."""
     labels = _labels(source)
     for label in LABELS:
         if label not in labels:
@@ -92,7 +92,7 @@ def read_header(source: Source, stem: str) -> Header:
 def _dims(
     text: str, source: Source, line: int
 ) -> tuple[dict[str, str], dict[str, SizeRule]]:
-    """Return every dim's kind, and what is asked of the sizes of some."""
+    """Return every dim's kind, and the rules about the sizes of some."""
     dims: dict[str, str] = {}
     rules: dict[str, SizeRule] = {}
     for names, kind in _DIMS.findall(text):

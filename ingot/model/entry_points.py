@@ -244,10 +244,10 @@ def _unused(section: EntryPointSection) -> Iterator[ManifestError]:
         used.update(step.operands.values())
     for name in section.inputs:
         if name not in used:
-            message = f"input '{name}' is used by no step"
+            message = f"no step uses input '{name}'"
             yield section.at.key_error("inputs", name, message)
     for step in section.steps:
         for output, value in step.results.items():
             if value not in used:
-                message = f"value '{value}' is used by nothing"
+                message = f"nothing uses value '{value}'"
                 yield step.at.error(f"results.{output}", message)

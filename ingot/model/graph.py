@@ -1,7 +1,7 @@
-"""The resolved graph of one model: names bound, repeats unrolled, shapes known.
+"""Define the graph of a model: names are bound, layers written out, shapes known.
 
-Comes out of `ingot.model.manifest`; goes into the MLIR emitter, the oracle
-interpreter and the bake. Frozen, so that a plan can be compared.
+`ingot.model.manifest` builds the graph; the MLIR emitter, the oracle and the bake read
+it. It is frozen, so that plans can be compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A component bound to dims: what `specialize` makes one static module of.
+    """A component bound to dims, which `specialize` turns into one static module.
 
     `name` is unique for (component, dims) and is the stem of the module's file and its
     symbol: `linear_bias__n_in_384__n_out_1536`.
@@ -121,7 +121,7 @@ class EntryPoint:
 
     @property
     def block_size(self) -> int:
-        """Return the positions of a block where caches are pools of blocks, or 0."""
+        """Return how many positions a block of a paged cache has, or 0 without one."""
         for port in self.inputs:
             match port.type.shape:
                 case (_, "n_block", int(size), *_) if port.role == "cache":
@@ -129,10 +129,10 @@ class EntryPoint:
         return 0
 
     def traced(self) -> dict[str, tuple[str, ...]]:
-        """Return, by block, the values that say how far an error has grown.
+        """Return, by block, the values that show how far an error has grown.
 
-        All but those in the memory of an input: a cache is seen in what is read from
-        it.
+        Values in the memory of an input are left out: an error in a cache shows in the
+        values that are read from it.
         """
         held = {port.updates for port in self.outputs if port.updates}
         found = {}
@@ -149,10 +149,10 @@ class EntryPoint:
 def held_values(
     block: Block, held: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return in whose memory each value of a block is; and which value each replaces.
+    """Return in which memory a block's values are, and which value each replaces.
 
-    `held` has the block's inputs that are held. A result is held where an operand of
-    the same type is: the component updates it.
+    `held` has the block's inputs whose memory belongs to the caller. A result is in the
+    memory of an operand of the same type that is held: the component updates it.
     """
     if not held:
         return {}, {}
@@ -190,7 +190,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A weight the model needs, under its GGUF name, and where it is in the source."""
+    """A weight of the model, under its GGUF name, and its tensor in the source."""
 
     name: str  # "blk.0.attn_q.weight"
     type: TensorType  # as stored in the irpa, static

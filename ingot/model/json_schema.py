@@ -1,9 +1,9 @@
-"""The readers' forms in, JSON Schemas for editors out.
+"""Print the forms of manifests and architectures as JSON Schemas for editors.
 
     python -m ingot.model.json_schema manifest > docs/manifest.schema.json
 
-A schema says which keys and types there are, from the tables that the reader checks by.
-That names exist, shapes fit and files are there only the reader can know.
+A schema lists keys and types, from the tables by which the reader checks files. Only
+the reader can check that names exist, that shapes fit and that files are there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def schema_text(name: str) -> str:
 
 
 def schema(form: Form) -> Schema:
-    """Return the JSON Schema of what has the form."""
+    """Return the JSON Schema of a form."""
     match form:
         case Text(what, pattern):
             found: Schema = {"type": "string", "minLength": 1}

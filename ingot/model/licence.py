@@ -73,7 +73,7 @@ def _nearest(word: str, known: list[str]) -> str:
 
 
 def text_defects(expression: str, root: Path) -> Iterator[IngotError]:
-    """Yield each licence of an expression that a bundle would lack the text of."""
+    """Yield each licence of an expression whose text a bundle would lack."""
     for name in licences(expression):
         place = f"{FOLDER}/{name}.txt"
         hint = f"a bundle carries it: save it as {place}"

@@ -1,7 +1,7 @@
 """Read a manifest and the graph that it declares, complete and frozen.
 
-Everything a later stage needs is here and right: after `read_manifest` no code handles
-a missing key, an unknown name or a shape that does not fit.
+`read_manifest` reports every mistake, so no later stage handles a missing key, an
+unknown name or a shape that does not fit.
 """
 
 from __future__ import annotations

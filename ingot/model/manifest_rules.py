@@ -1,7 +1,7 @@
 """Find where a manifest contradicts itself, its architecture or its graph.
 
-The form of both has been checked before; what was wrong in it is not here, so that the
-rules judge the rest.
+The reader has checked the form of both and left out the wrong parts, so that the rules
+can check the rest.
 """
 
 from __future__ import annotations
@@ -194,22 +194,23 @@ def _compare(
 def _check_pairs(
     file: ManifestFile, architecture: ArchitectureSection
 ) -> Iterator[ManifestError]:
-    """Yield where the columns of heads cannot be turned in pairs."""
+    """Yield where heads have an odd number of columns, which rope rotates in pairs."""
     for name, item in architecture.parameters.items():
         dim = item.dims[-1]
         width = file.dims.get(dim, 0)
         if item.rope_base and width % 2:
-            message = f"'{name}' turns columns in pairs; expected an even number"
-            yield file.at.error(f"dims.{dim}", f"{message}, found {width}")
+            message = f"rope rotates the columns of '{name}' in pairs"
+            found = f"expected an even number, found {width}"
+            yield file.at.error(f"dims.{dim}", f"{message}; {found}")
 
 
 def _check_numbers(
     file: ManifestFile, architecture: ArchitectureSection
 ) -> Iterator[ManifestError]:
-    """Yield where nothing can be computed with a hyperparameter: NaN would come of it.
+    """Yield each hyperparameter that would give NaN.
 
-    A base is taken to powers that are no integers; what is named `*_eps` keeps roots
-    and divisions from what is below 0.
+    Bases are raised to fractional powers; an `*_eps` keeps the arguments of roots and
+    divisions above 0.
     """
     bases = {item.rope_base for item in architecture.parameters.values()}
     for name, number in file.hyperparameters.items():
@@ -221,7 +222,7 @@ def _check_numbers(
 
 
 def tied(file: ManifestFile, architecture: ArchitectureSection) -> dict[str, str]:
-    """Return the parameters that others serve for, as manifest and architecture say."""
+    """Return the tied parameters of a model, and the parameter that replaces each."""
     return {
         name: item.tied_to
         for name, item in architecture.parameters.items()
@@ -232,7 +233,7 @@ def tied(file: ManifestFile, architecture: ArchitectureSection) -> dict[str, str
 def check_ties(
     file: ManifestFile, architecture: ArchitectureSection
 ) -> Iterator[ManifestError]:
-    """Yield parameters that no other one can serve for."""
+    """Yield parameters that cannot be tied to another one."""
     free = [name for name, item in architecture.parameters.items() if item.tied_to]
     for index, name in enumerate(file.weights.tied):
         if name not in free:
@@ -246,7 +247,7 @@ def check_ties(
 def _check_tie(
     item: ParameterSection, parameters: Mapping[str, ParameterSection]
 ) -> Iterator[ManifestError]:
-    """Yield where the parameter that is to serve for another cannot."""
+    """Yield why a parameter cannot replace the one that is tied to it."""
     if item.tied_to not in parameters:
         hint = did_you_mean(item.tied_to, list(parameters), "parameters")
         message = f"no parameter named '{item.tied_to}'"
@@ -272,7 +273,7 @@ def check_graph(
 ) -> Iterator[ManifestError]:
     """Yield where the weights and the benchmark do not suit the graph.
 
-    `errors` has every mistake reported so far: nothing is concluded from a wrong part.
+    `errors` has every mistake reported so far: rules skip the parts that are wrong.
     """
     if set(architecture.dims) <= file.dims.keys():
         yield from _check_policies(file, graph)
@@ -310,8 +311,9 @@ def _check_policies(file: ManifestFile, graph: Graph) -> Iterator[ManifestError]
         if not any(fnmatchcase(name, item.match) for name in names):
             yield item.at.error("match", f"no parameter matches '{item.match}'")
         elif others == left:
-            message = f"policies above have all that '{item.match}' matches"
-            yield item.at.error("match", message, "the first that matches holds")
+            message = f"the policies above match all that '{item.match}' matches"
+            hint = "the first policy that matches a parameter applies"
+            yield item.at.error("match", message, hint)
         left = others
     if left:
         message = f"no policy for parameter '{left[0]}'"

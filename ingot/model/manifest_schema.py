@@ -100,7 +100,7 @@ class Range(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceSection(Section):
-    """What a level of the check may differ by, whatever the target says."""
+    """By how much a check level may differ, instead of the target's tolerance."""
 
     max_abs_error: float | None = key(
         Number(), "largest difference allowed", default=None
@@ -132,7 +132,7 @@ class CheckSection(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile(Section):
-    """A manifest as its file says it, without what is wrong in it."""
+    """A manifest as its file states it, without its wrong parts."""
 
     model: str = key(KEBAB, "the model's name: this file's, without .yaml", empty="")
     architecture: str = key(

@@ -1,4 +1,4 @@
-"""Say how names, dims, types and digests are spelt in every YAML file.
+"""Define how every YAML file spells names, dims, types and digests.
 
 The sections of manifests, architectures and layouts share these forms.
 """

@@ -1,8 +1,8 @@
-"""The oracle of a model: a Graph, tensors and parameters go in, every value comes out.
+"""Compute a model's graph with the oracles of its components, call by call.
 
-The graph is interpreted with the component oracles (NumPy, float64 inside), one call
-after the other, so that the value after any block can be compared with what a target
-computed. It shares nothing with the MLIR: neither the emitter nor the components' text.
+The oracles are NumPy functions, in float64. The check compares the value after any
+block with the target's. The oracle shares nothing with the MLIR: neither the emitter
+nor the text of the components.
 """
 
 from __future__ import annotations

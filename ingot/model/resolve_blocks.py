@@ -2,7 +2,7 @@
 
 A block is resolved once, with `{layer}` still in the names of its parameters; each
 layer is then a copy of it under another number. A node that calls another block becomes
-the calls of that block: the graph does not show that they were written elsewhere.
+the calls of that block, so the graph has one level.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Nodes:
             self.scope.error(at, f"no block named '{kind}'", hint)
             return None
         if kind in self.way:
-            message = "a circle: a block cannot call itself"
+            message = "a cycle: a block cannot call itself"
             self.scope.error(at, message, " -> ".join((*self.way, kind)))
             return None
         before = len(errors)
@@ -364,9 +364,9 @@ def _unused(block: BlockSection) -> Iterator[ManifestError]:
         used.update(node.operands.values())
     for name in block.inputs:
         if name not in used:
-            message = f"input '{name}' is used by nothing"
+            message = f"nothing uses input '{name}'"
             yield block.at.key_error("inputs", name, message)
     for node in block.nodes:
         for name in node.values:
             if name not in used:
-                yield node.at.error("name", f"value '{name}' is used by nothing")
+                yield node.at.error("name", f"nothing uses value '{name}'")

@@ -1,4 +1,4 @@
-"""Say how a target's compiled module runs on this machine."""
+"""Describe how a target's compiled module runs on this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read YAML nodes into frozen, typed values, and collect every mistake on the way.
 
-A section of a file is a frozen dataclass whose fields are the keys: what may stand
-under each, and what it means. The reader checks by this one table and builds the value
+A section of a file is a frozen dataclass. Its fields are the keys, each with the form
+of its value and its meaning. The reader checks by this one table and builds the value
 from it; `ingot.model.json_schema` prints the same table for editors. A section keeps
 the `Place` it was read from, so that a rule about values can point at the text.
 """
@@ -41,7 +41,7 @@ class Place:
     def key_error(
         self, part: str, name: str, message: str, hint: str = ""
     ) -> ManifestError:
-        """Return an error at a key of the mapping that stands at a part."""
+        """Return an error at a key of the mapping at a part."""
         return self._found(part).key_error(name, message, hint)
 
     def position(self, part: str = "") -> Position:
@@ -90,15 +90,15 @@ class Section:
 
 S = TypeVar("S", bound=Section)
 
-# What a key has that has neither a default nor an empty value.
+# For a key that has neither a default nor an empty value.
 _NOTHING: Any = object()
 
 
 def key(form: Form, doc: str, *, default: Any = _NOTHING, empty: Any = _NOTHING) -> Any:
-    """Return a field of a section: what stands under the key, and what it means.
+    """Return a field of a section: the form of the key's value, and its meaning.
 
-    A key with a default may be left out. One with an empty value may not; where its
-    value is wrong, the section has the empty one, so that the rest can be judged.
+    A key with a default is optional. One with an empty value is required; where its
+    value is wrong, the section has the empty one, so that the rest can be checked.
     """
     value = empty if default is _NOTHING else default
     about = Key("", form, doc, default is not _NOTHING, value)
@@ -244,8 +244,8 @@ def read(path: Path, root: Path, section: type[S]) -> S:
 def build(node: Node, section: type[S]) -> tuple[S | None, list[ManifestError]]:
     """Return the section that a node holds, and every mistake of form in it.
 
-    What is wrong is left out of the section: an entry of a mapping, a key that has a
-    default or an empty value. None where nothing else can be left out.
+    The section lacks its wrong parts: entries of mappings, and keys that have a default
+    or an empty value. It is None where another part is wrong.
     """
     builder = _Builder()
     found = builder.value(node, section)
@@ -260,7 +260,7 @@ def check(node: Node, form: Form) -> list[ManifestError]:
 
 
 def describe(form: Form) -> str:
-    """Return what the form wants, in the user's words: `an integer of at least 1`."""
+    """Describe a form in a message: `an integer of at least 1`."""
     match form:
         case Text(what):
             return what
@@ -293,12 +293,12 @@ _PYTHON_TYPES: dict[type, type | tuple[type, ...]] = {
     ListOf: tuple,
 }
 
-# What stands for the value of a node that has a mistake in it.
+# The value of a node that has a mistake in it.
 _WRONG: Any = object()
 
 
 class _Builder:
-    """The mistakes found so far, while values are built from nodes."""
+    """Build values from nodes, and collect the mistakes in them."""
 
     def __init__(self) -> None:
         self.errors: list[ManifestError] = []
@@ -330,20 +330,19 @@ class _Builder:
             case _:
                 return self._scalar(node, form)
 
-    def _scalar(
-        self, node: Node, form: Text | Choice | Integer | Number | Boolean
-    ) -> Any:
+    def _scalar(self, node: Node, form: Form) -> Any:
+        value: Any = node.value
         if isinstance(form, Text | Choice):
             error = _text_error(node, form)
-            return self._wrong(error) if error else node.value
+            return self._wrong(error) if error else value
         if isinstance(form, Integer):
-            below = form.min is not None and node.integer < form.min
-            if below or (form.max is not None and node.integer > form.max):
-                message = f"expected {describe(form)}, found {node.integer}"
+            below = form.min is not None and value < form.min
+            if below or (form.max is not None and value > form.max):
+                message = f"expected {describe(form)}, found {value}"
                 return self._wrong(node.error(message))
         elif isinstance(form, Number) and not form.keeps_integers:
-            return node.number
-        return node.value
+            return float(value)
+        return value
 
     def _wrong(self, error: ManifestError) -> Any:
         self.errors.append(error)
@@ -377,13 +376,13 @@ class _Builder:
             return self._wrong(_key_errors(node, (tag,))[-1])
         word = self.value(entry, words)
         if word is _WRONG:
-            # The other keys cannot be judged while the tag is wrong.
+            # Which other keys there are depends on the tag.
             return _WRONG
         section = variants[word]
         return self._section(node, section, (tag, *keys_of(section)))
 
     def _section(self, node: Node, make: Any, keys: tuple[Key, ...]) -> Any:
-        """Return the section; without its wrong parts where all can be left out."""
+        """Return the section without its wrong parts, if it can do without them."""
         errors = _key_errors(node, keys)
         self.errors += errors
         is_right = not errors

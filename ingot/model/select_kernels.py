@@ -1,8 +1,8 @@
 """Replace components by the kernels that a target's layout has for them.
 
-What the model computes stays; how its matrices are stored, and which component reads
-them so, is the layout's. Everything behind (specialize, bake, check) sees the graph
-with the kernels alone, so that the check judges what runs.
+The model still computes the same. The layout decides how its matrices are stored, and
+which component reads them. Later stages (specialize, bake, check) see only the graph
+with the kernels, so the check tests what runs.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class _Kernels:
         return _bind_kernel(signature, old, sizes)
 
     def sizes(self, matrix: str) -> dict[str, int]:
-        """Return the dims that a packed matrix has, under the names of kernels."""
+        """Return the dims of a packed matrix, under the names that kernels use."""
         n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
         return {
             "n_expert": n_expert,
@@ -249,7 +249,7 @@ class _Kernels:
         }
 
     def parts(self, parameter: Parameter) -> Iterator[Parameter]:
-        """Yield what a parameter is stored as."""
+        """Yield the parameters as which a parameter is stored."""
         if parameter.name not in self.packed:
             yield parameter
             return

@@ -1,10 +1,10 @@
-"""A dim of a component's header in, what it asks of the dim's size out.
+"""Read which sizes a component supports, from the dims of its header.
 
     even head_dim >= 4          an even number, and not less than that
     n_embd = n_left + n_right   as large as those together
     n_embd multiple of n_head   that many parts of one size
 
-What the compiler gets wrong or refuses is so refused before anything is compiled.
+A size that the compiler rejects or gets wrong is an error before anything is compiled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SizeRule:
-    """What a component asks of one of its dims."""
+    """The sizes that a component supports of one of its dims."""
 
     dim: str
     text: str  # "even head_dim >= 4"
@@ -36,7 +36,7 @@ class SizeRule:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """Return every dim whose size it is about."""
+        """Return every dim whose size the rule is about."""
         return (self.dim, *self.terms, *((self.unit,) if self.unit else ()))
 
     def broken(self, sizes: Mapping[str, int]) -> Iterator[str]:
@@ -55,9 +55,9 @@ class SizeRule:
 
 
 def parse_dim_rule(word: str, position: Position) -> tuple[str, SizeRule | None]:
-    """Return the name of a dim as the header writes it, and what it asks of its size.
+    """Return the name of a dim in the header, and the rule about its size, if any.
 
-    What cannot be read is returned as a name, which no argument has.
+    A word of another form is returned as a name, which no argument has.
     """
     match = _DIM.fullmatch(word)
     if not match or match["name"] == word:

@@ -1,7 +1,7 @@
-"""Say how a weight source holds a parameter that an architecture declares.
+"""Describe how a weight source stores a parameter that an architecture declares.
 
-Checkpoints join what a parameter has alone, and have dims in another order. Which they
-do is told by the names of the dims, so that no size decides.
+Checkpoints fuse parameters, and have dims in another order. The architecture states
+that by the names of the dims, so that it holds for every size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_form(
     if not item.hf or EXPERT in item.hf:
         for key in ("hf_shape", "hf_fused"):
             if getattr(item, key):
-                yield error(key, f"goes with an 'hf' without {EXPERT}")
+                yield error(key, f"needs an 'hf' without {EXPERT}")
     if item.hf_shape:
         factors = [word for dim in item.hf_shape for word in dim.split("*")]
         if sorted(factors) != sorted(own) or len(set(own)) < len(own):
@@ -58,7 +58,7 @@ def source_form(
     sizes: Sizes,
     weights: WeightsSection,
 ) -> SourceForm | None:
-    """Return the form of a parameter's tensor, where it is not the parameter's."""
+    """Return the form of a parameter's tensor, if it differs from the parameter's."""
     item = parameters[name]
     own = item.dims
     if weights.expert_axis == LAST and len(own) == 3 and own[0] == N_EXPERT:

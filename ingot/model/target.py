@@ -1,6 +1,6 @@
 """Read a target's YAML: how to compile for it, and how to run the result here.
 
-What this machine can run is read from /proc/cpuinfo, so that asking starts no process.
+The reader finds in /proc/cpuinfo what this machine can run, and starts no process.
 """
 
 from __future__ import annotations

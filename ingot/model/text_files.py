@@ -1,6 +1,6 @@
-"""A path in, the file's content out; what is no file is not opened.
+"""Read the files of a project, and reject pipes and devices before they are opened.
 
-A named pipe would be waited for without end, and a device never ends.
+Reading a named pipe would wait for its writer, and a device may have no end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {
 def read_file(path: Path) -> bytes:
     """Return the content of a file.
 
-    Raises: OSError where there is none; its words say what is there instead.
+    Raises: OSError where there is none; its text says what is there instead.
     """
     found = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     if found is not None:
@@ -32,7 +32,7 @@ def read_file(path: Path) -> bytes:
 
 
 def why(error: OSError) -> str:
-    """Return why a file cannot be read, as it stands in an error's line."""
+    """Return why a file cannot be read, for a message."""
     reason = (error.strerror or str(error)).lower()
     return f"cannot be read: {reason}"
 

@@ -1,7 +1,7 @@
-"""Say by how much a computed value may differ from the expected one.
+"""Define by how much a computed value may differ from the expected one.
 
-Targets, architectures and manifests each give tolerances by check level; all become
-this one value, and the check judges by it.
+Targets, architectures and manifests give tolerances by check level. Each becomes this
+value, by which the check judges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECK_LEVELS = ("component", "block", "propagated", "model", "golden")
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What a level may differ by, and the line that says so."""
+    """By how much a level may differ, and the line that states it."""
 
     max_abs_error: float
     min_cosine: float | None

@@ -1,8 +1,8 @@
-"""YAML text in, nodes with places and exact types out; a defect is a ManifestError.
+"""Read YAML into nodes that have exact types and know their positions.
 
-One file is one mapping. Anchors, aliases and tags are refused: a manifest says what it
-means where it means it. `ingot.model.schema_types` says which keys and types are
-wanted.
+One file is one mapping. The reader rejects anchors, aliases and tags, so that each
+value of a manifest is written where it is used. `ingot.model.schema_types` then checks
+keys and types.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ingot.errors import ManifestError, Position, counted
 from ingot.model.text_files import behind, read_text
 from ingot.model.yaml_scalars import Ambiguous, scalar
 
-# The base loader types nothing, so that `scalars` alone decides; C where built.
+# The base loader leaves all types to `scalar`; its version in C may be missing.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-# Deeper nesting is no manifest; the limit stands far below Python's recursion limit.
+# No manifest is nested deeper; the limit is far below Python's recursion limit.
 _MAX_DEPTH = 32
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
@@ -35,15 +35,15 @@ Value = str | int | float | bool | Ambiguous | tuple["Node", ...] | dict[str, "N
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a YAML file and what stands there; `None` where nothing does.
+    """A position in a YAML file and the value there; `None` where there is none.
 
-    The typed properties serve nodes that `ingot.model.schema_types.check` has accepted.
+    The typed properties are for nodes that `schema_types` has accepted.
     """
 
     position: Position
-    key: str  # the way from the top: "blocks.layer.nodes[2].uses"
+    key: str  # the path from the top: "blocks.layer.nodes[2].uses"
     value: Value | None
-    # Mappings only: where each key stands.
+    # Mappings only: the position of each key.
     keys: tuple[Position, ...] = ()
 
     def error(self, message: str, hint: str = "") -> ManifestError:
@@ -59,24 +59,6 @@ class Node:
     def text(self) -> str:
         """Return the text of a text node."""
         assert isinstance(self.value, str), self
-        return self.value
-
-    @property
-    def integer(self) -> int:
-        """Return the integer of an integer node."""
-        assert isinstance(self.value, int), self
-        return self.value
-
-    @property
-    def number(self) -> float:
-        """Return the number of an integer or float node."""
-        assert isinstance(self.value, int | float), self
-        return float(self.value)
-
-    @property
-    def boolean(self) -> bool:
-        """Return the truth of a boolean node."""
-        assert isinstance(self.value, bool), self
         return self.value
 
     @property
@@ -101,7 +83,7 @@ class Node:
 
 
 def kind(node: Node) -> str:
-    """Return what stands at a node, in the user's words: `text 'rope'`, `a mapping`."""
+    """Describe the value of a node in a message: `text 'rope'`, `a mapping`."""
     match node.value:
         case None:
             return "nothing"
@@ -139,7 +121,7 @@ def raise_all(errors: list[ManifestError]) -> None:
 
 
 def format_errors(group: ExceptionGroup[Any]) -> str:
-    """Return what the user reads: every error of the group, each with its hint."""
+    """Return the text of all errors of a group, each with its hint."""
     return "\n".join(str(error) for error in group.exceptions)
 
 
@@ -155,7 +137,7 @@ def collected(errors: list[ManifestError]) -> Iterator[None]:
 
 
 def load(path: Path, root: Path) -> Node:
-    """Return the top mapping of a YAML file; positions name it relative to the root.
+    """Return the top mapping of a YAML file; positions have its path from the root.
 
     Raises:
         ExceptionGroup: of ManifestError.
@@ -171,14 +153,14 @@ def load(path: Path, root: Path) -> Node:
 # By text: models share architectures, and a changed file is another key.
 @cache
 def parse(text: str, path: str) -> Node:
-    """Return the top mapping of YAML text; `path` is what positions say.
+    """Return the top mapping of YAML text; `path` is the one in positions.
 
     Raises:
         ExceptionGroup: of ManifestError, as `load`.
     """
     if control := _CONTROL.search(text):
         place = behind(path, text[: control.start()])
-        message = f"control character U+{ord(control.group()):04X}"
+        message = f"control character U+{ord(control.group()):04X} is not allowed"
         raise_all([ManifestError(place, "", message)])
     composer = _Composer(path, text)
     errors = composer.errors
@@ -196,7 +178,7 @@ def parse(text: str, path: str) -> Node:
 
 
 class _Composer:
-    """The parser's events and the errors found so far, while one document is read."""
+    """Compose the nodes of one document from the parser's events; collect errors."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -204,7 +186,7 @@ class _Composer:
         self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
 
     def document(self) -> Node:
-        """Return the top node of the only document."""
+        """Return the top node of the document, which is the only one."""
         next(self.events)  # the stream's start
         event = next(self.events)
         if isinstance(event, yaml.StreamEndEvent):
@@ -213,22 +195,34 @@ class _Composer:
         next(self.events)  # the document's end
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            self.error(event, "", "a second document; expected one per file")
+            self.error(
+                event, "", "a second document starts here; expected one per file"
+            )
         return top
 
     def node(self, event: Any, key: str, depth: int) -> Node:
-        """Return the node that the event starts, with all below it."""
+        """Return the node that the event starts, and everything below it."""
         if depth > _MAX_DEPTH:
             self.error(event, key, f"nested deeper than {_MAX_DEPTH} levels")
             raise_all(self.errors)
         if isinstance(event, yaml.AliasEvent):
-            self.error(event, key, f"alias '*{event.anchor}'", "write the value out")
+            self.error(
+                event,
+                key,
+                f"alias '*{event.anchor}' is not allowed",
+                "write the value out",
+            )
             return Node(self.place(event), key, None)
         if event.anchor is not None:
-            self.error(event, key, f"anchor '&{event.anchor}'", "write the value out")
+            self.error(
+                event,
+                key,
+                f"anchor '&{event.anchor}' is not allowed",
+                "write the value out",
+            )
         if event.tag is not None:
             hint = "remove it; the type follows from the value"
-            self.error(event, key, f"tag '{event.tag}'", hint)
+            self.error(event, key, f"tag '{event.tag}' is not allowed", hint)
         if isinstance(event, yaml.ScalarEvent):
             plain = event.style in ("", None)
             value = scalar(event.value) if plain else event.value
@@ -253,7 +247,7 @@ class _Composer:
             name = self.name(event, key, depth)
             value = self.node(next(self.events), join(key, name), depth + 1)
             if name in entries:
-                message = f"repeated key; first at line {keys[name].line}"
+                message = f"repeated key; the first is at line {keys[name].line}"
                 self.errors.append(ManifestError(place, value.key, message))
             else:
                 entries[name], keys[name] = value, place
@@ -276,12 +270,12 @@ class _Composer:
         return Position(self.path, mark.line + 1, mark.column + 1)
 
     def error(self, event: Any, key: str, message: str, hint: str = "") -> None:
-        """Keep an error at the event."""
+        """Add an error at the event."""
         self.errors.append(ManifestError(self.place(event), key, message, hint))
 
 
 def _syntax_error(error: yaml.YAMLError, path: str, text: str) -> ManifestError:
-    """Return the parser's complaint in the house's shape."""
+    """Return the parser's error as a ManifestError."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = text.splitlines()

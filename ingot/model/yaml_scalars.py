@@ -1,8 +1,7 @@
-"""The text of a plain YAML scalar in, its value out.
+"""Give a plain YAML scalar its value, unless YAML readers disagree about it.
 
-Only what YAML 1.1 and 1.2 read alike has a value: `1e-5`, `no` and `010` mean different
-things to different readers, so they come out as `Ambiguous`, with what to write
-instead.
+`1e-5`, `no` and `010` mean different things in YAML 1.1 and 1.2. They become
+`Ambiguous`, which has the text to write instead.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _MAX_DIGITS = 18
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)\.[0-9]+([eE][-+][0-9]+)?")
 _EXPONENT = re.compile(r"([-+]?(?:0|[1-9][0-9]*))(\.[0-9]*)?[eE]([-+]?)([0-9]+)")
-# What some reader takes for a number, a date or a time of day.
+# Some readers read these as a number, a date or a time of day.
 _NUMBER_LIKE = re.compile(
     r"[-+]?(0[0-9_]+|0[xob][0-9a-fA-F_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"
     r"|[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*([eE][-+]?[0-9]+)?|\.inf|\.Inf|\.INF)"
