@@ -27,7 +27,6 @@ SAMPLED = {
     ("dbrx-tiny", "x86_64"),
     ("qwen2-moe-tiny", "x86_64"),
     ("grok-tiny", "aarch64"),
-    ("qwen2-moe-tiny", "aarch64"),
     ("toy-moe", "vulkan-llvmpipe"),
 }
 CASES = [
