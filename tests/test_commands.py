@@ -150,6 +150,18 @@ def test_an_internal_error_has_its_own_exit_code_and_a_traceback(
     assert "ZeroDivisionError: a defect" in capsys.readouterr().err
 
 
+def test_ctrl_c_stops_any_command_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(list_commands, "list_catalogue", interrupted)
+    monkeypatch.setattr(process, "_stopped", False)
+    assert command_class("list")().parse_execute([]) == INTERRUPTED
+    assert capsys.readouterr().err == "\nstopped\n"
+
+
 def test_the_cache_of_a_cluster_is_an_address_whatever_the_folder_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from ingot.ablation.ablate import Request, run
 from ingot.ablation.modes import matrices, matrix_schemes, read_modes, read_scheme
 from ingot.ablation.prompt import TOKENS, prompt, reading_tokens
 from ingot.cli.build_command import build_first
-from ingot.cli.commands import INTERRUPTED, Call
+from ingot.cli.commands import Call
 from ingot.cli.variables import integer, one_of_each
 from ingot.model.manifest import read_manifest
 from ingot.project.catalogue import Selection, read, requested_models
@@ -24,11 +23,7 @@ def ablate(call: Call) -> int:
     selection = select(catalogue, variables)
     check_runnable(catalogue, selection)
     request = read_request(call.root, selection, variables)
-    try:
-        return build_first(call, request.task) or run(call.root, request)
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return INTERRUPTED
+    return build_first(call, request.task) or run(call.root, request)
 
 
 def read_request(

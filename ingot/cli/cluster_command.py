@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Mapping
 
-from ingot.cli.commands import INTERRUPTED, Call
+from ingot.cli.commands import Call
 from ingot.cli.variables import integer
 from ingot.errors import IngotError
 
@@ -31,8 +31,6 @@ def cluster(call: Call) -> int:
             f"cluster: the package '{error.name}' is not installed",
             "run: pip install -e '.[dask]'",
         ) from error
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return 0
 
 

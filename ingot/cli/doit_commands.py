@@ -21,8 +21,15 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 from doit.plugin import PluginDict
 
 from ingot.cli import commands, startup
-from ingot.cli.commands import FAILED, INTERNAL_ERROR, UNSUPPORTED, Call
+from ingot.cli.commands import (
+    FAILED,
+    INTERNAL_ERROR,
+    INTERRUPTED,
+    UNSUPPORTED,
+    Call,
+)
 from ingot.cli.variables import VARIABLES, check_known, check_set_once, check_used
+from ingot.engine import process
 from ingot.errors import IngotError
 
 # Errors that doit prints without a traceback; the exit code is 3.
@@ -108,6 +115,12 @@ class TableCommand(Command):  # type: ignore[misc]
             raise InvalidCommand(str(error)) from None
         except USER_ERRORS:
             raise
+        except KeyboardInterrupt:
+            process.stop_all()
+            print("\nstopped", file=sys.stderr)
+            return INTERRUPTED
+        except SystemExit as stop:
+            return int(stop.code or 0)
         except Exception as error:
             return report_unexpected(error)
 

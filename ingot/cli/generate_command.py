@@ -25,7 +25,6 @@ from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
 from ingot.cli.connections import open_store
 from ingot.cli.variables import integer, number, one_of_each
-from ingot.engine import process
 from ingot.engine.actions import InlineText
 from ingot.errors import IngotError, counted
 from ingot.project.catalogue import Catalogue, Selection, read, requested_models
@@ -50,15 +49,8 @@ def _generate(root: Path, name: str, request: Request) -> int:
         found = digests.of_file(path)
         return found.hash, found.size_bytes
 
-    try:
-        with first_interrupt_noted() as stopped:
-            return run(root, name, request, digest, stopped)
-    except KeyboardInterrupt:
-        process.stop_all()
-        print("\nstopped", file=sys.stderr)
-        return INTERRUPTED
-    except SystemExit as stop:
-        return int(stop.code or 0)
+    with first_interrupt_noted() as stopped:
+        return run(root, name, request, digest, stopped)
 
 
 @contextmanager
