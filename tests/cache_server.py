@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
+from ingot.engine.action_keys import encode_action
 from ingot.engine.actions import Action, Digest
 from ingot.engine.cache.backend import Timeouts
 from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.executor import Executor
-from ingot.engine.keys import encode_action
 from ingot.engine.store import Store
 
 # What is hung is waited for no longer than this, by tests of just that.

@@ -33,8 +33,8 @@ from typing import Any
 import pytest
 
 from ingot.engine import sandbox, toolchain
+from ingot.engine.action_keys import EncodedAction, encode_action
 from ingot.engine.actions import Action, ActionResult
-from ingot.engine.keys import EncodedAction, encode_action
 from ingot.errors import IngotError
 from tests import scratch
 from tests.source_tree import ROOT, closure, text

@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ingot.engine.action_keys import encode_action
+from ingot.engine.action_results import (
+    PACKED_BYTES,
+    TEXTS_BYTES,
+    UNPACKED_BYTES,
+    unpack_texts,
+)
 from ingot.engine.actions import Action, InlineText, resolve_action
-from ingot.engine.keys import encode_action
-from ingot.engine.results import PACKED_BYTES, TEXTS_BYTES, UNPACKED_BYTES, unpack_texts
 from tests.checkout import Checkout
 from tests.small_actions import COUNT
 from tests.test_why import told

@@ -227,7 +227,7 @@ def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
 
 def test_a_build_with_nothing_to_do_imports_nothing_that_is_slow() -> None:
     program = (
-        "import sys, ingot.cli.build_command, ingot.engine.keys;"
+        "import sys, ingot.cli.build_command, ingot.engine.action_keys;"
         "slow = {'yaml', 'rich', 'numpy', 'google', 'iree', 'urllib3', 'grpc'};"
         "print(sorted(slow & sys.modules.keys()))"
     )

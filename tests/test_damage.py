@@ -22,10 +22,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import digests, leases, results, run_action
+from ingot.engine import digests, leases, run_action
 from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.action_keys import encode_action
+from ingot.engine.action_results import MESSAGE_TYPE, decode_result, encode_result
 from ingot.engine.actions import Action, Digest, Output, SourceFile
-from ingot.engine.keys import encode_action
 from ingot.engine.run_action import ActionFailed, CommandEnd, describe_failure
 from ingot.engine.verify_store import verify_store
 from ingot.errors import IngotError
@@ -279,7 +280,7 @@ def test_the_result_of_another_action_is_discarded(
     place, other = (cache / "ac" / key[:2] / key for key in (right, wrong))
     content = other.read_bytes()
     if not knows_messages:
-        content = results.to_bytes(replace(results.from_bytes(content), messages=()))
+        content = encode_result(replace(decode_result(content), messages=()))
     place.chmod(0o644)
     place.write_bytes(content)
     later = Checkout(tmp_path / "b", cache)
@@ -377,7 +378,7 @@ def test_a_result_of_an_older_and_of_a_later_version_is_restored(
     of_action = [
         fact
         for fact in message.execution_metadata.auxiliary_metadata
-        if fact.type_url == results.MESSAGE_TYPE
+        if fact.type_url == MESSAGE_TYPE
     ]
     message.ClearField("execution_metadata")
     message.execution_metadata.auxiliary_metadata.extend(of_action)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import digests, executor, run_action, sandbox
+from ingot.engine.action_keys import encode_action
 from ingot.engine.actions import Action, InlineText, Output, SourceFile
 from ingot.engine.atomic_files import SMALL_BYTES
-from ingot.engine.keys import encode_action
 from ingot.engine.run_action import ActionFailed
 from ingot.engine.store import Store
 from ingot.errors import IngotError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import exports
+from ingot.engine import build_outputs
 from ingot.engine.actions import Action, Digest
 from ingot.engine.store import Store
 from tests.checkout import Checkout
@@ -85,7 +85,7 @@ def test_a_sweep_leaves_the_files_of_a_running_build(checkout: Checkout) -> None
         (folder / name).touch()
     with (folder / "running").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        exports.sweep(checkout.root)
+        build_outputs.sweep(checkout.root)
         assert names(folder) == ["running"]
 
 
@@ -107,7 +107,7 @@ def test_two_builds_that_export_one_file_at_once_leave_a_complete_one(
 
     def show(content: bytes) -> None:
         digest = checkout.store.put_bytes(content)
-        with exports._temporary(checkout.root, str(target)) as temporary:
+        with build_outputs._temporary(checkout.root, str(target)) as temporary:
             checkout.store.copy_to(digest, target, temporary)
 
     threads = [threading.Thread(target=show, args=(item,)) for item in contents]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ingot.cli.why_command import Elsewhere, print_reasons
-from ingot.engine import results
+from ingot.engine import action_results
+from ingot.engine.action_keys import encode_action
 from ingot.engine.actions import (
     Action,
     ActionResult,
@@ -19,9 +20,7 @@ from ingot.engine.actions import (
     InlineText,
     resolve_action,
 )
-from ingot.engine.cache import hints
-from ingot.engine.cache.hints import BuildHint
-from ingot.engine.keys import encode_action
+from ingot.engine.cache.build_hints import BuildHint, encode_hint, hint_key
 from ingot.project.catalogue import Plan
 from tests.bucket_server import serving_bucket
 from tests.cache_server import CacheServer, Machine, serving
@@ -31,7 +30,7 @@ from tests.small_actions import COUNT, UPPER
 CHANGED = replace(
     UPPER, argv=("sh", "-e", *UPPER.argv[1:]), inputs=(("in.txt", InlineText("abcd")),)
 )
-HINT = f"/cache/ac/{hints.hint_key('', 'upper:x').hash}"
+HINT = f"/cache/ac/{hint_key('', 'upper:x').hash}"
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_only_an_action_that_ran_uploads_a_hint(
 
 
 def test_another_project_with_a_task_of_that_name_has_another_hint() -> None:
-    places = {hints.hint_key(p, t) for p in ("ingot", "other") for t in ("a:x", "b:x")}
+    places = {hint_key(p, t) for p in ("ingot", "other") for t in ("a:x", "b:x")}
     assert len(places) == 4
 
 
@@ -139,13 +138,13 @@ ENCODED = encode_action(resolve_action(UPPER, (("in.txt", Digest("a" * 64, 3)),)
 LAST = BuildHint((b"no action",), 1e9)
 LIES = {
     "no message": b"<html>log in first</html>",
-    "of another task": hints.to_bytes("count:x", LAST),
-    "of no time": results.to_bytes(
+    "of another task": encode_hint("count:x", LAST),
+    "of no time": action_results.encode_result(
         ActionResult((), task="upper:x", messages=LAST.messages)
     ),
-    "of nothing": hints.to_bytes("upper:x", BuildHint((), 1e9)),
-    "of no action": hints.to_bytes("upper:x", LAST),
-    "in pieces": hints.to_bytes("upper:x", BuildHint(ENCODED.messages[:-1], 1e9)),
+    "of nothing": encode_hint("upper:x", BuildHint((), 1e9)),
+    "of no action": encode_hint("upper:x", LAST),
+    "in pieces": encode_hint("upper:x", BuildHint(ENCODED.messages[:-1], 1e9)),
     "huge": bytes(5 << 20),
 }
 

@@ -10,10 +10,10 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 
 from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.action_keys import encode_action
+from ingot.engine.action_results import decode_action, decode_result, encode_result
 from ingot.engine.actions import ActionResult, Digest, ResolvedAction
-from ingot.engine.keys import encode_action
 from ingot.engine.protobuf_wire import CorruptMessage
-from ingot.engine.results import decode_action, from_bytes, to_bytes
 
 A = Digest("a" * 64, 3)
 B = Digest("b" * 64, 4)
@@ -69,7 +69,7 @@ def test_the_key_is_the_digest_of_an_action_message_whose_parts_are_blobs() -> N
 def test_a_stored_result_contains_its_whole_action() -> None:
     encoded = encode_action(ACTION)
     result = ActionResult((("model.vmfb", A),), messages=encoded.messages)
-    kept = from_bytes(to_bytes(result))
+    kept = decode_result(encode_result(result))
     assert decode_action(encoded.key.hash, kept.messages) == ACTION
 
 
@@ -152,9 +152,9 @@ RESULTS = [
 
 @pytest.mark.parametrize("result", RESULTS)
 def test_a_result_is_byte_for_byte_that_of_protobuf(result: ActionResult) -> None:
-    content = to_bytes(result)
+    content = encode_result(result)
     assert _serialized(reapi.ActionResult.FromString(content)) == content
-    again = from_bytes(content)
+    again = decode_result(content)
     assert again == result
     assert (again.task, again.wall_ms) == (result.task, result.wall_ms)
     assert again.contents == result.contents
@@ -162,7 +162,7 @@ def test_a_result_is_byte_for_byte_that_of_protobuf(result: ActionResult) -> Non
 
 def test_a_corrupt_result_is_read_like_protobuf_reads_it() -> None:
     numbers, read = random.Random(7), 0
-    kinds = [to_bytes(result) for result in RESULTS]
+    kinds = [encode_result(result) for result in RESULTS]
     kinds.append(_serialized(reapi.ActionResult(stdout_raw=b"text", exit_code=7)))
     for _ in range(3000):
         content = bytearray(numbers.choice(kinds) + numbers.choice(kinds) + b"\x20\0")
@@ -170,7 +170,7 @@ def test_a_corrupt_result_is_read_like_protobuf_reads_it() -> None:
             content[numbers.randrange(len(content))] = numbers.randrange(256)
         content = content[: numbers.randrange(1, 2 * len(content))]
         try:
-            result = from_bytes(bytes(content))
+            result = decode_result(bytes(content))
             message = reapi.ActionResult.FromString(bytes(content))
         except (CorruptMessage, DecodeError):
             # Damage of a field that nobody asks for is seen by protobuf alone.
@@ -199,7 +199,7 @@ def test_a_corrupt_result_is_read_like_protobuf_reads_it() -> None:
 )
 def test_bytes_that_are_not_a_result_are_rejected(content: bytes) -> None:
     with pytest.raises(CorruptMessage):
-        from_bytes(content)
+        decode_result(content)
 
 
 def _serialized(message: Message) -> bytes:

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from ingot.cli import store_commands as command
-from ingot.engine import json_lines, records, verify_store
+from ingot.engine import json_lines, task_records, verify_store
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.cache.backend import BlobRejected, Kind, Timeouts, Unreachable
 from ingot.engine.cache.folder_cache import FolderBackend
 from ingot.engine.cache.shared_cache import N_UPLOAD_THREADS, SharedCache, UploadQueue
 from ingot.engine.digests import hash_file
-from ingot.engine.records import Records, TaskRecord
 from ingot.engine.store import Store
+from ingot.engine.task_records import Records, TaskRecord
 from ingot.errors import IngotError
 
 
@@ -234,7 +234,7 @@ def test_records_that_another_build_holds_are_not_removed(
     def refuse(_: object) -> dict[str, TaskRecord]:
         raise held
 
-    monkeypatch.setattr(records, "_load", refuse)
+    monkeypatch.setattr(task_records, "_load", refuse)
     with pytest.raises(IngotError, match="locking protocol"):
         Records(place)
     assert place.stat().st_ino == inode

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from distributed import Client, Future
 
+from ingot.engine.action_keys import encode_action
 from ingot.engine.actions import Action, Digest, ResolvedAction, SourceFile
-from ingot.engine.keys import encode_action
 from ingot.engine.remote import dask_client
 from ingot.engine.remote.request import LABELS, WorkRequest
 from ingot.engine.run_action import ActionFailed

@@ -12,10 +12,10 @@ import pytest
 
 from ingot.cli.why_command import Elsewhere
 from ingot.codec import to_json
+from ingot.engine import action_results
 from ingot.engine import reapi_pb2 as reapi
-from ingot.engine import results
 from ingot.engine.actions import ActionResult, Digest, ResolvedAction
-from ingot.engine.cache import cache_address, hints
+from ingot.engine.cache import build_hints, cache_address
 from ingot.engine.cache.backend import Timeouts
 from ingot.engine.cache.cache_address import connect
 from ingot.engine.protobuf_wire import CorruptMessage
@@ -37,7 +37,7 @@ def server() -> Iterator[CacheServer]:
 def tell(server: CacheServer, result: ActionResult) -> None:
     """Let the server have this for the only result that it has."""
     key = next(path for path in server.order if "/ac/" in path)
-    server.files[key] = results.to_bytes(result)
+    server.files[key] = action_results.encode_result(result)
 
 
 @pytest.mark.parametrize(("of", "size"), [("output", 4), ("output", 5), ("log", 5)])
@@ -88,7 +88,7 @@ def test_a_cache_that_mixes_up_two_actions_changes_no_result(
 )
 def test_an_invalid_digest_is_corrupt(hash: str) -> None:
     with pytest.raises(CorruptMessage, match="not a digest"):
-        results.checked_digest(hash, 1)
+        action_results.checked_digest(hash, 1)
 
 
 def test_an_action_is_read_from_its_own_messages_and_from_nowhere_else() -> None:
@@ -96,10 +96,10 @@ def test_an_action_is_read_from_its_own_messages_and_from_nowhere_else() -> None
     message = evil.SerializeToString()
     key = hashlib.sha256(message).hexdigest()
     with pytest.raises(CorruptMessage, match="no message /dev/zero"):
-        results.decode_action(key, [message])
+        action_results.decode_action(key, [message])
     # Another action than the key's.
     with pytest.raises(CorruptMessage, match=f"no message {'0' * 12}"):
-        results.decode_action("0" * 64, [message])
+        action_results.decode_action("0" * 64, [message])
 
 
 def test_a_server_that_runs_actions_names_no_other_file(
@@ -233,10 +233,10 @@ def test_a_small_hint_of_a_huge_tree_is_dropped_at_once(
 ) -> None:
     key, messages = tree(levels, names, n_files)
     with pytest.raises(CorruptMessage, match="its inputs take more than 8388608 bytes"):
-        results.decode_action(key, messages)
-    hint = hints.BuildHint(tuple(messages), time.time() + 3600)
-    place = hints.hint_key("", "upper:x")
-    server.files[f"/cache/ac/{place.hash}"] = hints.to_bytes("upper:x", hint)
+        action_results.decode_action(key, messages)
+    hint = build_hints.BuildHint(tuple(messages), time.time() + 3600)
+    place = build_hints.hint_key("", "upper:x")
+    server.files[f"/cache/ac/{place.hash}"] = build_hints.encode_hint("upper:x", hint)
     here = Machine(tmp_path / "a", server.url)
     elsewhere = Elsewhere(here.executor, lambda: here.shared)
     start = time.monotonic()
@@ -246,4 +246,4 @@ def test_a_small_hint_of_a_huge_tree_is_dropped_at_once(
 
 def test_the_inputs_of_a_large_action_are_read() -> None:
     key, messages = tree(2, ("a", "b"), 5000)
-    assert len(results.decode_action(key, messages).inputs) == 20_000
+    assert len(action_results.decode_action(key, messages).inputs) == 20_000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import results
+from ingot.engine.action_results import decode_result
 from ingot.engine.actions import Digest
 from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
@@ -62,7 +62,7 @@ def test_bazel_and_ingot_use_each_others_entries(tmp_path: Path) -> None:
         found = []
         for path in (folder / "ac").rglob("*"):
             if path.is_file():
-                names = [p for p, _ in results.from_bytes(path.read_bytes()).outputs]
+                names = [p for p, _ in decode_result(path.read_bytes()).outputs]
                 key = Digest(path.name, 0)
                 result = machine.shared.fetch(key, tuple(names))
                 assert result is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import executor, results
+from ingot.engine import action_results, executor
 from ingot.engine.actions import Action
 from ingot.engine.cache import shared_cache
 from tests.cache_server import CacheServer, Machine, serving
@@ -139,12 +139,12 @@ def test_an_invalid_result_is_reported_and_replaced(
 ) -> None:
     Machine(tmp_path / "a", server.url).build(UPPER)
     key = next(path for path in server.order if "/ac/" in path)
-    right = results.from_bytes(server.files[key]).outputs
+    right = action_results.decode_result(server.files[key]).outputs
     server.files[key] = content
     second = Machine(tmp_path / "b", server.url)
     assert second.build(UPPER) == ["ran"]
     assert [text.partition(": ")[2][:10] for text in second.reported] == ["the result"]
-    assert results.from_bytes(server.files[key]).outputs == right
+    assert action_results.decode_result(server.files[key]).outputs == right
 
 
 @pytest.mark.usefixtures("blobs_apart")

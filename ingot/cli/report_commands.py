@@ -13,7 +13,7 @@ REPORT = "build/report.html"
 def graph(call: Call) -> int:
     """Draw the actions of a build as SVG; print where the picture is."""
     from ingot.cli.tasks import choose_actions
-    from ingot.engine.records import Records
+    from ingot.engine.task_records import Records
     from ingot.project.catalogue import read, requested_models
     from ingot.project.selection import select
     from ingot.report.action_graph import Ended, picture

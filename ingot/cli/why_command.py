@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ingot.cli.commands import Call
 from ingot.cli.connections import open_cache, open_store
 from ingot.cli.tasks import choose_actions
-from ingot.engine import exports
+from ingot.engine import build_outputs
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
 from ingot.engine.executor import Executor
-from ingot.engine.records import TaskRecord
 from ingot.engine.store_survey import latest_results, read_messages
+from ingot.engine.task_records import TaskRecord
 from ingot.errors import IngotError, counted
 from ingot.project.catalogue import Plan, read, requested_models
 from ingot.project.selection import select
@@ -146,7 +146,7 @@ class Elsewhere:
 
     def has(self, action: Action) -> str:
         """Return how a build would get the result, or ""; remember its outputs."""
-        from ingot.engine.keys import encode_action
+        from ingot.engine.action_keys import encode_action
 
         try:
             key = encode_action(self._executor.resolve(action)).key
@@ -170,7 +170,7 @@ class Elsewhere:
         A stored action holds everything that its result depends on, as a record of this
         checkout does.
         """
-        from ingot.engine import results
+        from ingot.engine.action_results import decode_action, unpack_texts
         from ingot.engine.protobuf_wire import CorruptMessage
 
         at_s, key = self._newest().get(action.task, (0.0, ""))
@@ -185,11 +185,14 @@ class Elsewhere:
                 messages = read_messages(self._executor.store.root, key)
             else:
                 return []
-            old = results.decode_action(key, messages)
+            old = decode_action(key, messages)
         except (OSError, CorruptMessage):
             return []
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
-        root, texts = self._executor.root, partial(results.unpack_texts, messages)
+        root, texts = (
+            self._executor.root,
+            partial(unpack_texts, messages),
+        )
         heading = f"against its last {where.format(key[:12], day)}:"
         return [heading, *differences(root, old, resolved, action, texts)]
 
@@ -230,7 +233,7 @@ def explain(
     reasons = differences(executor.root, old, resolved, action, texts)
     reasons += [
         f"{path} {what}; it will be restored from the store"
-        for path, what in exports.changes(executor.root, record)
+        for path, what in build_outputs.changes(executor.root, record)
     ]
     reasons += [
         f"output {path}: {digest} is not in the store"
@@ -264,11 +267,11 @@ def _in_short(reasons: list[str]) -> str:
 
 def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
     """Return the input texts of the recorded action, as far as the store has them."""
-    from ingot.engine import results
+    from ingot.engine.action_results import unpack_texts
     from ingot.engine.protobuf_wire import CorruptMessage
 
     try:
-        return results.unpack_texts(read_messages(executor.store.root, record.key))
+        return unpack_texts(read_messages(executor.store.root, record.key))
     except (OSError, CorruptMessage):
         return {}
 

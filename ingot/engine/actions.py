@@ -2,7 +2,7 @@
 
 An Action names everything that can change its outputs: the command line, the
 environment, the platform (tools with their identity) and the inputs. With the digests
-of its inputs it becomes a ResolvedAction, whose key `ingot.engine.keys` computes.
+of its inputs it becomes a ResolvedAction; `ingot.engine.action_keys` computes its key.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingot.engine import exports, results, run_action
+from ingot.engine import build_outputs, run_action
+from ingot.engine.action_results import pack_texts
 from ingot.engine.actions import (
     Action,
     ActionResult,
@@ -26,14 +27,14 @@ from ingot.engine.actions import (
 )
 from ingot.engine.event_log import Trace
 from ingot.engine.input_resolver import InputResolver
-from ingot.engine.records import Records, TaskRecord
 from ingot.engine.run_action import CommandEnd, StaleInput
 from ingot.engine.store import CorruptBlob, Store
+from ingot.engine.task_records import Records, TaskRecord
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
+    from ingot.engine.action_keys import EncodedAction
     from ingot.engine.cache.shared_cache import SharedCache
-    from ingot.engine.keys import EncodedAction
     from ingot.engine.remote.remote_executor import RemoteExecutor
 
 # Reading or copying this much takes no longer than handing it to another thread.
@@ -55,7 +56,7 @@ class Executor:
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
-        exports.sweep(root)
+        build_outputs.sweep(root)
         self._report = report
         self._shared = shared
         self._remote = remote
@@ -76,7 +77,7 @@ class Executor:
         record = self.records.get(action.task)
         if record is None or self.resolve(action) != record.resolved:
             return False
-        if any(exports.changes(self.root, record)):
+        if any(build_outputs.changes(self.root, record)):
             return False
         self.store.lease_result(record.key, *(digest for _, digest in record.outputs))
         if not all(self.store.holds(digest) for _, digest in record.outputs):
@@ -204,7 +205,7 @@ class Executor:
         return self.store.blob(record.log).read_text("utf-8", errors="replace")
 
     def _encode(self, action: Action) -> tuple[ResolvedAction, EncodedAction]:
-        from ingot.engine.keys import encode_action
+        from ingot.engine.action_keys import encode_action
 
         resolved = self.resolve(action)
         return resolved, encode_action(resolved)
@@ -220,7 +221,7 @@ class Executor:
     ) -> None:
         """Export the outputs, record the action, report its end."""
         exporting = time.monotonic()
-        exported = exports.export(self.root, self.store, action, result)
+        exported = build_outputs.export(self.root, self.store, action, result)
         self.trace.end(action.task, "export", exporting)
         wall_ms = (time.monotonic() - start) * 1e3
         record = TaskRecord(
@@ -240,7 +241,7 @@ class Executor:
         """Delete its record until it ends: a killed build leaves no stale record."""
         before = self.records.get(action.task)
         if before is not None:
-            exports.remove_stale(self.root, before, action)
+            build_outputs.remove_stale(self.root, before, action)
             self.records.forget(action.task)
 
     def _obtain(
@@ -263,7 +264,7 @@ class Executor:
             result = self._run(action, resolved)
         else:
             result = self._run_remotely(action, resolved, encoded.key)
-        messages = encoded.messages + results.pack_texts(action)
+        messages = encoded.messages + pack_texts(action)
         result = replace(result, messages=messages)
         if self._shared is not None and local:
             result = self._shared.with_inline_blobs(result)

@@ -19,9 +19,9 @@ from ingot.engine.actions import (
     digest_of,
     resolve_action,
 )
-from ingot.engine.records import Records
 from ingot.engine.run_action import StaleInput
 from ingot.engine.store import Store
+from ingot.engine.task_records import Records
 from ingot.errors import IngotError
 
 

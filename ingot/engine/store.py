@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ingot.engine import atomic_files, results
+from ingot.engine import atomic_files
+from ingot.engine.action_results import encode_result, result_of
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import DiskErrors
 from ingot.engine.digests import (
@@ -79,7 +80,7 @@ class Store:
         self.lease_result(key.hash)
         try:
             with open(path, "rb", buffering=0) as file:
-                result = results.result_of(key.hash, file.read())
+                result = result_of(key.hash, file.read())
         except FileNotFoundError:
             return None
         except (CorruptMessage, OSError) as error:
@@ -99,7 +100,7 @@ class Store:
 
     def put_action(self, key: Digest, result: ActionResult) -> None:
         """Store the result under the key; its blobs must already be in the store."""
-        self._put(results.to_bytes(result), self._path("ac", key.hash))
+        self._put(encode_result(result), self._path("ac", key.hash))
 
     def lease_result(self, key: str, *blobs: Digest) -> None:
         """Lease the key's result and the blobs, and mark the result as used now.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.engine import results
+from ingot.engine.action_results import HASH, decode_result
 from ingot.engine.actions import ActionResult
 from ingot.engine.protobuf_wire import CorruptMessage
 
@@ -56,7 +56,7 @@ def survey(root: Path, known: StoreSurvey | None = None) -> StoreSurvey:
             continue
         with contextlib.suppress(OSError, CorruptMessage):
             content = (root / "ac" / key[:2] / key).read_bytes()
-            result = results.from_bytes(content)
+            result = decode_result(content)
             blobs_of = frozenset(digest.hash for digest in result.blobs())
             entries[key] = StoredResult(file, result, blobs_of)
     return StoreSurvey(entries, blobs)
@@ -74,7 +74,7 @@ def latest_results(root: Path) -> dict[str, tuple[float, str]]:
     for key, file in _files(root / "ac"):
         with contextlib.suppress(OSError, CorruptMessage):
             content = (root / "ac" / key[:2] / key).read_bytes()
-            task = results.from_bytes(content).task
+            task = decode_result(content).task
             if task:
                 last[task] = max(last.get(task, (0.0, "")), (file.used_s, key))
     return last
@@ -85,7 +85,7 @@ def read_messages(root: Path, key: str) -> tuple[bytes, ...]:
 
     Raises: OSError if there is no result; CorruptMessage if it cannot be decoded.
     """
-    return results.from_bytes((root / "ac" / key[:2] / key).read_bytes()).messages
+    return decode_result((root / "ac" / key[:2] / key).read_bytes()).messages
 
 
 def blob_path(root: Path, name: str) -> Path:
@@ -98,7 +98,7 @@ def _files(folder: Path) -> Iterator[tuple[str, StoredFile]]:
         for item in _scan(part.path):
             with contextlib.suppress(FileNotFoundError):
                 stat = item.stat()
-                if results.HASH.fullmatch(item.name):
+                if HASH.fullmatch(item.name):
                     yield item.name, StoredFile(stat.st_size, stat.st_mtime)
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingot.engine import results
+from ingot.engine.action_results import belongs_to, decode_result
 from ingot.engine.digests import hash_file
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store_survey import blob_path, survey
@@ -48,10 +48,10 @@ def verify_store(root: Path) -> Verified:
         for name in names:
             path = Path(folder, name)
             try:
-                result = results.from_bytes(path.read_bytes())
+                result = decode_result(path.read_bytes())
                 # Results of other programs carry no messages; hints have no outputs.
                 is_ours = result.outputs and result.messages
-                if is_ours and not results.belongs_to(name, result):
+                if is_ours and not belongs_to(name, result):
                     corrupt.append(path)
             except CorruptMessage:
                 corrupt.append(path)

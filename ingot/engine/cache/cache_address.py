@@ -93,7 +93,7 @@ def connect(
             return FolderBackend(Path(unquote(parts.path)))
         who = authorization(address, environment)
         if parts.scheme in ("http", "https"):
-            from ingot.engine.cache.http import HttpBackend
+            from ingot.engine.cache.http_cache import HttpBackend
 
             return HttpBackend(shown, who, timeouts)
         if parts.scheme in ("grpc", "grpcs"):

@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ingot.engine import results
+from ingot.engine import action_results
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import SMALL_BYTES
-from ingot.engine.cache import hints
+from ingot.engine.cache import build_hints
 from ingot.engine.cache.backend import (
     RESULT_BYTES,
     BlobRejected,
@@ -36,7 +36,7 @@ from ingot.engine.cache.backend import (
     Unreachable,
     with_deadline,
 )
-from ingot.engine.cache.hints import BuildHint
+from ingot.engine.cache.build_hints import BuildHint
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.store import Store
 from ingot.errors import IngotError, counted
@@ -155,8 +155,8 @@ class SharedCache:
         if not self._health.reads:
             return None
         try:
-            content = self._get_message(hints.hint_key(self._project, task))
-            return hints.from_bytes(content, task) if content else None
+            content = self._get_message(build_hints.hint_key(self._project, task))
+            return build_hints.decode_hint(content, task) if content else None
         except CacheFailure as error:
             self._health.stop("read", str(error))
             return None
@@ -262,8 +262,8 @@ class SharedCache:
         try:
             with self._store.scratch() as folder:
                 path = folder / "hint"
-                path.write_bytes(hints.to_bytes(result.task, hint))
-                key = hints.hint_key(self._project, result.task)
+                path.write_bytes(build_hints.encode_hint(result.task, hint))
+                key = build_hints.hint_key(self._project, result.task)
                 self._backend.put("ac", key, path)
         except (CacheFailure, IngotError, OSError) as error:
             self._sends_hints = False
@@ -285,7 +285,7 @@ class SharedCache:
     ) -> ActionResult | None:
         """Return the message's result; None if it is not one of this action."""
         try:
-            result = results.result_of(key.hash, content)
+            result = action_results.result_of(key.hash, content)
         except CorruptMessage:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}

@@ -13,11 +13,12 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
 from ingot.engine import reapi_pb2 as reapi
+from ingot.engine.action_keys import encode_action
+from ingot.engine.action_results import checked_digest
 from ingot.engine.actions import Digest
 from ingot.engine.cache.backend import CacheFailure, Timeouts, Unreachable
 from ingot.engine.cache.cache_address import authorization
 from ingot.engine.cache.shared_cache import SharedCache
-from ingot.engine.keys import encode_action
 from ingot.engine.remote.reapi_execution import AGAIN, Execution, OperationEnd
 from ingot.engine.remote.reapi_worker import (
     LOG,
@@ -28,7 +29,6 @@ from ingot.engine.remote.reapi_worker import (
 )
 from ingot.engine.remote.remote_executor import RemoteExecutor
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_response
-from ingot.engine.results import checked_digest
 from ingot.engine.store import Store
 from ingot.errors import IngotError
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ingot.codec import from_plain
+from ingot.engine.action_results import checked_digest
 from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedAction
 from ingot.engine.protobuf_wire import CorruptMessage
-from ingot.engine.results import checked_digest
 
 # Bumped when the meaning of a request changes: older workers then reject it.
 VERSION = 4

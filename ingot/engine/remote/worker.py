@@ -18,13 +18,13 @@ from pathlib import Path
 
 from ingot.codec import to_json
 from ingot.engine import run_action, sandbox, toolchain
+from ingot.engine.action_keys import encode_action
 from ingot.engine.actions import Action, Digest, Output
 from ingot.engine.byte_sizes import parse_size
 from ingot.engine.cache.backend import CacheFailure
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.digests import Digests
 from ingot.engine.gc import collect_garbage
-from ingot.engine.keys import encode_action
 from ingot.engine.machine import machine
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request

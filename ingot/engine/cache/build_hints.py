@@ -11,7 +11,13 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from ingot.engine import results
+from ingot.engine.action_results import (
+    MESSAGE_TYPE,
+    TASK_TYPE,
+    decode_metadata,
+    decode_result,
+    encode_metadata,
+)
 from ingot.engine.actions import Digest, digest_of
 from ingot.engine.protobuf_wire import CorruptMessage, Message, field
 
@@ -37,19 +43,19 @@ def hint_key(project: str, task: str) -> Digest:
     return digest_of(f"ingot: the last action of a task\n{project}\n{task}".encode())
 
 
-def to_bytes(task: str, hint: BuildHint) -> bytes:
+def encode_hint(task: str, hint: BuildHint) -> bytes:
     """Return the hint as an `ActionResult` message."""
-    metadata = results.encode_metadata(results.TASK_TYPE, task.encode())
-    metadata += results.encode_metadata(TIME_TYPE, f"{hint.at_s:.0f}".encode())
-    messages = results.encode_metadata(results.MESSAGE_TYPE, *hint.messages)
+    metadata = encode_metadata(TASK_TYPE, task.encode())
+    metadata += encode_metadata(TIME_TYPE, f"{hint.at_s:.0f}".encode())
+    messages = encode_metadata(MESSAGE_TYPE, *hint.messages)
     return field(9, metadata + messages)
 
 
-def from_bytes(content: bytes, task: str) -> BuildHint | None:
+def decode_hint(content: bytes, task: str) -> BuildHint | None:
     """Return the hint of that task; None where the bytes are anything else."""
     with contextlib.suppress(CorruptMessage, ValueError):
-        found = results.from_bytes(content)
-        values = results.decode_metadata(Message(Message(content).bytes_at(9)))
+        found = decode_result(content)
+        values = decode_metadata(Message(Message(content).bytes_at(9)))
         times = [float(value) for value in values.get(TIME_TYPE, ())]
         if found.task == task and times and found.messages:
             return BuildHint(found.messages, times[0])

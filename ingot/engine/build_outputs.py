@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ingot.engine.actions import Action, ActionResult
 from ingot.engine.digests import Identity, identify
-from ingot.engine.records import TaskRecord
 from ingot.engine.store import Store
+from ingot.engine.task_records import TaskRecord
 
 
 def changes(root: Path, record: TaskRecord) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable
 from functools import cache
 
+from ingot.engine.action_keys import digest_message
 from ingot.engine.actions import (
     Action,
     ActionResult,
@@ -20,7 +21,6 @@ from ingot.engine.actions import (
     InlineText,
     ResolvedAction,
 )
-from ingot.engine.keys import digest_message
 from ingot.engine.protobuf_wire import CorruptMessage, Message, field, number, text
 
 # Types of metadata: the task that an action ran for, and a message of the action. Other
@@ -48,7 +48,7 @@ DIGEST_BYTES = 64
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def to_bytes(result: ActionResult) -> bytes:
+def encode_result(result: ActionResult) -> bytes:
     """Return the result as an `ActionResult` message."""
     contents = {digest: field(5, content) for digest, content in result.contents}
     content = b"".join(
@@ -91,7 +91,7 @@ def decode_metadata(metadata: Message) -> dict[str, list[bytes]]:
     return found
 
 
-def from_bytes(content: bytes) -> ActionResult:
+def decode_result(content: bytes) -> ActionResult:
     """Return the result that the message encodes.
 
     Raises: CorruptMessage if it is not an action result.
@@ -124,7 +124,7 @@ def result_of(key: str, content: bytes) -> ActionResult:
 
     Raises: CorruptMessage if it is not an action result, or that of another key.
     """
-    result = from_bytes(content)
+    result = decode_result(content)
     # A power cut may leave an empty file, which is a message of no outputs.
     if result.outputs and not belongs_to(key, result):
         raise CorruptMessage("it is the result of another action")
