@@ -23,14 +23,6 @@ CASES = ROOT / "tests/bad_manifests"
 HEADS = (CASES / "components/toy/heads.mlir").read_text("utf-8")
 
 
-def component_names() -> list[str]:
-    folder = ROOT / "components"
-    return sorted(
-        path.relative_to(folder).with_suffix("").as_posix()
-        for path in folder.glob("*/*.mlir")
-    )
-
-
 def message(text: str) -> str:
     with pytest.raises(ExceptionGroup) as caught:
         parse_component(text, "toy/heads")
@@ -68,13 +60,6 @@ def test_an_oracle_that_is_not_there_is_told_when_the_component_is_read(
     with pytest.raises(ExceptionGroup) as caught:
         read_component("toy/heads", tmp_path)
     assert format_errors(caught.value) == expected
-
-
-@pytest.mark.parametrize("name", component_names())
-def test_every_component_of_the_project_is_read(name: str) -> None:
-    found = read_component(name, ROOT)
-    assert found.results
-    assert (ROOT / found.oracle[0]).is_file()
 
 
 def test_signature_has_names_types_dims_and_places() -> None:

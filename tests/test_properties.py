@@ -151,6 +151,7 @@ def test_oracle_takes_the_arguments_of_the_component(component: str) -> None:
     signature = read_component(component, ROOT)
     expected = [formal.name for formal in signature.arguments]
     assert list(inspect.signature(oracle_of(signature)).parameters) == expected
+    assert signature.results
 
 
 @pytest.mark.reads(files=component_files)
