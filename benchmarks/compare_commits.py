@@ -4,7 +4,7 @@
 
 The patterns name the tasks to build; without any, all modules and all archives.
 
-Both commits are checked out beside each other and built with one store (INGOT_CACHE),
+Both commits are checked out next to each other and built with one store (INGOT_CACHE),
 so that a module whose compile action has the same key is compiled once. The table has
 one line for each file of which the two differ, and the exit code is 1 if there is any.
 """

@@ -1,4 +1,4 @@
-"""Activations: the truth for components/activation; float32 in, float64 out."""
+"""Define what components/activation must compute; the results are float64."""
 
 from __future__ import annotations
 

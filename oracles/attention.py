@@ -1,4 +1,4 @@
-"""Attention: the truth for components/attention; float32 in, float64 out."""
+"""Define what components/attention must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spectra of sound: the truth for components/audio; float32 in, float64 out."""
+"""Define what components/audio must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches: the truth for components/cache; float32 in, float64 out."""
+"""Define what components/cache must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions and images resized: the truth for components/convolution."""
+"""Define what components/convolution must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise maps: the truth for components/elementwise; float32 in, float64 out."""
+"""Define what components/elementwise must compute; the results are float64."""
 
 from __future__ import annotations
 

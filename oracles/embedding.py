@@ -1,4 +1,4 @@
-"""Embeddings: the truth for components/embedding; ids and float32 in, float64 out."""
+"""Define what components/embedding must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices by index and mask: the truth for components/indexing; float64 out."""
+"""Define what components/indexing must compute; the results are float64."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def scatter(x: Floats, positions: Integers, rows: Floats) -> Exact:
     Shapes: x [batch, ctx, n_embd], positions [batch, seq], rows [batch, seq, n_embd]
         -> [batch, ctx, n_embd], a new array.
     Raises: IndexError if a position is not in [0, ctx); ValueError if a sequence has a
-        position twice: which row it gets is not said.
+        position twice: either row may be the result.
     Source: Harris et al. 2020, doi:10.1038/s41586-020-2649-2.
     """
     _refuse_outside(positions, x.shape[1])
@@ -98,7 +98,7 @@ def causal_mask(score: Floats, start: Integers, window: int) -> Exact:
 
 
 def _refuse_outside(positions: Integers, end: int) -> None:
-    """Refuse a position that is none; NumPy takes negative ones from the end."""
+    """Reject positions out of range; NumPy would count negative ones from the end."""
     if positions.size and not 0 <= positions.min() <= positions.max() < end:
         found = f"{positions.min()} to {positions.max()}"
         raise IndexError(f"positions must be in [0, {end}), found {found}")

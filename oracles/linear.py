@@ -1,4 +1,4 @@
-"""Linear maps: the truth for components/linear; float32 in, float64 out."""
+"""Define what components/linear must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts: the truth for components/moe; float32 in, float64 out."""
+"""Define what components/moe must compute; the results are float64."""
 
 from __future__ import annotations
 

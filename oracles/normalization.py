@@ -1,4 +1,4 @@
-"""Normalisations: the truth for components/normalization; float32 in, float64 out."""
+"""Define what components/normalization must compute; the results are float64."""
 
 from __future__ import annotations
 

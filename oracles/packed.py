@@ -1,4 +1,4 @@
-"""Maps and lookups with packed weights: the truth for components named *_packed*.
+"""Define what components with packed weights (`*_packed*`) must compute.
 
 A packed weight is [n_tile, n_in, tile_n]: row n of the plain weight [n_out, n_in] is in
 tile n // tile_n, row n % tile_n of it, and n_out = n_tile*tile_n. One of integers comes

@@ -1,4 +1,4 @@
-"""Maps and lookups with weights in words: the truth for components *_packed_u32_*.
+"""Define what components with weights in 32-bit words (`*_packed_u32_*`) must compute.
 
 A word of 32 bits holds 1, 2, 4 or 8 numbers, the first in its lowest bits. Of a tile's
 words for one column, the numbers in order are those of 8 rows: row n of the plain

@@ -1,4 +1,4 @@
-"""Paged caches: the truth for components that work on blocks; float64 inside.
+"""Define what components that work on paged caches must compute, in float64.
 
 Components: components/cache/paged_*, components/attention/attention_paged*.
 """
@@ -169,7 +169,7 @@ def attention_paged_decode(
 def _refuse_numbers(
     n_head: int, n_head_kv: int, width: int, width_kv: int, window: int
 ) -> None:
-    """Refuse heads that do not divide or differ in size, and an empty window.
+    """Reject heads that do not divide or differ in size, and an empty window.
 
     Raises: ValueError.
     """
@@ -181,7 +181,7 @@ def _refuse_numbers(
 
 
 def _refuse_positions(start: Positions, seq: int, ctx: int) -> None:
-    """Refuse queries before or behind what the tables list.
+    """Reject queries before or after the positions in the tables.
 
     Raises: ValueError.
     """
@@ -191,7 +191,7 @@ def _refuse_positions(start: Positions, seq: int, ctx: int) -> None:
 
 
 def _refuse_outside(cache: Floats, block_table: Blocks, layer: int) -> None:
-    """Refuse a layer or a block that the pool does not have.
+    """Reject a layer or a block that the pool does not have.
 
     Raises: ValueError.
     """

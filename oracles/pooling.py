@@ -1,4 +1,4 @@
-"""Pooling over positions: the truth for components/pooling; float32 in, float64 out."""
+"""Define what components/pooling must compute; the results are float64."""
 
 from __future__ import annotations
 

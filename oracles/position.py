@@ -1,4 +1,4 @@
-"""Rotary positions: the truth for components/position; float32 in, float64 out."""
+"""Define what components/position must compute; the results are float64."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _turn_pair(
 
 
 def _refuse_negative(positions: Positions) -> None:
-    """Refuse a position that NumPy would take from the end: the table has none."""
+    """Reject negative positions, which NumPy would count from the end."""
     if positions.size and positions.min() < 0:
         found = positions.min()
         raise IndexError(f"position out of range; expected 0 or more, found {found}")

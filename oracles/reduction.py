@@ -1,4 +1,4 @@
-"""Reductions of rows: the truth for components/reduction; float32 in, float64 out."""
+"""Define what components/reduction must compute; the results are float64."""
 
 from __future__ import annotations
 

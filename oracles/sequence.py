@@ -1,4 +1,4 @@
-"""Choices along a sequence: the truth for components/sequence; float64 out."""
+"""Define what components/sequence must compute; the results are float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of tensors: the truth for components/shape; float64 out, values unchanged."""
+"""Define what components/shape must compute: float64 with unchanged values."""
 
 from __future__ import annotations
 

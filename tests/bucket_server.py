@@ -1,4 +1,4 @@
-"""A small server of one bucket: GET, HEAD and PUT, which S3, GCS and Azure share."""
+"""Serve one bucket with GET, HEAD and PUT, which S3, GCS and Azure have in common."""
 
 from __future__ import annotations
 

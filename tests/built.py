@@ -1,4 +1,4 @@
-"""A manifest and a target in, its module and random weights out: in this process.
+"""Compile a manifest's module for a target, with random weights, in this process.
 
 Neither doit nor the store is asked: for tests of what a module computes.
 """

@@ -1,4 +1,4 @@
-"""An HTTP cache that misbehaves on demand, and machines that share it."""
+"""Provide an HTTP cache that misbehaves on demand, and machines that share it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def serving() -> Iterator[CacheServer]:
 
 
 class Machine:
-    """A checkout and a store of its own; with `address`, a shared cache."""
+    """A checkout with its own store and, with `address`, a shared cache."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A checkout of a few actions, without manifests and doit."""
+"""Provide a checkout of a few actions, without manifests and without doit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of commands without a command line: what doit would have parsed."""
+"""Call commands without a command line, with the words that doit would have parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A component's signature in, the sizes to try and the arguments of one call out.
+"""Choose sizes and arguments for calls of a component from its signature.
 
 Any component is served by its signature alone. What a family's arguments mean, such as
 ids that end where a table does, stands in `tests/domains/<family>.py`:

@@ -1,4 +1,4 @@
-"""Components in, compiled for this machine many at once, compared with their oracles.
+"""Compile many components at once for this machine and compare them with oracles.
 
 A start of the compiler costs as much as a component: those of a family go into one
 module, each function under a name of its own.
@@ -167,7 +167,7 @@ def together(
 ) -> dict[str, Forward | str]:
     """Compile many modules as one; where that fails, in parts, down to those at fault.
 
-    Returns: each module's `@forward`, or what the compiler said of it.
+    Returns: each module's `@forward`, or the compiler's error.
     """
     folder = folder / str(len(list(folder.iterdir())))
     folder.mkdir()

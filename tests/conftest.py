@@ -1,4 +1,4 @@
-"""What tests share: a store of their own, and what some need of the machine."""
+"""Give all tests of a run one store, and skip those that this machine cannot run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests import outcomes
 # of grpc 1.85, before it is another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-# What a marker asks for, and what tells whether it is here.
+# What a marker requires, and how to find out whether this machine has it.
 NEEDS = {
     "aarch64": doctor_command.emulator_findings,
     "nginx": lambda: [nginx_finding()],
@@ -45,8 +45,8 @@ def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Give this test run a store: no test reads or writes the user's own.
 
-    INGOT_TEST_STORE names one that is kept between runs. Keys hold everything that a
-    result depends on, so a changed tree finds only the results that it would compute.
+    INGOT_TEST_STORE names a store that persists between runs. Keys hold everything that
+    a result depends on, so a changed tree finds only the results that it would compute.
     The workers of one run share the store, as builds do.
     """
     kept = os.environ.get("INGOT_TEST_STORE")
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @cache
 def missing(marker: str) -> str:
-    """What of a marker's needs is missing, and the package that brings it; or ''."""
+    """What a marker requires and this machine lacks, with the package to install."""
     for finding in NEEDS[marker]():
         if finding.level is Level.ERROR:
             return f"{finding.found}; {finding.remedy}"

@@ -1,4 +1,4 @@
-"""A module at the compiler's stream level in, what it moves without computing out."""
+"""List what a module, at the compiler's stream level, copies without computing."""
 
 from __future__ import annotations
 

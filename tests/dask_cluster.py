@@ -1,4 +1,4 @@
-"""A cluster in processes of its own, and machines that build with it."""
+"""Run a cluster in separate processes, and machines that build with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes that change no result, or none that a check could hold, with the reason."""
+"""List planted mistakes that no check can find, each with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of Bazel's remote-execution API that runs actions, and goes wrong on demand.
+"""Serve Bazel's remote-execution API, run its actions, and fail on demand.
 
 Written from the protocol: an action is what its messages say and nothing else, in a
 folder of its own, with its own variables; what the server is not sent it does not have.

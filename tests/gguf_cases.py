@@ -1,4 +1,4 @@
-"""GGUF files as tests write them, what their blocks mean, and one model two ways."""
+"""Write GGUF files for tests, and one model as GGUF and as safetensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints as their makers write them: small ones, and large ones without numbers.
+"""Write checkpoints like those of real models: small ones, and ones without numbers.
 
 Names, shapes and keys are written by hand, not taken from models/architectures.
 """
@@ -65,7 +65,7 @@ def checkout(folder: Path) -> Path:
 
 
 def bring(root: Path, source: Path, **words: Any) -> tuple[Imported, Manifest]:
-    """Import a checkpoint; return what is told, and the manifest read back."""
+    """Import a checkpoint; return the report, and the manifest read back."""
     imported = import_checkpoint(root, str(source), **words)
     return imported, read_manifest(root / imported.path, root)
 

@@ -1,4 +1,4 @@
-"""The good manifest and the bad ones of `bad_manifests`, placed in a checkout."""
+"""Place the good manifest and the bad ones of `bad_manifests` in a checkout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _architecture(name: str) -> Path:
 
 
 def message(path: Path, root: Path) -> str:
-    """What the user reads of a manifest that is refused."""
+    """Return the errors of a manifest as the user reads them."""
     with pytest.raises(ExceptionGroup) as caught:
         read_manifest(path, root)
     return format_errors(caught.value) + "\n"

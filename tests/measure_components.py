@@ -1,4 +1,4 @@
-"""Targets in, the error of every component on them out: the data of a page of docs.
+"""Measure the error of every component on some targets, for docs/components.json.
 
     python -m tests.measure_components x86_64 aarch64 vulkan
 

@@ -1,4 +1,4 @@
-"""Small checkpoints of mixtures of experts, as Hugging Face names and joins tensors.
+"""Write small checkpoints of mixtures of experts in the forms of Hugging Face.
 
 Names and shapes are written by hand, not taken from models/architectures.
 """

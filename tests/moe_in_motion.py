@@ -1,4 +1,4 @@
-"""A built mixture in, sequences that come and go in one cache out, with their error."""
+"""Run sequences that come and go in one cache of a built mixture; return the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A component's MLIR in, the same with one mistake each out.
+"""Plant one mistake at a time in the MLIR of a component.
 
 Mistakes that people make: another sign, axis, bound, constant or operand. The name of a
 mistake says where it is without line numbers, so that it stays when lines move.

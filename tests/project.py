@@ -1,4 +1,4 @@
-"""A copy of the checkout to build in: what tests do to a project, as a user would."""
+"""Copy the checkout to build in, and change the copy as a user would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dims of models that components are tried at, as instances of them."""
+"""List the dims of real models at which components are tested."""
 
 from __future__ import annotations
 

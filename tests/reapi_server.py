@@ -1,4 +1,4 @@
-"""A small server of Bazel's remote-execution API: its cache, without a sandbox.
+"""Serve the cache of Bazel's remote-execution API, without a sandbox.
 
 Written from the protocol: each request is checked as a server of others would.
 """

@@ -1,4 +1,4 @@
-"""Configs and metadata that are not computed here, and what is said of each.
+"""List configurations that `doit import` rejects, with the error of each.
 
 By what is wrong: the architecture, what of its small config is changed, the message.
 """

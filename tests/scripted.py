@@ -1,4 +1,4 @@
-"""A session without a model: it says the tokens of a script."""
+"""Provide a session without a model, which returns the tokens of a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two actions that follow each other: what tests of caches and executors build."""
+"""Provide two actions, one of which needs the other, for tests of executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkout as the convention tests see it: files, Python imports, tables."""
+"""Read the checkout for the convention tests: files, Python imports, tables."""
 
 from __future__ import annotations
 

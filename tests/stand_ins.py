@@ -1,4 +1,4 @@
-"""A checkout whose Python, pip and apt-get are stand-ins that write a log."""
+"""Provide a checkout whose Python, pip and apt-get only write a log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout with the stand-ins beside it."""
+    """A checkout with the stand-ins next to it."""
 
     root: Path
     log: Path
@@ -62,7 +62,7 @@ class Checkout:
 
     @classmethod
     def create(cls, folder: Path) -> Checkout:
-        """Return a checkout in the folder, and the stand-ins beside it."""
+        """Return a checkout in the folder, and the stand-ins next to it."""
         root, bin_ = folder / "a checkout", folder / "bin"
         root.mkdir()
         bin_.mkdir()
@@ -105,7 +105,7 @@ class Checkout:
         return Ran(process.returncode, out, err)
 
     def logged(self) -> list[str]:
-        """What the stand-ins were asked since the last look."""
+        """The calls of the stand-ins since the last time."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return lines

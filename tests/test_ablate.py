@@ -1,4 +1,4 @@
-"""Ablation: which block, and which kind of matrix, a model's error comes from."""
+"""Test that an ablation finds the block and the kind of matrix that add the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What components promise beyond random numbers, on targets: digits, ties and NaN."""
+"""Test the digits, ties and NaN that components promise, on every target."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Compile the components as they stand, as one module for a target."""
+    """Compile the components with dynamic shapes, as one module for a target."""
 
     @cache
     def compiled(target: str) -> Path:
@@ -213,7 +213,7 @@ def test_experts_are_experts_where_logits_are_none(run: Run) -> None:
     ids, share = run("moe/expert_router", logits, 3, results=2)
     assert ids.min() >= 0
     assert ids.max() < 8
-    # A row of numbers is not touched by those beside it.
+    # The rows next to it do not change a row of numbers.
     rest = exact("moe/expert_router", logits[:, 8:], 3)
     np.testing.assert_array_equal(ids[:, 8:], rest[0])
     np.testing.assert_allclose(share[:, 8:], rest[1], 2e-6)

@@ -1,6 +1,6 @@
-"""Architectures, blocks and entry points that extend others; blocks that call blocks.
+"""Test architectures and blocks that extend others, and blocks that call blocks.
 
-What is refused is in `bad_manifests/architectures`.
+`bad_manifests/architectures` has the ones that are errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Oracles of arithmetic, reductions, convolutions and spectra, against second sources.
+"""Test the oracles of arithmetic and spectra against second sources.
 
 Worked by hand, by the standard library's math one number at a time, or by sums.
 """

@@ -1,4 +1,4 @@
-"""What attention holds in memory while it runs, by the count of the runtime."""
+"""Test how much memory attention allocates, by the count of the runtime."""
 
 from __future__ import annotations
 

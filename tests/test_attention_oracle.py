@@ -1,4 +1,4 @@
-"""The oracles of caches and of attention over them, against second sources."""
+"""Test the oracles of attention over caches against second sources."""
 
 from __future__ import annotations
 

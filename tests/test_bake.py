@@ -1,4 +1,4 @@
-"""The bake: what the archive and its report hold."""
+"""Test what the bake writes into the archive and its report."""
 
 from __future__ import annotations
 

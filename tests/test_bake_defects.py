@@ -1,4 +1,4 @@
-"""The bake: what each defect of a checkpoint is called."""
+"""Test the error of the bake for each kind of wrong checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def toy(tmp_path: Path) -> Toy:
     return Toy(tmp_path)
 
 
-# What is broken, and what is said of it.
+# Each defect, and its errors.
 Break = Callable[[Toy], None]
 
 

@@ -1,4 +1,4 @@
-"""The bake of GGUF files and of archives: the same bytes as of a checkpoint."""
+"""Test that GGUF files and archives bake to the same bytes as a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of the bake: what it declares for each kind of weight source."""
+"""Test the inputs that the plan of a bake declares for each kind of weight source."""
 
 from __future__ import annotations
 

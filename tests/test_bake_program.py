@@ -1,4 +1,4 @@
-"""The bake as it runs: a program in a folder that holds its inputs and nothing else."""
+"""Test the bake as a program in a folder that contains only its inputs."""
 
 from __future__ import annotations
 

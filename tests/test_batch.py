@@ -1,4 +1,4 @@
-"""A batch of sequences: what is refused, and that a refused call changes nothing."""
+"""Test that a batch rejects wrong calls, and that a rejected call changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N_VOCAB, N_CTX = 256, 128
 
 
 class Session:
-    """A session whose logits say what it was given; it fails when it is told to."""
+    """A session whose logits show its inputs, and which fails on request."""
 
     def __init__(self, entries: tuple[EntryPoint, ...]) -> None:
         self.entries = {entry.name: entry for entry in entries}
@@ -144,7 +144,7 @@ def without(entry: EntryPoint, role: str) -> EntryPoint:
 
 
 def with_state(entry: EntryPoint) -> EntryPoint:
-    """The entry point with one row a sequence beside its pools."""
+    """The entry point with an additional cache that has one row per sequence."""
     kind = TensorType((2, "batch", 4), "f32")
     return replace(
         entry,

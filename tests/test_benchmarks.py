@@ -1,4 +1,4 @@
-"""The benchmarks still run; their figures are for people."""
+"""Test that the benchmarks run; nothing tests their figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of a pool: who gets them, and what is refused before a module runs."""
+"""Test how a pool assigns blocks, and what it rejects before a module runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set-up script, with stand-ins for Python, pip and apt-get that write a log."""
+"""Test the set-up script, with a Python, pip and apt-get that only write a log."""
 
 from __future__ import annotations
 

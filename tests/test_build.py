@@ -87,7 +87,7 @@ def test_a_changed_flag_touches_only_its_target(project: Project) -> None:
     run = project.doit("compile", both)
     kinds = ("", "-configured", "-probe", "-probe-configured")
     assert run.done == {f"compile{kind}:toy@x86_64": "ran" for kind in kinds}
-    # The bundle tells the compiler's command line, so it is another one.
+    # The bundle records the compiler's command line, so it differs.
     assert project.build(TARGET).done["bundle:toy@x86_64"] == "ran"
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer of the synthetic models: any text goes through it and back."""
+"""Test that the tokenizer of the synthetic models reproduces any text."""
 
 from __future__ import annotations
 

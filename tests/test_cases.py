@@ -1,4 +1,4 @@
-"""What an entry point is checked with: sizes in their ranges, inputs with a meaning."""
+"""Test the inputs of checks: their sizes are in range, and their values meaningful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: kept while nothing changes, read again when anything does."""
+"""Test that the catalogue is read again if, and only if, something changed."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_another_processor_makes_it_read_again(
 
 @pytest.fixture
 def index(root: Path) -> Path:
-    """The index of a model `toy`, whose checkpoint lies beside the sources."""
+    """The index of a model `toy`, whose checkpoint is outside the sources."""
     text = (ROOT / "tests/data/toy.yaml").read_text(encoding="utf-8")
     (root / "models/toy.yaml").write_text(
         text.replace("kind: synthetic, seed: 1", "kind: hf-directory, path: ../toy"),

@@ -92,7 +92,7 @@ def specification(**changes: Any) -> dict[str, Any]:
 
 
 def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
-    """Compare all parts, then judge them, as the actions of a build do."""
+    """Compare all parts and report the result, as the actions of a build do."""
     judged = {name: spec[name] for name in ("task", "model", "target")}
     compared = {name: value for name, value in spec.items() if name not in judged}
     compared["task"] = spec["task"]

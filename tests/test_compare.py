@@ -44,7 +44,7 @@ def test_an_error_may_be_judged_by_the_range_of_what_is_expected() -> None:
     assert found.tolerance == pytest.approx(4e-3)
     assert found.passed
     assert not row([-10.0, 30.0], [-10.0, 30.005], share).passed
-    # All the same, it is judged by its size; of zeros there is no share.
+    # If all values are equal, the size counts, because the range is zero.
     assert row([5.0, 5.0], [5.0, 5.0004], share).passed
     assert not row([5.0, 5.0], [5.0, 5.0006], share).passed
     assert not row([0.0, 0.0], [0.0, 1e-9], share).passed

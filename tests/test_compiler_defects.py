@@ -1,4 +1,4 @@
-"""Defects of the compiler that shaped the components: each fails until it is repaired.
+"""Test for the compiler bugs that shaped the components; a fix makes its test fail.
 
 A strict expected failure that passes says that a newer compiler is right, and that the
 way round it, named in the reason, can go.

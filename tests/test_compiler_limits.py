@@ -1,4 +1,4 @@
-"""What the compiler refuses to make, strictly: a mended compiler shows itself."""
+"""Test what the compiler cannot compile; a compiler that can makes its test fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What IREE makes of loops over tensors, strictly: a mended compiler shows itself."""
+"""Test what IREE compiles loops over tensors to; a better result makes a test fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component does not declare is refused, with the component's own line."""
+"""Test that a size or use that a component does not declare is an error at its line."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bound(
 
 
 def refused(component: str, name: str, kind: SymbolicType) -> str:
-    """Return what is said of a tensor of another type; its own is taken."""
+    """Return the error for a tensor of another type."""
     signature = read_component(component, ROOT)
     assert bound(signature, {})[1] == []
     found, errors = bound(signature, {name: kind})

@@ -1,4 +1,4 @@
-"""The header and signature of a component, as readers and specialize see them."""
+"""Test how the reader and specialize understand a component's header and signature."""
 
 from __future__ import annotations
 

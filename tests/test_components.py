@@ -1,4 +1,4 @@
-"""Test what no property over shapes shows: digits of a norm, and the guide."""
+"""Test the digits of a norm, and that the guide shows real components."""
 
 from __future__ import annotations
 

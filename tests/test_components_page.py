@@ -1,4 +1,4 @@
-"""The page of components says what the folders say, and claims what was measured."""
+"""Test that the page of components agrees with the folders and the measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house rules that can be checked, on the folders as they are."""
+"""Test the conventions of the repository that a program can check."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_component_headers_have_their_parts_in_order() -> None:
 def test_readme_tables_say_what_the_project_has_in_its_folders() -> None:
     for heading, folder in (("model", "models"), ("target", "targets")):
         told = [tree.code_words(row[0])[0] for row in tree.table("README.md", heading)]
-        # What users put beside them is no line of the README.
+        # The README does not list files that users add.
         files = tree.tracked(f"{folder}/*.yaml")
         assert sorted(told) == sorted(Path(name).stem for name in files)
     told = [row[0].strip("`") for row in tree.table("README.md", "family")]

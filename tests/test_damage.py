@@ -1,4 +1,4 @@
-"""Builds under attack: killed, flipped, set back in time, mixed with other versions.
+"""Test builds that are killed, corrupted, set back in time or mixed in version.
 
 Nothing is lost that was finished, nothing wrong is shown, nothing hangs. The long run:
 

@@ -1,4 +1,4 @@
-"""A decoder from its two files to a program: layers by turns, caches in place."""
+"""Test a decoder from its two files to a program, with caches updated in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoders at full size against transformers, and cut down on emulated targets.
+"""Test the decoders at full size against transformers, and small ones when emulated.
 
 Full size takes an emulated processor a quarter of an hour a model: there, and for the
 kernels of wider vectors, a model gets its real widths with few layers and a small

@@ -1,4 +1,4 @@
-"""The oracles of decoders' simple components, each against a second source."""
+"""Test the oracles of decoders' simple components against second sources."""
 
 from __future__ import annotations
 

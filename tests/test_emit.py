@@ -1,4 +1,4 @@
-"""The text of main.mlir and probe.mlir, and what the compiler makes of it."""
+"""Test the text of main.mlir and probe.mlir, and what the compiler makes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching: a pinned file whole, or an error that says what the server did."""
+"""Test that a pinned file is fetched completely, or the error names the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doit generate`: what it writes, and when it ends."""
+"""Test what `doit generate` writes, and when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doit generate` in a checkout: it builds what is missing, then writes."""
+"""Test that `doit generate` builds what is missing in a checkout, and then writes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     )
     assert speed.startswith("  prefill ")
     assert seed == "  to repeat: seed=4"
-    # No golden file judges it: its golden input is prompts that the oracle judged.
+    # It has no golden file: its golden input is prompts with the oracle's logits.
     verified = project.doit("verify", f"bundle=build/{MODEL}/x86_64/bundle")
     assert verified.code == 0, verified.err
     assert "correct: 2 prompts of the oracle on local-task: best tokens" in verified.out

@@ -1,4 +1,4 @@
-"""What `doit generate` refuses, before a token is written."""
+"""Test what `doit generate` rejects before it writes a token."""
 
 from __future__ import annotations
 

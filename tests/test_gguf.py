@@ -1,4 +1,4 @@
-"""GGUF headers: where the tensors are, and what each defect is called."""
+"""Test where the GGUF reader finds tensors, and its error for each kind of damage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def padded(content: bytes, data: int, alignment: int = 32) -> bytes:
 
 
 def message(folder: Path, content: bytes) -> str:
-    """What the reader says of a file that it refuses."""
+    """Return the reader's error for a file."""
     path = folder / "w.gguf"
     path.write_bytes(content)
     with pytest.raises(IngotError) as caught:

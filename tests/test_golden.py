@@ -1,4 +1,4 @@
-"""The golden file of all-minilm-l6-v2: what it holds, and that tokenizers agree."""
+"""Test the content of the golden file of all-minilm-l6-v2, and its tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden logits find the typical defects of a decoder, and a right one passes."""
+"""Test that golden logits find typical errors of a decoder, and accept a good one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ GRAPH = replace(
 
 
 class Toy:
-    """A target that does what `following` says, with a cache of tokens, or a defect."""
+    """A target that computes `following` with a cache of tokens, or has a defect."""
 
     def __init__(self, defect: str = "") -> None:
         self.defect = defect

@@ -1,4 +1,4 @@
-"""Entry points as they run: sizes that the graph does not have are refused."""
+"""Test that compiled entry points reject sizes that the graph does not allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide from a paper to a component shows what is in the files."""
+"""Test that the guide from a paper to a component shows the text of real files."""
 
 from __future__ import annotations
 

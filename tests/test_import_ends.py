@@ -1,4 +1,4 @@
-"""What ends a text, and the tokenizer, as `doit import` takes them from files."""
+"""Test the end tokens and the tokenizer that `doit import` takes from files."""
 
 from __future__ import annotations
 

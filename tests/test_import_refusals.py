@@ -88,7 +88,7 @@ def test_a_config_that_is_not_computed_here_is_refused(case: str, root: Path) ->
     source = write_hf(root.parent / "tiny", TINY[architecture])
     write_config(source, {**TINY[architecture], **change})
     told = refusal(root, source).split("\nconfig.json: ")
-    # Shapes that no longer fit are told too.
+    # Shapes that no longer fit are errors too.
     first = told[0].removeprefix("config.json: ").removesuffix(END)
     assert first.partition("\nmodel.safetensors: ")[0] == message
 

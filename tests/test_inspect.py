@@ -1,4 +1,4 @@
-"""`doit inspect`: a model at each level, and what is refused."""
+"""Test what `doit inspect` shows of a model at each level, and what it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outlines, their picture, and what is read from a compiler's text."""
+"""Test outlines and their picture, and the reader of the compiler's text."""
 
 from __future__ import annotations
 

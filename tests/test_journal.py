@@ -1,4 +1,4 @@
-"""What is kept of a build: its log, its profile, its line of history; and `why`."""
+"""Test what a build records: its log, its profile and its line of history."""
 
 from __future__ import annotations
 

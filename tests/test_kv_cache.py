@@ -1,4 +1,4 @@
-"""A cache through several layers: never copied, and decode tiled for the CPU."""
+"""Test that several layers update a cache without a copy, and that decode is tiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a mixture's layer alone, in all variants, against papers' formulas.
+"""Test the parts of a mixture's layer, in all variants, against papers' formulas.
 
 `doit check` judges them by the components' oracles one after the other; the formulas
 here share nothing with these. Nightly, on all kinds of targets, and checked.

@@ -1,4 +1,4 @@
-"""Licence expressions: SPDX's, as SPDX writes them."""
+"""Test that licence expressions follow the rules of SPDX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden files of decoders: what they hold, and what a bundle keeps of them."""
+"""Test the content of decoders' golden files, and the part that a bundle ships."""
 
 from __future__ import annotations
 

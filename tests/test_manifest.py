@@ -1,4 +1,4 @@
-"""Manifests, good and bad: `bad_manifests` has one defect per file, named for it.
+"""Test good manifests and bad ones; each of `bad_manifests` is named for its error.
 
 `manifests/<defect>.yaml` goes with the good architecture that it names;
 `architectures/<defect>.yaml` and `decoders/<defect>.yaml` go with the good manifest of

@@ -1,4 +1,4 @@
-"""Tests that need something of the machine are skipped without it, and fail in CI."""
+"""Test that tests without what they need are skipped here, and fail in CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches stay where their caller put them, or the model is refused."""
+"""Test that caches stay in their caller's memory, or the model is rejected."""
 
 from __future__ import annotations
 

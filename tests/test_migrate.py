@@ -1,4 +1,4 @@
-"""Renamed keys, values and names: errors that state the new one, and `doit migrate`."""
+"""Test that renamed words are errors that state the new word, and `doit migrate`."""
 
 from __future__ import annotations
 

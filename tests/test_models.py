@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 with its real weights, on every target that runs here.
+"""Test all-MiniLM-L6-v2 with its real weights on every target that runs here.
 
-What is judged is what is shipped: each target's bundle, by its own check report. An
+The tests look at what is shipped: each target's bundle and its check report. An
 emulated target takes minutes for 6 layers: outside of the nightly run it gets 2.
 """
 

@@ -1,4 +1,4 @@
-"""A mixture of experts over a paged cache, from its manifest to a batch in motion."""
+"""Test a mixture of experts over a paged cache, from its manifest to a batch."""
 
 from __future__ import annotations
 

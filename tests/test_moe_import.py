@@ -1,4 +1,4 @@
-"""Checkpoints of mixtures of experts: imported, and baked bit for bit."""
+"""Test that checkpoints of mixtures are imported, and baked bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints and architectures of mixtures that are refused, and what is said."""
+"""Test the errors of wrong checkpoints and architectures of mixtures."""
 
 from __future__ import annotations
 

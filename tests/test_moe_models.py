@@ -1,4 +1,4 @@
-"""Mixtures of experts with small dims, on all kinds of targets; and full ones compiled.
+"""Test small mixtures of experts on all kinds of targets, and compile the full ones.
 
 Each takes half a minute and more, so here a model has one target. The nightly run has
 all of them, and compiles the models of full size.
@@ -19,7 +19,7 @@ from tests.project import ROOT, Project, builds, skipped
 
 MARKS = {"x86_64": [], "aarch64": [pytest.mark.aarch64]}
 MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
-# Of Grok-1 transformers has no class: the oracle alone judges its graph.
+# transformers has no class for Grok-1, so only the oracle checks its graph.
 JUDGED = ("dbrx-tiny", "mixtral-tiny", "qwen2-moe-tiny")
 MODELS = (*JUDGED, "grok-tiny", "toy-moe")
 SETTINGS = read(ROOT, ()).settings

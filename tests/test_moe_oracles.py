@@ -1,4 +1,4 @@
-"""The oracles of mixtures of experts, against second sources."""
+"""Test the oracles of mixtures of experts against second sources."""
 
 from __future__ import annotations
 

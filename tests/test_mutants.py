@@ -1,7 +1,7 @@
-"""Every planted mistake fails the check of its component: the checks see mistakes.
+"""Test that every planted mistake fails the check of its component.
 
 Three mistakes of a share of the components; nightly, a dozen of each.
-A mistake that the compiler refuses is no mistake that a check could have seen. The
+No check could see a mistake that the compiler rejects, so these do not count. The
 component as it is lies in the same module, and passes: none fails for another reason.
 """
 
@@ -68,7 +68,7 @@ LOOK_S = 0.5
 CRASHES = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGXCPU")
 SEEN = ("differs", *CRASHES)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# What is judged is the check, not the code: that which compiles in half the time.
+# This tests the check, not the code, so the flags are those that compile fastest.
 QUICK_FLAGS = (
     *FLAGS,
     "--iree-llvmcpu-disable-distribution",
@@ -172,7 +172,7 @@ def threads(process: int) -> tuple[str, ...]:
     found: list[str] = []
     for path in sorted(Path(f"/proc/{process}/task").glob("*/stat")):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            # What stands before the last ")" is the name.
+            # The text before the last ")" is the name.
             words = path.read_text().rpartition(")")[2].split()
             found += (words[0], f"{words[11]} {words[12]}")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Every target computes right where no size is a multiple of a vector or a tile.
+"""Test that targets compute correctly where no size is a multiple of a vector.
 
 A sample of the components; nightly, every one that is for the target, those of a family
 in one module: a start of the compiler costs as much as a component.

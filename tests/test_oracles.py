@@ -1,4 +1,4 @@
-"""Every oracle against a second source: worked by hand, or another formula."""
+"""Test every oracle against a second source: worked by hand, or another formula."""
 
 from __future__ import annotations
 

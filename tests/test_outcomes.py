@@ -1,4 +1,4 @@
-"""Tests that passed are not repeated until something that they read changes."""
+"""Test that a test that passed runs again only if something that it reads changed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def output(folder: Path, name: str = "number") -> str:
-    """Return what pytest prints; the store of its run is beside the folder."""
+    """Return what pytest prints; the store of its run is next to the folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [

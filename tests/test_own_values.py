@@ -1,4 +1,4 @@
-"""Layers of one function, at an entry point's ends and between: they compile."""
+"""Test that layers compile at the ends of an entry point and between them."""
 
 from __future__ import annotations
 

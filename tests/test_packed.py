@@ -1,4 +1,4 @@
-"""Packed weights at the dims of real decoders, and their oracles by another formula."""
+"""Test packed weights at the dims of real decoders, and their oracles."""
 
 from __future__ import annotations
 

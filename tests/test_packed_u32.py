@@ -1,4 +1,4 @@
-"""Weights in words of 32 bits: on Vulkan, at the dims of models, and in a decoder.
+"""Test weights in 32-bit words on Vulkan, at the dims of models and in a decoder.
 
 A sample of the stored types for each target; nightly, all of them for both.
 """

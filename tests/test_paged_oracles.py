@@ -1,4 +1,4 @@
-"""The oracles of paged caches and of attention over them, against second sources."""
+"""Test the oracles of paged caches, and of attention over them, a second way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module declares, a vmfb loads and an archive holds: every way to disagree."""
+"""Test every way in which a module, a vmfb and an archive can contradict each other."""
 
 from __future__ import annotations
 

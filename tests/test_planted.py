@@ -1,4 +1,4 @@
-"""Planted mistakes: each fails the build and names the first wrong block."""
+"""Test that a planted mistake fails the build and names the first wrong block."""
 
 from __future__ import annotations
 

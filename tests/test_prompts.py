@@ -1,4 +1,4 @@
-"""Prompts that the oracle judges, for decoders that have no golden file."""
+"""Test the prompts that check a decoder without a golden file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 def rows(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, error: float = 0.0
 ) -> list[Row]:
-    """What a target is told that computes as the oracle, with an error in logit 0."""
+    """The rows of a target that equals the oracle except for an error in logit 0."""
 
     def call(runner: Runner, module: Module, what: Call) -> tuple[Any, ...]:
         entry = next(e for e in subject.graph.entry_points if e.name == what.function)

@@ -1,4 +1,4 @@
-"""Every component against its oracle, over shapes: as it stands and specialised.
+"""Test every component against its oracle over many shapes, dynamic and specialised.
 
 What is tried follows from the folder and the signatures; see `tests/component_cases.py`
 for the sizes, and `tests/domains` for what arguments mean. The nightly run takes every
@@ -57,7 +57,7 @@ def members(group: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """Compile the components of a family as they stand."""
+    """Compile the components of a family with dynamic shapes."""
 
     @cache
     def family(name: str) -> Callable[[str], Forward]:

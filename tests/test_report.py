@@ -1,4 +1,4 @@
-"""The page and the graph: what they say of builds, and that a browser can read them."""
+"""Test what the page and the graph show of builds, and that a browser can read them."""
 
 from __future__ import annotations
 

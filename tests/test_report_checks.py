@@ -1,4 +1,4 @@
-"""Of the page: what a check that failed shows, and what counts as checked."""
+"""Test what the page shows of a failed check, and what counts as checked."""
 
 from __future__ import annotations
 

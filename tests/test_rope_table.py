@@ -1,4 +1,4 @@
-"""The table of rope angles: right, and the same bits everywhere."""
+"""Test that the table of rope angles is correct, and the same bits everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Narrow formats: hand-worked numbers, and an independent implementation's."""
+"""Test narrow formats against hand-worked numbers and another implementation."""
 
 from __future__ import annotations
 

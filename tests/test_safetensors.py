@@ -1,4 +1,4 @@
-"""The safetensors reader: what it reads, and that it reads as the library does."""
+"""Test that the safetensors reader agrees with the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The safetensors reader: what it says of each defect."""
+"""Test the error of the safetensors reader for each kind of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the next token is chosen."""
+"""Test how the sampler chooses the next token."""
 
 from __future__ import annotations
 

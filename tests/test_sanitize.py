@@ -1,4 +1,4 @@
-"""Sanitizer builds: what components take as an address and do not look at is checked.
+"""Test that sanitizer builds check all values that components use as indices.
 
 A release build computes with it as it is: tests/test_undefined.py.
 """

@@ -169,7 +169,7 @@ def test_an_exclusive_job_runs_once_nothing_else_can(threads: int) -> None:
     ]
     assert run(jobs, threads)[0] == Failures()
     assert sorted(order) == sorted(needs)
-    # Each was seen beside itself only.
+    # No other job ran at the same time.
     assert beside == {"x", "y"}
     assert set(order[:3]) == {"a", "b", "c"}
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas say what the readers say, as far as a schema can."""
+"""Test that the JSON Schemas agree with the readers, as far as a schema can."""
 
 from __future__ import annotations
 

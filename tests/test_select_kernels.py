@@ -1,4 +1,4 @@
-"""A layout's kernels in place of a model's components, and its packed weights."""
+"""Test how a layout's kernels replace a model's components and pack its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is about: pairs of models and targets that cannot be had."""
+"""Test which pairs of models and targets a command selects, and which it rejects."""
 
 from __future__ import annotations
 

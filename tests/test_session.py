@@ -1,4 +1,4 @@
-"""A loaded module: its caches stay where they are, its errors say what happened."""
+"""Test that a loaded module keeps its caches in place, and its errors."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_every_element_type_comes_back(
         f"func.func @same(%x: {vector}) -> {vector} {{ return %x : {vector} }}"
     )
     vmfb = scratch.compiled(target, source, tmp_path / "vmfb")
-    # No whole number of 32-bit words.
+    # Not a multiple of 32-bit words.
     numbers = np.arange(-3, 4).astype(NUMPY[element])
     (found,) = call(target.runner, Module(vmfb), Call("same", (numbers,)))
     assert found.dtype == numbers.dtype

@@ -1,4 +1,4 @@
-"""Views of memory cost nothing; calls with several results work in a model."""
+"""Test that views copy nothing, and that calls with several results work."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def exp(value: str, kind: TensorType, name: str) -> list[str]:
 
 
 def work(component: str, sizes: dict[str, int], folder: Path) -> list[str]:
-    """Return what is done in all when a component stands between exponentials."""
+    """Return all operations of a component between two exponentials."""
     instance = instance_of(read_component(component, ROOT), sizes)
     source = ROOT / f"components/{component}.mlir"
     module = scratch.run(plan_specialize(instance, source), folder / "instance")
@@ -122,7 +122,7 @@ def test_a_view_alone_gives_back_the_memory_of_its_input(
 
 
 def run(component: str, folder: Path, *tensors: np.ndarray) -> Any:
-    """Return what a component, as its file stands, computes."""
+    """Return the results of a component with dynamic shapes."""
     return compiled(ROOT / f"components/{component}.mlir", folder, FLAGS)(*tensors)
 
 

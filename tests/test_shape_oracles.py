@@ -1,4 +1,4 @@
-"""Oracles of shapes, indices and casts, against second sources.
+"""Test the oracles of shapes, indices and casts against second sources.
 
 Loops over single numbers, and other functions of NumPy.
 """

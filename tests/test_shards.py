@@ -1,4 +1,4 @@
-"""The index of a sharded checkpoint: what it may say, and what must fit it."""
+"""Test what the index of a sharded checkpoint may state, and what must match it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bazel as the other client: it takes what ingot wrote, and ingot what Bazel wrote.
+"""Test that ingot and Bazel read each other's results from a shared cache.
 
 Not in CI: Bazel is large. `apt-get install bazel-bootstrap`, then
 `pytest tests/test_shared_bazel.py`.

@@ -131,7 +131,7 @@ def drip(connection: socket.socket, first: bytes, again: bytes, wait_s: float) -
 
 @contextmanager
 def dripping(first: bytes, again: bytes, wait_s: float) -> Iterator[str]:
-    """Yield the address of a server that never finishes what it sends."""
+    """Yield the address of a server that never completes a response."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def accept() -> None:

@@ -1,4 +1,4 @@
-"""A real HTTP cache: nginx as Debian ships it, and memory while a blob passes."""
+"""Test nginx as a shared cache, and the memory that a large blob needs."""
 
 from __future__ import annotations
 

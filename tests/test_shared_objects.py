@@ -1,4 +1,4 @@
-"""A bucket as shared cache, against a small server of all three protocols."""
+"""Test a bucket as shared cache, against a small server of all three protocols."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ZEROS = Action(
 )
 BLOB = f"/bucket/ingot/cas/{hashlib.sha256(bytes(300_000)).hexdigest()}"
 
-# How each provider is told who asks, in the header of a request.
+# How each provider identifies the client, in the header of a request.
 WHO = {"s3": "AWS4-HMAC-SHA256", "gs": "Bearer", "az": "SharedKey"}
 
 

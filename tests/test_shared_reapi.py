@@ -1,4 +1,4 @@
-"""Bazel's remote-execution API as shared cache, against a small server of it."""
+"""Test Bazel's remote-execution API as shared cache, against a small server."""
 
 from __future__ import annotations
 

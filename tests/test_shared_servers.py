@@ -1,4 +1,4 @@
-"""A server that runs already, named by a variable: see docs/sharing.md.
+"""Test a server that already runs and that a variable names: see docs/sharing.md.
 
 Not in CI: moto and BuildGrid pin what this project pins otherwise, and buildbox comes
 inside another project's package.

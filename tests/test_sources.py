@@ -1,4 +1,4 @@
-"""Where weights come from: found on this machine when the manifest is read."""
+"""Test that a weight source is found on this machine when its manifest is read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site-packages with two distributions; `carrier-weights` brings weights."""
+    """A site-packages with two distributions; `carrier-weights` contains weights."""
     site = tmp_path / "site"
     (site / "carrier").mkdir(parents=True)
     (site / "carrier/__init__.py").write_text("raise RuntimeError('imported')")

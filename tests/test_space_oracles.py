@@ -1,4 +1,4 @@
-"""Oracles of rotary positions in space, against complex numbers and transformers."""
+"""Test rotary positions in space against complex numbers and transformers."""
 
 from __future__ import annotations
 

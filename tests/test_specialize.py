@@ -1,4 +1,4 @@
-"""Instances of dynamic components, made static by the compiler's own passes."""
+"""Test how the compiler's own passes make instances of components static."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are one number: an archive of any size without content."""
+"""Test archives without content, in which every weight is one number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store kept to its size: what goes, what stays, and builds that run meanwhile."""
+"""Test what a store removes to stay within its limit, also while builds run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Target files: what is read, what is refused, and that each computes right."""
+"""Test how target files are read, their errors, and that each target computes."""
 
 from __future__ import annotations
 

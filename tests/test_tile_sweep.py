@@ -1,4 +1,4 @@
-"""Every kernel is right at every number of tiles, and at every rest of a tile.
+"""Test that every kernel is correct at every number of tiles and every remainder.
 
 A compiler that takes 8 tiles of columns at a time can be right at 8 and 16 and leave
 the ninth column unwritten. So each kernel of packed weights runs with 1 to 40, 64, 176

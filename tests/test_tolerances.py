@@ -1,4 +1,4 @@
-"""What each level of a check may differ by."""
+"""Test which tolerance each level of a check uses."""
 
 from __future__ import annotations
 

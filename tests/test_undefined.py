@@ -1,6 +1,6 @@
-"""What components leave undefined, asked of them: no memory but their own is touched.
+"""Test that components touch only their own memory, even for undefined inputs.
 
-Callers are refused before (tests/test_blocks.py), and oracles refuse it too.
+The batch rejects such calls (tests/test_blocks.py), and so do the oracles.
 """
 
 from __future__ import annotations

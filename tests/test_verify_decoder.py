@@ -1,4 +1,4 @@
-"""A decoder's bundle proves itself with golden prompts."""
+"""Test that `doit verify` runs the golden prompts of a decoder's bundle."""
 
 from __future__ import annotations
 

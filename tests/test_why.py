@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def told(
     checkout: Checkout, capsys: pytest.CaptureFixture[str], *actions: Action
 ) -> list[str]:
-    """What is said of the last of the actions."""
+    """The lines about the last of the actions."""
     elsewhere = Elsewhere(checkout.executor, lambda: None)
     print_reasons(Plan(actions), {actions[-1].task}, checkout.executor, elsewhere)
     return capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""YAML as the project reads it: places, exact types, nothing that readers differ on."""
+"""Test that YAML has positions and exact types, and that unclear YAML is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle of the tiny model, packed as the bundle stage packs it."""
+"""Pack a bundle of the tiny model as the bundle stage packs it."""
 
 from __future__ import annotations
 

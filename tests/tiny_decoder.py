@@ -1,4 +1,4 @@
-"""A decoder whose next token is arithmetic, as a bundle: see data/tiny/decoder.mlir."""
+"""Provide a bundle of a decoder that computes by arithmetic: data/tiny/decoder.mlir."""
 
 from __future__ import annotations
 

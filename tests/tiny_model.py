@@ -1,4 +1,4 @@
-"""A sentence encoder small enough to be written by hand, in every form that it has.
+"""Provide a sentence encoder that is small enough to be written by hand.
 
 `encode(tokens, mask)` gives [sum of real tokens / 1000, number of real tokens], scaled
 by the parameter `w`. What it should give is plain arithmetic, so a test can break any
@@ -182,7 +182,7 @@ def lay_out(folder: Path, tiny: Tiny) -> None:
 
 
 def write_golden(path: Path) -> None:
-    """Write the golden file, and what the check would keep of it beside it."""
+    """Write the golden file, and the part of it that a check passes on."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(

@@ -1,4 +1,4 @@
-"""The toy decoder with seeded weights, and what an ablation of it reports."""
+"""Provide the toy decoder with seeded weights, and the report of its ablation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder of `data/toy-decoder`, placed among a checkout's models."""
+"""Place the decoder of `data/toy-decoder` among a checkout's models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a trace, by the description of the format, not by who writes it.
+"""Check a trace against the description of the format, not against its writer.
 
 Source: "Trace Event Format", sections "JSON Object Format", "Complete Events" and
 "Metadata Events"; complete events of one thread must nest.
@@ -13,7 +13,7 @@ METADATA = ("process_name", "thread_name")
 
 
 def defects(trace: dict[str, Any]) -> list[str]:
-    """Return what a reader of the format would refuse, or show otherwise than meant."""
+    """Return what a reader of the format would reject or misinterpret."""
     found = []
     if trace.get("displayTimeUnit") not in ("ms", "ns"):
         found.append("displayTimeUnit is neither ms nor ns")

@@ -1,4 +1,4 @@
-"""A graph small enough to know the text that it becomes by heart."""
+"""Provide a graph whose emitted text is short enough to compare whole."""
 
 from __future__ import annotations
 

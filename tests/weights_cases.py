@@ -1,4 +1,4 @@
-"""Safetensors files as the tests write them, and a small model that is baked of one."""
+"""Write safetensors files for tests, and a small model that is baked from one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(path: Path, header: Any, data: bytes = b"") -> Path:
 
 
 def message(path: Path) -> str:
-    """What the reader says of a file that it refuses."""
+    """Return the reader's error for a file."""
     with pytest.raises(IngotError) as caught:
         read_header(path, "w.safetensors")
     return str(caught.value)

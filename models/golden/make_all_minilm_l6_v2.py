@@ -1,10 +1,10 @@
 """Make all-minilm-l6-v2.npz: token ids and embeddings that transformers gives.
 
-The file judges the model's graph, so nothing of this project goes into it: token ids
-come from Hugging Face `tokenizers`, embeddings from `transformers` (BertModel, float32,
-eager attention) with the mean pooling and normalisation of the model's card. Float32
-results differ in the last bits from one processor to another, so remake the file only
-to add sentences.
+The check compares the graph with this file, so nothing of this project goes into it:
+token ids come from Hugging Face `tokenizers`, embeddings from `transformers`
+(BertModel, float32, eager attention) with the mean pooling and normalisation of the
+model's card. Float32 results differ in the last bits from one processor to another, so
+remake the file only to add sentences.
 
     python -m venv /tmp/golden && . /tmp/golden/bin/activate
     pip install torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3

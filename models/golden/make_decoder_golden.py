@@ -1,17 +1,17 @@
 """Make <model>.npz of a decoder: logits and a greedy sequence that transformers gives.
 
-The file judges the model's graph, so of this project only the manifest's numbers and
-its random weights go into it: logits come from the class of `transformers` for the
-architecture (float32, eager attention, rope of its own). A checkpoint that was imported
-is read by `transformers` alone. Float32 results differ in the last bits from one
-processor to another, so remake a file only where its manifest or its architecture
+The check compares the graph with this file, so of this project only the manifest's
+numbers and its random weights go into it: logits come from the class of `transformers`
+for the architecture (float32, eager attention, rope of its own). A checkpoint that was
+imported is read by `transformers` alone. Float32 results differ in the last bits from
+one processor to another, so remake a file only where its manifest or its architecture
 changes. The manifest names it then: `check: {golden: golden/<model>.npz}`.
 
     python -m venv /tmp/golden && . /tmp/golden/bin/activate
     pip install --editable '.[golden]'
     python models/golden/make_decoder_golden.py clm-60m
 
-`judged_logits.py` says what arrays the file has.
+`judged_logits.py` documents the arrays of the file.
 """
 
 from __future__ import annotations
