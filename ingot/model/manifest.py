@@ -104,33 +104,25 @@ def read_manifest(
         named = _named_architecture(file, root)
     found = [*rules.check_manifest(file, path.stem)]
     if named is not None:
-        architecture = named.declared
-        found += rules.check_names(file, architecture, errors)
-        found += rules.check_tolerances(architecture.tolerances)
-        # On what was told already there is nothing to add.
-        told = {error.position for error in errors}
-        errors += [error for error in found if error.position not in told]
-        errors += rules.check_ties(file, architecture)
+        found += rules.check_names(file, named.declared, errors)
+    # A mistake of form explains all others at its position.
+    told = {error.position for error in errors}
+    errors += [error for error in found if error.position not in told]
+    if named is not None:
         components = components or Components(root)
         graph, wrong = _read_graph(file, path.stem, named, components)
         if graph and not wrong:
-            wrong += rules.check_graph(file, architecture, graph, errors)
+            wrong += rules.check_graph(file, named.declared, graph, errors)
         errors += wrong
-    else:
-        errors += found
     if file.weights.source:
         with collected(errors):
             source = find_weights(file.weights.source, path.parent)
     if file.tokenizer:
         with collected(errors):
             tokenizer = find_file(file.tokenizer, path.parent, ".json")
-    errors += rules.check_end_tokens(file)
     golden = path.parent / file.check.golden if file.check.golden else None
-    if golden and not golden.is_file():
-        message = f"no file '{file.check.golden}' in the manifest's folder"
-        errors.append(file.check.at.error("golden", message))
-    if source is None or source.splat is None:
-        errors += rules.check_licence_texts(file, root)
+    has_bundle = source is None or source.splat is None
+    errors += rules.check_files(file, golden, root if has_bundle else None)
     raise_all(errors)
     assert named is not None
     assert graph is not None

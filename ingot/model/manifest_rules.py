@@ -44,7 +44,12 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
         hint = "leave it out, or write 'naming: gguf'"
         yield weights.at.error("expert_axis", message, hint)
     yield from _check_dims(file)
-    yield from check_tolerances(file.check.tolerances)
+    yield from _check_tolerances(file.check.tolerances)
+    n_vocab = file.dims.get("n_vocab")
+    for index, token in enumerate(file.end_tokens):
+        if n_vocab is not None and token >= n_vocab:
+            message = f"expected an id below n_vocab = {n_vocab}, found {token}"
+            yield file.at.error(f"end_tokens[{index}]", message)
 
 
 def _check_dims(file: ManifestFile) -> Iterator[ManifestError]:
@@ -101,23 +106,22 @@ def _check_blocks(file: ManifestFile) -> Iterator[ManifestError]:
         yield pool.at.error("min", f"{message}, found {pool.min}")
 
 
-def check_licence_texts(file: ManifestFile, root: Path) -> Iterator[ManifestError]:
-    """Yield which texts of a manifest's licence, itself right, a bundle would lack."""
-    if file.licence and not any(licence_defects(file.licence)):
+def check_files(
+    file: ManifestFile, golden: Path | None, root: Path | None
+) -> Iterator[ManifestError]:
+    """Yield each file that is missing: golden outputs, and the texts of the licence.
+
+    `root` has the texts that a bundle ships; None where there is no bundle.
+    """
+    if golden and not golden.is_file():
+        message = f"no file '{file.check.golden}' in the manifest's folder"
+        yield file.check.at.error("golden", message)
+    if root and file.licence and not any(licence_defects(file.licence)):
         for defect in text_defects(file.licence, root):
             yield file.at.error("licence", defect.message, defect.hint)
 
 
-def check_end_tokens(file: ManifestFile) -> Iterator[ManifestError]:
-    """Yield each id that ends a text and that the model has no row for."""
-    n_vocab = file.dims.get("n_vocab")
-    for index, token in enumerate(file.end_tokens):
-        if n_vocab is not None and token >= n_vocab:
-            message = f"expected an id below n_vocab = {n_vocab}, found {token}"
-            yield file.at.error(f"end_tokens[{index}]", message)
-
-
-def check_tolerances(
+def _check_tolerances(
     tolerances: Mapping[str, ToleranceSection],
 ) -> Iterator[ManifestError]:
     """Yield where a tolerance does not say one largest difference."""
@@ -157,8 +161,9 @@ def check_names(
                 message = f"parameter '{name}' has no name in Hugging Face checkpoints"
                 hint = f"give it 'hf' at {item.at.position()}"
                 yield file.weights.at.error("naming", message, hint)
-    yield from _check_pairs(file, architecture)
-    yield from _check_numbers(file, architecture)
+    yield from _check_rope(file, architecture)
+    yield from _check_ties(file, architecture)
+    yield from _check_tolerances(architecture.tolerances)
 
 
 def _may_be_typo(written: Iterable[str], errors: Iterable[ManifestError]) -> bool:
@@ -191,28 +196,22 @@ def _compare(
             yield file.at.error(key if is_written else "", message, hint)
 
 
-def _check_pairs(
+def _check_rope(
     file: ManifestFile, architecture: ArchitectureSection
 ) -> Iterator[ManifestError]:
-    """Yield where heads have an odd number of columns, which rope rotates in pairs."""
-    for name, item in architecture.parameters.items():
-        dim = item.dims[-1]
-        width = file.dims.get(dim, 0)
-        if item.rope_base and width % 2:
-            message = f"rope rotates the columns of '{name}' in pairs"
-            found = f"expected an even number, found {width}"
-            yield file.at.error(f"dims.{dim}", f"{message}; {found}")
-
-
-def _check_numbers(
-    file: ManifestFile, architecture: ArchitectureSection
-) -> Iterator[ManifestError]:
-    """Yield each hyperparameter that would give NaN.
+    """Yield odd widths, which rope cannot rotate, and numbers that would give NaN.
 
     Bases are raised to fractional powers; an `*_eps` keeps the arguments of roots and
     divisions above 0.
     """
-    bases = {item.rope_base for item in architecture.parameters.values()}
+    tables = {k: v for k, v in architecture.parameters.items() if v.rope_base}
+    for name, item in tables.items():
+        width = file.dims.get(item.dims[-1], 0)
+        if width % 2:
+            message = f"rope rotates the columns of '{name}' in pairs"
+            found = f"expected an even number, found {width}"
+            yield file.at.error(f"dims.{item.dims[-1]}", f"{message}; {found}")
+    bases = {item.rope_base for item in tables.values()}
     for name, number in file.hyperparameters.items():
         part = f"hyperparameters.{name}"
         if name in bases and number <= 0:
@@ -230,7 +229,7 @@ def tied(file: ManifestFile, architecture: ArchitectureSection) -> dict[str, str
     }
 
 
-def check_ties(
+def _check_ties(
     file: ManifestFile, architecture: ArchitectureSection
 ) -> Iterator[ManifestError]:
     """Yield parameters that cannot be tied to another one."""
