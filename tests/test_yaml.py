@@ -24,6 +24,7 @@ from ingot.model.schema_types import (
     build,
     check,
     key,
+    optional,
     read,
 )
 from ingot.model.yaml_nodes import format_errors, load, parse
@@ -284,7 +285,7 @@ class Named(Section):
 
     kind: str = ""
     name: str = key(Text(), "what it is called")
-    size: int = key(Integer(), "how big it is", default=3)
+    size: int = optional(Integer(), "how big it is", default=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +301,7 @@ class Whole(Section):
 
     title: str = key(Text(), "what it is called", empty="")
     sizes: Mapping[str, int] = key(MapOf(Integer(1)), "how big", empty={})
-    parts: tuple[Named, ...] = key(ListOf(Named), "what it has", default=())
+    parts: tuple[Named, ...] = optional(ListOf(Named), "what it has")
 
 
 def test_unknown_and_missing_keys_of_a_section_are_told() -> None:

@@ -38,6 +38,7 @@ from ingot.model.schema_types import (
     Text,
     key,
     keys_of,
+    optional,
 )
 
 INPUT_ROLES = (
@@ -63,41 +64,32 @@ class ParameterSection(Section):
     shape: tuple[str | int, ...] = key(
         ListOf(DIM_OR_SIZE, min=1), "dims of the stored tensor"
     )
-    hf: str = key(
+    hf: str = optional(
         Text(),
         "its name in a Hugging Face checkpoint; with {expert}, there is a tensor of"
         " each expert",
-        default="",
     )
-    hf_shape: tuple[str, ...] = key(
+    hf_shape: tuple[str, ...] = optional(
         ListOf(DIM, min=1),
         "dims of that tensor: the parameter's in another order, or joined",
-        default=(),
     )
-    hf_fused: tuple[str, ...] = key(
+    hf_fused: tuple[str, ...] = optional(
         ListOf(PARAMETER, min=2),
         "parameters, this among them, whose rows that tensor has one behind the other",
-        default=(),
     )
-    hf_offset: float = key(
+    hf_offset: float = optional(
         Number(),
         "added to the values of a Hugging Face checkpoint; GGUF has it added",
         default=0.0,
     )
-    gguf_interleaved: str = key(
-        DIM,
-        "number of heads whose rows GGUF keeps in the order of interleaved rope",
-        default="",
+    gguf_interleaved: str = optional(
+        DIM, "number of heads whose rows GGUF keeps in the order of interleaved rope"
     )
-    tied_to: str = key(
-        PARAMETER,
-        "the parameter that serves instead where a manifest says 'tied'",
-        default="",
+    tied_to: str = optional(
+        PARAMETER, "the parameter that serves instead where a manifest says 'tied'"
     )
-    rope_base: str = key(
-        NAME,
-        "hyperparameter: base of the rope angles that this table is computed from",
-        default="",
+    rope_base: str = optional(
+        NAME, "hyperparameter: base of the rope angles that this table is computed from"
     )
 
     @property
@@ -112,31 +104,25 @@ class NodeSection(Section):
 
     name: str = key(NAME, "name of the node, and of its value")
     uses: str = key(USES, "component: components/<name>.mlir, or block:<name>")
-    operands: Mapping[str, str] = key(
+    operands: Mapping[str, str] = optional(
         MapOf(NAME, NAME),
         "values of this block, by the component's argument or the block's input",
-        default={},
     )
-    parameters: Mapping[str, str] = key(
+    parameters: Mapping[str, str] = optional(
         MapOf(USED_PARAMETER, NAME),
         "parameters, by the component's argument or the block's $name",
-        default={},
     )
-    attributes: Mapping[str, Given] = key(
+    attributes: Mapping[str, Given] = optional(
         MapOf(Either((ATTRIBUTE, Number(keeps_integers=True))), NAME),
         "hyperparameters, dims, numbers or {layer}, by the component's argument or"
         " the block's $name",
-        default={},
     )
-    results: tuple[str, ...] = key(
+    results: tuple[str, ...] = optional(
         ListOf(NAME, min=2),
         "names of the values of a component or block with several results",
-        default=(),
     )
-    prefix: str = key(
-        NAME,
-        "put before the names of the values inside the block that is called",
-        default="",
+    prefix: str = optional(
+        NAME, "put before the names of the values inside the block that is called"
     )
 
     @property
@@ -149,14 +135,13 @@ class NodeSection(Section):
 class BlockSection(Section):
     """A piece of a model that is checked alone."""
 
-    variants: Mapping[str, Mapping[str, Given]] = key(
+    variants: Mapping[str, Mapping[str, Given]] = optional(
         MapOf(
             MapOf(Either((USED_PARAMETER, Number(keeps_integers=True))), NAME, min=1),
             NAME,
             min=1,
         ),
         "by variant, what each $name in the nodes stands for",
-        default={},
     )
     inputs: Mapping[str, str] = key(
         MapOf(TYPE, NAME, min=1), "values it takes, with their types"
@@ -177,15 +162,13 @@ class StepSection(Section):
         Either((BLOCK, ListOf(BLOCK, min=1))),
         "block to call; a sequence is gone through layer by layer, over and over",
     )
-    repeat: str | int = key(
+    repeat: str | int = optional(
         Either((NAME, Integer(1))),
         "number of layers, or the dim that holds it",
         default="",
     )
-    name: str = key(
-        NAME,
-        "name of the step where the block's is taken or there are several blocks",
-        default="",
+    name: str = optional(
+        NAME, "name of the step where the block's is taken or there are several blocks"
     )
     operands: Mapping[str, str] = key(
         MapOf(NAME, NAME, min=1), "values, by the block's input"
@@ -216,19 +199,16 @@ class OutputSection(Section):
 
     value: str = key(NAME, "the value that is returned")
     role: str = key(Choice(OUTPUT_ROLES), "what it means to a caller")
-    updates: str = key(
-        NAME, "the input that it replaces, in the same memory", default=""
-    )
+    updates: str = optional(NAME, "the input that it replaces, in the same memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryPointSection(Section):
     """A function that the model exports."""
 
-    dims: Mapping[str, int] = key(
+    dims: Mapping[str, int] = optional(
         MapOf(Integer(1), NAME, min=1),
         "dynamic dims that have one size here, such as seq: 1 to decode",
-        default={},
     )
     inputs: Mapping[str, InputSection] = key(
         MapOf(InputSection, NAME, min=1), "arguments, in order"
@@ -249,8 +229,8 @@ class ArchitectureSection(Section):
     dims: tuple[str, ...] = key(
         ListOf(NAME, min=1), "dims that a manifest gives a size to"
     )
-    hyperparameters: tuple[str, ...] = key(
-        ListOf(NAME), "numbers that a manifest gives", default=()
+    hyperparameters: tuple[str, ...] = optional(
+        ListOf(NAME), "numbers that a manifest gives"
     )
     dynamic: tuple[str, ...] = key(ListOf(NAME), "dims that stay dynamic")
     parameters: Mapping[str, ParameterSection] = key(
@@ -261,13 +241,10 @@ class ArchitectureSection(Section):
         MapOf(BlockSection, NAME, min=1), "pieces that are checked alone"
     )
     entry_points: Mapping[str, EntryPointSection] = key(
-        MapOf(EntryPointSection, NAME, min=1),
-        "functions that the model exports",
+        MapOf(EntryPointSection, NAME, min=1), "functions that the model exports"
     )
-    tolerances: Mapping[str, ToleranceSection] = key(
-        TOLERANCES,
-        "where its models differ from a target's tolerances, by check level",
-        default={},
+    tolerances: Mapping[str, ToleranceSection] = optional(
+        TOLERANCES, "where its models differ from a target's tolerances, by check level"
     )
 
 

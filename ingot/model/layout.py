@@ -23,6 +23,7 @@ from ingot.model.schema_types import (
     Section,
     Text,
     key,
+    optional,
     read,
 )
 from ingot.model.yaml_nodes import raise_all
@@ -45,15 +46,13 @@ class Layout(Section):
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
     tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
-    kernels: Mapping[str, Mapping[str, str | Kernel]] = key(
+    kernels: Mapping[str, Mapping[str, str | Kernel]] = optional(
         MapOf(MapOf(Either((COMPONENT, Kernel)), Choice(STORED_ELEMENTS)), COMPONENT),
         "by component and stored type of its weight, the component that runs",
-        default={},
     )
-    decode: Mapping[str, str] = key(
+    decode: Mapping[str, str] = optional(
         MapOf(COMPONENT, COMPONENT),
         "by component without a weight, the component that runs where seq is 1",
-        default={},
     )
 
     @property

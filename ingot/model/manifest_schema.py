@@ -28,6 +28,7 @@ from ingot.model.schema_types import (
     Section,
     Text,
     key,
+    optional,
 )
 from ingot.model.tolerance import CHECK_LEVELS
 from ingot.model.weight_sources import (
@@ -43,7 +44,7 @@ class Policy(Section):
     """Element types of the parameters that match: in the source, archive and graph."""
 
     match: str = key(Text("a pattern"), "parameters it holds for; * matches anything")
-    source: str | None = key(
+    source: str | None = optional(
         Choice(SOURCE_ELEMENTS),
         "type in the weight source; left out, whatever it has is converted",
         default=None,
@@ -66,22 +67,20 @@ class WeightsSection(Section):
         "how the source names tensors: as the parameters' hf, or as GGUF",
         empty="",
     )
-    expert_axis: int = key(
+    expert_axis: int = optional(
         Integer(-1, 0),
         "axis of the experts in the source's tensors: 0 is [n_expert, n_out, n_in],"
         " -1 is [n_out, n_in, n_expert]",
         default=0,
     )
-    ignore: tuple[str, ...] = key(
+    ignore: tuple[str, ...] = optional(
         ListOf(Text("a pattern")),
         "tensors of the source that no parameter needs; * matches anything",
-        default=(),
     )
-    tied: tuple[str, ...] = key(
+    tied: tuple[str, ...] = optional(
         ListOf(PARAMETER, min=1),
         "parameters that this model does not have: the one that the architecture"
         " says (tied_to) serves for both",
-        default=(),
     )
     policy: tuple[Policy, ...] = key(
         ListOf(Policy, min=1),
@@ -102,16 +101,18 @@ class Range(Section):
 class ToleranceSection(Section):
     """By how much a check level may differ, instead of the target's tolerance."""
 
-    max_abs_error: float | None = key(
+    max_abs_error: float | None = optional(
         Number(), "largest difference allowed", default=None
     )
-    max_range_error: float | None = key(
+    max_range_error: float | None = optional(
         Number(),
         "largest difference allowed, as a share of the range (largest less smallest"
         " value) of what is expected",
         default=None,
     )
-    min_cosine: float | None = key(Number(), "smallest cosine allowed", default=None)
+    min_cosine: float | None = optional(
+        Number(), "smallest cosine allowed", default=None
+    )
     reason: str = key(Text(), "why the target's own tolerance does not hold")
 
 
@@ -122,11 +123,10 @@ TOLERANCES = MapOf(ToleranceSection, Choice(CHECK_LEVELS))
 class CheckSection(Section):
     """What the model is checked against."""
 
-    golden: str = key(PATH, "reference outputs (npz)", default="")
-    tolerances: Mapping[str, ToleranceSection] = key(
+    golden: str = optional(PATH, "reference outputs (npz)")
+    tolerances: Mapping[str, ToleranceSection] = optional(
         TOLERANCES,
         "where this model differs from the target's tolerances, by check level",
-        default={},
     )
 
 
@@ -142,10 +142,9 @@ class ManifestFile(Section):
     dims: Mapping[str, int] = key(
         MapOf(Integer(1), NAME), "sizes, under GGUF names", empty={}
     )
-    hyperparameters: Mapping[str, float | int] = key(
+    hyperparameters: Mapping[str, float | int] = optional(
         MapOf(Number(keeps_integers=True), NAME),
         "numbers that components take, such as layer_norm_eps",
-        default={},
     )
     dynamic: Mapping[str, Range] = key(
         MapOf(Range, NAME), "dims that stay dynamic, with ranges", empty={}
@@ -155,19 +154,17 @@ class ManifestFile(Section):
         "where the weights come from and how they are stored",
         empty=WeightsSection(),
     )
-    tokenizer: FileSourceSection | None = key(
+    tokenizer: FileSourceSection | None = optional(
         TOKENIZER_SOURCE, "the tokenizer.json to ship", default=None
     )
-    end_tokens: tuple[int, ...] = key(
+    end_tokens: tuple[int, ...] = optional(
         ListOf(Integer(0), min=1),
         "ids of the tokens that end a text, beside those that are known by name",
-        default=(),
     )
-    check: CheckSection = key(
+    check: CheckSection = optional(
         CheckSection, "what the model is checked against", default=CheckSection()
     )
-    bench: Mapping[str, tuple[Mapping[str, int], ...]] = key(
+    bench: Mapping[str, tuple[Mapping[str, int], ...]] = optional(
         MapOf(ListOf(MapOf(Integer(1), NAME), min=1), NAME),
         "sizes of the dynamic dims that each entry point is timed at",
-        default={},
     )

@@ -94,19 +94,31 @@ S = TypeVar("S", bound=Section)
 _NOTHING: Any = object()
 
 
-def key(form: Form, doc: str, *, default: Any = _NOTHING, empty: Any = _NOTHING) -> Any:
+def key(form: Form, doc: str, *, empty: Any = _NOTHING) -> Any:
     """Return a field of a section: the form of the key's value, and its meaning.
 
-    A key with a default is optional. One with an empty value is required; where its
-    value is wrong, the section has the empty one, so that the rest can be checked.
+    The key is required. Where its value is wrong, the section has the empty one, if
+    there is one, so that the rest can be checked.
     """
-    value = empty if default is _NOTHING else default
-    about = Key("", form, doc, default is not _NOTHING, value)
-    if value is _NOTHING:
+    return _field(Key("", form, doc, False, empty))
+
+
+def optional(form: Form, doc: str, *, default: Any = _NOTHING) -> Any:
+    """Return a field for a key that may be left out.
+
+    Its value then is the default: a text, list or mapping is empty, if none is given.
+    """
+    empty = {Boolean: False, Choice: "", ListOf: (), MapOf: {}, Text: ""}
+    value = empty[type(form)] if default is _NOTHING else default
+    return _field(Key("", form, doc, True, value))
+
+
+def _field(about: Key) -> Any:
+    if about.empty is _NOTHING:
         return field(metadata={"key": about})
-    if isinstance(value, dict):
+    if isinstance(about.empty, dict):
         return field(default_factory=dict, metadata={"key": about})
-    return field(default=value, metadata={"key": about})
+    return field(default=about.empty, metadata={"key": about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +126,8 @@ class Text:
     """A text that is not empty."""
 
     what: str = "text"  # in the user's words: "a sha256 of 64 lower-case hex digits"
-    pattern: str = (
-        ""  # of the whole text, in the syntax that Python and JSON Schema share
-    )
+    # Of the whole text, in the syntax that Python and JSON Schema share.
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)

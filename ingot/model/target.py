@@ -25,6 +25,7 @@ from ingot.model.schema_types import (
     Section,
     Text,
     key,
+    optional,
     read,
 )
 from ingot.model.tolerance import CHECK_LEVELS, Tolerance
@@ -48,12 +49,10 @@ class _Run(Section):
     """How the compiled module runs on its own processor."""
 
     device: str = key(Text(), _DEVICE)
-    env: Mapping[str, str] = key(
-        MapOf(Text()), "environment of the program", default={}
-    )
-    emulated: bool = key(Boolean(), "its times say nothing of hardware", default=False)
-    tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
-    packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
+    env: Mapping[str, str] = optional(MapOf(Text()), "environment of the program")
+    emulated: bool = optional(Boolean(), "its times say nothing of hardware")
+    tools: tuple[str, ...] = optional(_TOOLS, _TOOLS_DOC)
+    packages: tuple[str, ...] = optional(ListOf(Text()), _PACKAGES_DOC)
 
     def runner(self) -> Runner:
         """Return how a module is run on this processor."""
@@ -68,8 +67,8 @@ class _Emulator(Section):
     device: str = key(Text(), _DEVICE)
     argv: tuple[str, ...] = key(ListOf(Text(), min=1), "the emulator and its flags")
     runtime: str = key(Choice(RUNTIMES), "the wheel that it runs")
-    tools: tuple[str, ...] = key(_TOOLS, _TOOLS_DOC, default=())
-    packages: tuple[str, ...] = key(ListOf(Text()), _PACKAGES_DOC, default=())
+    tools: tuple[str, ...] = optional(_TOOLS, _TOOLS_DOC)
+    packages: tuple[str, ...] = optional(ListOf(Text()), _PACKAGES_DOC)
 
     def runner(self) -> Runner:
         """Return how a module is run on another processor."""
@@ -81,7 +80,9 @@ class _Tolerance(Section):
     """What a level of the check may differ by."""
 
     max_abs_error: float = key(Number(), "largest difference allowed")
-    min_cosine: float | None = key(Number(), "smallest cosine allowed", default=None)
+    min_cosine: float | None = optional(
+        Number(), "smallest cosine allowed", default=None
+    )
     reason: str = key(Text(), "why this much is right, and no more is needed")
 
 
@@ -91,21 +92,17 @@ class _TargetFile(Section):
 
     target: str = key(_NAME, _TARGET)
     summary: str = key(Text(), _SUMMARY)
-    machine: str | None = key(Choice(MACHINES), "the processor", default=None)
-    cpu_features: tuple[str, ...] = key(
-        ListOf(Text()),
-        "what the processor must have, as /proc/cpuinfo spells it",
-        default=(),
+    machine: str | None = optional(Choice(MACHINES), "the processor", default=None)
+    cpu_features: tuple[str, ...] = optional(
+        ListOf(Text()), "what the processor must have, as /proc/cpuinfo spells it"
     )
     compile_flags: tuple[str, ...] = key(ListOf(_FLAG, min=1), "flags of iree-compile")
-    compile_inputs: tuple[str, ...] = key(
-        ListOf(Text("a path")),
-        "files that the flags name, relative to the checkout",
-        default=(),
+    compile_inputs: tuple[str, ...] = optional(
+        ListOf(Text("a path")), "files that the flags name, relative to the checkout"
     )
     layout: str = key(_NAME, "how weights are stored: targets/layouts/<name>.yaml")
     run: _Run = key(_Run, "how the compiled module is run")
-    emulator: _Emulator | None = key(
+    emulator: _Emulator | None = optional(
         _Emulator, "how it is run where the processor is another", default=None
     )
     tolerances: Mapping[str, _Tolerance] = key(

