@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.emit.modules import component_probe, probe_module
+from ingot.emit.modules import ComponentGroup, component_function, component_module
 from ingot.engine.actions import Action, SourceFile
 from ingot.model.component import (
     ComponentSignature,
@@ -199,7 +199,7 @@ def specialized(instance: Instance, folder: Path) -> Path:
 
 
 def in_range(instance: Instance, folder: Path) -> str:
-    """Return a module whose `@forward` calls an instance as the probe of a model does.
+    """Return a module whose `@forward` calls an instance as the check of a model does.
 
     Of sizes without a limit the compiler makes tiles without one, and refuses some.
     """
@@ -208,7 +208,8 @@ def in_range(instance: Instance, folder: Path) -> str:
     body = specialized(instance, folder).read_text("utf-8")
     name = f"{instance.name}.forward"
     with ir.Context(), ir.Location.unknown():
-        whole = ir.Module.parse(probe_module(replace(ODD, instances=(instance,))))
+        group = ComponentGroup(instance.name, (instance,))
+        whole = ir.Module.parse(component_module(group, ODD.dynamic))
         symbols = {
             item.attributes["sym_name"].value: item for item in whole.body.operations
         }
@@ -219,7 +220,7 @@ def in_range(instance: Instance, folder: Path) -> str:
         inner.attributes["sym_visibility"] = ir.StringAttr.get("private")
         inner.detach_from_parent()
         whole.body.append(inner)
-        outer = symbols[component_probe(instance.name)]
+        outer = symbols[component_function(instance.name)]
         outer.attributes["sym_name"] = ir.StringAttr.get("forward")
         return str(whole)
 

@@ -13,6 +13,7 @@ from ingot.checks.cases import (
     CACHED,
     Case,
     block_cases,
+    chain_cases,
     component_cases,
     entry_inputs,
     make_case,
@@ -42,8 +43,22 @@ def test_cases_have_one_token_odd_sizes_padding_and_the_longest() -> None:
     assert any(case.seq % 2 for case in cases[1:])
     assert any(case.batch > 1 and min(case.valid) < case.seq for case in cases)
     assert max(case.seq for case in cases) == 32
-    for case in (*cases, *block_cases(GRAPH, ENCODE)):
+    for case in (*cases, *block_cases(GRAPH, ENCODE, emulated=False)):
         assert all(1 <= valid <= case.seq for valid in case.valid)
+
+
+def test_an_emulated_target_runs_the_longest_in_pieces_and_few_tokens_as_a_whole(
+    decoder: Graph,
+) -> None:
+    for graph, longest in ((GRAPH, 32), (decoder, 24)):
+        entry = graph.entry_points[0]
+        for cases in (component_cases, block_cases):
+            assert max(case.seq for case in cases(graph, entry, True)) == longest
+        for cases in (model_cases, chain_cases):
+            found = cases(graph, entry, True)
+            assert sum(case.batch * case.seq for case in found) <= 7
+            assert any(min(case.valid) < case.seq for case in found)
+        assert chain_cases(graph, entry, False) == block_cases(graph, entry, False)
 
 
 def test_cases_stay_in_the_ranges_of_the_model() -> None:

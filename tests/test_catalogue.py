@@ -90,7 +90,7 @@ def test_a_command_reads_the_models_that_it_is_about(
         ({}, (), {""}),
         ({"model": "a, b"}, ("build", "check"), {"a", "b"}),
         ({"model": "all"}, (), {"all"}),
-        ({}, ("check:a@host", "compile-probe:b@host"), {"a", "b"}),
+        ({}, ("check:a@host", "check-component-scale__n_2:b@host"), {"a", "b"}),
         ({}, ("check:a@host", "bench"), {"", "a"}),
         ({}, ("check:a@*",), {"all"}),
         ({}, ("check:*",), {"all"}),

@@ -11,9 +11,9 @@ from ingot.checks.golden_sentences import choose
 from ingot.engine.actions import Output
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
-from ingot.programs.compare.spec import ROWS
-from ingot.stages.check import PARTS, plan_check
-from tests.tiny_model import PROBE, ROOT, Tiny, lay_out, run_stage
+from ingot.programs.compare_entry_point.spec import ROWS
+from ingot.stages.check import plan_check, plan_check_inputs
+from tests.tiny_model import BLOCKS, ROOT, Tiny, lay_out, run_stage
 
 
 def test_an_emulated_target_keeps_32_sentences_alone_and_a_padded_batch() -> None:
@@ -38,28 +38,44 @@ def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
     actions = tuple(plan_check(manifest, target, ROOT))
     name = "all-minilm-l6-v2@x86_64"
-    components, blocks, entry_points, check = actions
-    assert [action.task for action in actions] == [
-        f"check-components:{name}",
-        f"check-blocks:{name}",
-        f"check-entry-points:{name}",
-        f"check:{name}",
-    ]
+    *pieces, check = actions
+    assert check.task == f"check:{name}"
     assert check.outputs == ("check.json", "check.txt")
-    assert entry_points.outputs == ("rows.json", "golden.json")
-    for action in (components, blocks):
-        inputs = dict(action.inputs)
-        assert inputs["probe.vmfb"] == Output(f"compile-probe:{name}", "probe.vmfb")
-        assert "oracles/linear.py" in inputs
-        # A changed golden file or shipped module compares no part of it again.
+    read = [source for _, source in check.inputs if isinstance(source, Output)]
+    assert read == [Output(action.task, ROWS) for action in pieces]
+    by_task = {action.task: dict(action.inputs) for action in pieces}
+    entry_point = by_task[f"check-entry-point-encode:{name}"]
+    assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= entry_point.keys()
+    assert entry_point["model.vmfb"] == Output(f"compile:{name}", "model.vmfb")
+    recorded = plan_check_inputs(manifest, False, ROOT)
+    component = by_task[f"check-component-normalization.layer_norm:{name}"]
+    compiled = f"compile-component-normalization.layer_norm:{name}"
+    assert Output(compiled, "piece.vmfb") in component.values()
+    # Another component, its oracle, a golden file or the shipped module changes: it
+    # is not compared again.
+    assert [path for path in component if path.startswith("oracles/")] == [
+        "oracles/__init__.py",
+        "oracles/normalization.py",
+    ]
+    for task, inputs in by_task.items():
+        if "entry-point" in task:
+            continue
         assert not {"golden.npz", "tokenizer.json", "model.vmfb"} & inputs.keys()
-    inputs = dict(entry_points.inputs)
-    assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= inputs.keys()
-    assert "probe.vmfb" not in inputs
-    assert dict(check.inputs)["blocks.json"] == Output(f"check-blocks:{name}", ROWS)
+        read = [x for x in inputs.values() if isinstance(x, Output)]
+        own = {source.path for source in read if source.task == recorded.task}
+        assert own
+        assert own <= set(recorded.outputs)
     assert actions == tuple(plan_check(manifest, target, ROOT))
 
 
+FORMS = [["first", [["encode", "counting"]]], ["second", [["encode", "scaling"]]]]
+LEVELS = (
+    ("propagated", ["chain.encode.npz"]),
+    ("block", ["block.first.npz"]),
+    ("block", ["block.second.npz"]),
+    ("component", ["component.count__n_vocab_30522.npz"]),
+    ("component", ["component.scale__n_2.npz"]),
+)
 LIMITS = {"max_abs_error": 1e-4, "min_cosine": None, "of_range": False}
 
 
@@ -92,17 +108,34 @@ def specification(**changes: Any) -> dict[str, Any]:
 
 
 def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
-    """Compare all parts and report the result, as the actions of a build do."""
+    """Compare all pieces and report the result, as the actions of a build do."""
     judged = {name: spec[name] for name in ("task", "model", "target")}
-    compared = {name: value for name, value in spec.items() if name not in judged}
-    compared["task"] = spec["task"]
-    for part in PARTS:
-        code, printed = run_stage(folder, "compare", {**compared, "part": part})
+    recorded = {"task": spec["task"], "emulated": False, "forms": FORMS}
+    stages = [("check_inputs", recorded)]
+    whole = {name: value for name, value in spec.items() if name not in judged}
+    whole |= {"task": spec["task"], "entry_point": "encode"}
+    stages.append(("compare_entry_point", whole))
+    common = {name: spec[name] for name in ("task", "runner", "scope")}
+    for level, files in LEVELS:
+        own = {
+            "level": level,
+            "inputs": files,
+            "modules": dict.fromkeys(
+                ("", "counting", "scaling"),
+                "components.vmfb" if level == "component" else "blocks.vmfb",
+            ),
+            "tolerance": spec["tolerances"][level],
+        }
+        stages.append(("compare_piece", {**common, **own}))
+    judged["pieces"] = []
+    for stage, specification in stages:
+        code, printed = run_stage(folder, stage, specification)
         if code != 0:
             return code, printed
-        (folder / "rows.json").rename(folder / f"{part}.json")
+        if stage != "check_inputs":
+            judged["pieces"].append(f"{len(judged['pieces'])}.json")
+            (folder / "rows.json").rename(folder / judged["pieces"][-1])
     judged |= {name: spec["runner"][name] for name in ("device", "emulated")}
-    judged["parts"] = [f"{part}.json" for part in PARTS]
     return run_stage(folder, "check", judged)
 
 
@@ -167,7 +200,7 @@ def test_without_a_tokenizer_no_sentence_is_judged(tmp_path: Path) -> None:
 def test_a_wrong_component_fails_and_names_the_first_wrong_block(
     tmp_path: Path,
 ) -> None:
-    lay_out(tmp_path, Tiny(probe_factor="1.01"))
+    lay_out(tmp_path, Tiny(piece_factor="1.01"))
     code, printed = run_check(tmp_path, specification())
     assert code == 1
     assert "check tiny@here encode: y differs from the oracle\n" in printed
@@ -197,11 +230,11 @@ def test_nan_from_the_target_fails(tmp_path: Path) -> None:
 
 
 def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
-    probe = PROBE.replace("block.encode.scaling", "block.other")
-    lay_out(tmp_path, Tiny(probe=probe))
+    blocks = BLOCKS.replace("block.encode.scaling", "block.other")
+    lay_out(tmp_path, Tiny(blocks=blocks))
     code, printed = run_check(tmp_path, specification())
     assert code == 1
-    assert "check tiny@here: @block.encode.scaling of probe.vmfb does not" in printed
+    assert "check tiny@here: @block.encode.scaling of blocks.vmfb does not" in printed
     assert "the module has no function of that name" in printed
 
 

@@ -1,4 +1,4 @@
-"""Test the text of main.mlir and probe.mlir, and what the compiler makes of it."""
+"""Test the text of a model and of its pieces, and what the compiler makes of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 
 from ingot.emit.mlir_text import View, literal, mlir_type, symbol
-from ingot.emit.modules import main_module, probe_module
+from ingot.emit.modules import (
+    block_forms,
+    block_module,
+    component_groups,
+    component_module,
+    main_module,
+)
 from ingot.errors import IngotError
 from ingot.model.manifest import read_manifest
-from ingot.stages.link import plan_link, plan_link_probe
+from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
 from tests.source_tree import tracked
 from tests.two_norms import GRAPH
 
@@ -118,15 +124,28 @@ def test_the_main_module_reads_like_written_mlir() -> None:
     assert main_module(GRAPH) == MAIN
 
 
-def test_the_probe_exports_every_instance_every_block_and_every_trace() -> None:
-    text = probe_module(GRAPH)
-    names = ["component.layer_norm__n_embd_4", "block.run.layer.0", "trace.run"]
-    assert exported(text) == names
-    assert re.findall(r"// Exports: @(.+)", text) == names
+def test_a_piece_exports_the_instances_of_a_group_or_the_blocks_of_a_form() -> None:
+    (group,), (form,) = component_groups(GRAPH, False), block_forms(GRAPH)
+    assert group.name == "normalization.layer_norm"
+    assert (form.name, form.blocks) == ("run.layer", (("run", "layer.0"),))
+    for text, name in (
+        (component_module(group, GRAPH.dynamic), "component.layer_norm__n_embd_4"),
+        (block_module(GRAPH, form), "block.run.layer.0"),
+    ):
+        assert exported(text) == [name]
+        assert re.findall(r"// Exports: @(.+)", text) == [name]
 
 
-def test_a_component_of_the_probe_takes_tensors_and_scalars() -> None:
-    text = probe_module(GRAPH)
+def test_an_emulated_target_checks_each_instance_alone() -> None:
+    (group,) = component_groups(GRAPH, True)
+    assert group.name == "layer_norm__n_embd_4"
+    # Models share what is compiled: nothing of this one is in the text.
+    assert GRAPH.model not in component_module(group, GRAPH.dynamic)
+
+
+def test_a_component_alone_takes_tensors_and_scalars() -> None:
+    (group,) = component_groups(GRAPH, False)
+    text = component_module(group, GRAPH.dynamic)
     start = text.index("  util.func public @component")
     assert text[start:].startswith(
         """\
@@ -223,7 +242,8 @@ def test_link_plans_are_values() -> None:
     )
     assert action.exported_to == ("build/two-norms/linked/plain/linked.mlir",)
     assert action.tools == ("iree-base-compiler",)
-    probe = plan_link_probe(GRAPH)
-    assert probe.task == "link-probe:two-norms@plain"
-    assert probe.outputs == ("probe.linked.mlir",)
-    assert probe.exported_to == ("build/two-norms/linked/plain/probe.linked.mlir",)
+    (component,) = plan_link_components(GRAPH, False)
+    (block,) = plan_link_blocks(GRAPH)
+    assert component.task == "link-component-normalization.layer_norm:two-norms@plain"
+    assert block.task == "link-block-run.layer:two-norms@plain"
+    assert component.outputs == block.outputs == ("piece.linked.mlir",)

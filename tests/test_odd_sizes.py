@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from ingot.emit.modules import ComponentGroup
 from ingot.engine.toolchain import executable
 from ingot.model.component import ScalarFormal, TensorFormal
 from ingot.model.graph import Instance
 from ingot.model.target import Target, read_target
 from ingot.runtime.invoke import Call, Module, call
 from ingot.stages.compile import SERIAL, command
-from ingot.stages.link import plan_link_probe
+from ingot.stages.link import plan_link_component
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import (
@@ -113,12 +114,12 @@ def linked(components: tuple[str, ...], folder: Path) -> Path:
         source = ROOT / f"components/{item.component}.mlir"
         path = scratch.run(plan_specialize(item, source), folder / item.name)
         made[path.name] = path
-    graph = replace(ODD, instances=instances)
-    return scratch.run(plan_link_probe(graph), folder / "link", made)
+    group = ComponentGroup("all", instances)
+    return scratch.run(plan_link_component(ODD, group), folder / "link", made)
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Link, and compile for a target, the components that go together."""
 
     @cache
@@ -152,13 +153,14 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 )
 @pytest.mark.parametrize(("name", "component"), CASES)
 def test_a_target_is_right_at_odd_sizes(
-    name: str, component: str, probe: Callable[..., Path]
+    name: str, component: str, compiled: Callable[..., Path]
 ) -> None:
     family = component.partition("/")[0]
     relatives = tuple(i for i in served(name) if i.startswith(f"{family}/"))
     with for_others():
         sampled = component in SAMPLE
-        vmfb = probe(SAMPLE, name) if sampled else probe(relatives, name, component)
+        made = (SAMPLE, name) if sampled else (relatives, name, component)
+        vmfb = compiled(*made)
     signature = signature_of(component)
     for case in cases(signature, row_sizes(signature, ROW)):
         arguments = passed(signature, case, bound=True)
@@ -177,9 +179,9 @@ def test_a_target_is_right_at_odd_sizes(
 
 
 def test_code_for_vulkan_does_not_know_its_subgroup(
-    probe: Callable[..., Path], tmp_path: Path
+    compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source = probe(SAMPLE)
+    source = compiled(SAMPLE)
     steps = ("--compile-to=executable-targets",)
     spirv = scratch.compiled(of_tree("vulkan"), source, tmp_path, "spirv.mlir", steps)
     text = spirv.read_text("utf-8")
@@ -191,10 +193,10 @@ def test_code_for_vulkan_does_not_know_its_subgroup(
 
 
 def test_one_module_compiles_to_the_same_bytes_anywhere(
-    probe: Callable[..., Path], tmp_path: Path
+    compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source = probe(SAMPLE)
-    one = probe(SAMPLE, "host")
+    source = compiled(SAMPLE)
+    one = compiled(SAMPLE, "host")
     folder = tmp_path / "there/and/further"
     folder.mkdir(parents=True)
     other = folder / "other.vmfb"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +15,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ingot.emit.modules import ComponentGroup
 from ingot.model.component import ScalarFormal, TensorFormal, read_component
 from ingot.model.graph import Instance
 from ingot.model.layout import read_layout
 from ingot.runtime.invoke import Call, Module, call
-from ingot.stages.link import plan_link_probe
+from ingot.stages.link import plan_link_component
 from ingot.stages.specialize import plan_specialize
 from ingot.weights.packing import grouped, quantised
 from oracles import packed, packed_u32
@@ -71,7 +71,7 @@ def instance(component: str, stored: str, sizes: dict[str, int]) -> Instance:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Link a stored type's kernels at real dims, and compile them for a target."""
 
     @cache
@@ -83,9 +83,9 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             source = ROOT / f"components/{item.component}.mlir"
             path = scratch.run(plan_specialize(item, source), folder / item.name)
             sources[path.name] = path
-        graph = replace(ODD, instances=items)
-        linked = scratch.run(plan_link_probe(graph), folder / "link", sources)
-        output = "compiled.mlir" if flags else "probe.vmfb"
+        group = ComponentGroup("all", items)
+        linked = scratch.run(plan_link_component(ODD, group), folder / "link", sources)
+        output = "compiled.mlir" if flags else "piece.vmfb"
         return scratch.compiled(
             of_tree(target), linked, folder / "compiled", output, flags
         )
@@ -109,9 +109,9 @@ def kernel_files(stored: str, **_: object) -> set[str]:
     ],
 )
 def test_words_are_read_right_at_the_dims_of_models(
-    target: str, stored: str, probe: Callable[..., Path]
+    target: str, stored: str, compiled: Callable[..., Path]
 ) -> None:
-    vmfb = probe(stored, target)
+    vmfb = compiled(stored, target)
     for component, fixed, shapes in REAL:
         item = instance(component, stored, fixed)
         signature = read_component(item.component, ROOT)
@@ -143,9 +143,9 @@ def test_words_are_read_right_at_the_dims_of_models(
     ],
 )
 def test_code_for_words_needs_no_narrow_type_and_no_subgroup(
-    stored: str, probe: Callable[..., Path]
+    stored: str, compiled: Callable[..., Path]
 ) -> None:
-    path = probe(stored, "vulkan", "--compile-to=executable-targets")
+    path = compiled(stored, "vulkan", "--compile-to=executable-targets")
     text = path.read_text("utf-8")
     assert "spirv.EntryPoint" in text
     assert re.findall(r"GroupNonUniform\w*|ControlBarrier|, Workgroup>", text) == []

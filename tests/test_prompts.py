@@ -37,7 +37,6 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
         },
         runner=Runner("local-task"),
         model=Module(Path("model.vmfb")),
-        probe=Module(Path("probe.vmfb")),
         tolerances={"model": Tolerance(**LIMITS, source="t.yaml:1")},
     )
 

@@ -172,9 +172,11 @@ def test_what_is_left_out_leaves_nothing_behind(tmp_path: Path) -> None:
     assert "tensor<0x" not in texts[1]
 
 
-def test_the_plan_is_a_value() -> None:
+def test_the_plan_is_a_value(tmp_path: Path) -> None:
     name = "layer_norm__n_embd_384"
-    action = plan_specialize(INSTANCES[name], Path("there/layer_norm.mlir"))
+    path = tmp_path / "layer_norm.mlir"
+    path.write_text('// About it.\nmodule { // "more"\n  "a // b"\n}\n// End.\n')
+    action = plan_specialize(INSTANCES[name], path)
     assert action.task == f"specialize:{name}"
     assert action.argv == (
         "python",
@@ -192,7 +194,8 @@ def test_the_plan_is_a_value() -> None:
         *sources("specialize"),
     }
     component = inputs["components/normalization/layer_norm.mlir"]
-    assert component == SourceFile(Path("there/layer_norm.mlir"))
+    # An edit of a comment is no other action, and the code stays where it is.
+    assert component == InlineText('\nmodule {\n  "a // b"\n}\n')
     assert isinstance(inputs["spec.json"], InlineText)
 
 

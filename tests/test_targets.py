@@ -15,7 +15,8 @@ from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
 from ingot.model.tolerance import CHECK_LEVELS
 from ingot.model.yaml_nodes import format_errors
-from ingot.stages.compile import plan_compile, plan_compile_probe
+from ingot.stages.compile import plan_compile, plan_compile_pieces
+from tests.two_norms import NORM
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(ROOT.glob("targets/*.yaml"))
@@ -228,11 +229,19 @@ def test_compile_plans_are_values(machine: pytest.MonkeyPatch) -> None:
     assert "--mlir-disable-threading" not in plan.argv
     assert plan.argv[-2:] == ("-o", "model.vmfb")
     assert plan.exported_to == ("build/odd/vulkan/model.vmfb",)
-    source, probe = plan_compile_probe(ODD, of_tree("vulkan"))
-    assert probe.task == "compile-probe:odd@vulkan"
-    assert source.inputs[0][1] == Output("link-probe:odd@plain", "probe.linked.mlir")
-    assert probe.inputs[0][1] == Output(source.task, "probe.configured.mlir")
-    assert probe.exported_to == ("build/odd/vulkan/probe.vmfb",)
+
+
+def test_pieces_are_compiled_with_the_flags_of_the_model() -> None:
+    target = of_tree("x86_64")
+    graph = replace(ODD, instances=(NORM,))
+    first, model = plan_compile(graph, target)
+    (piece,) = plan_compile_pieces(graph, target)
+    name = "component-normalization.layer_norm"
+    assert piece.task == f"compile-{name}:odd@x86_64"
+    assert piece.inputs[0][1] == Output(f"link-{name}:odd@plain", "piece.linked.mlir")
+    assert set(model.argv) & set(first.argv) - {"configured.mlir"} <= set(piece.argv)
+    assert "--mlir-disable-threading" in piece.argv
+    assert piece.outputs == ("piece.vmfb",)
 
 
 def test_host_compiles_as_the_target_that_it_means(machine: pytest.MonkeyPatch) -> None:

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 from ingot.emit.mlir_text import mlir_type
-from ingot.emit.modules import component_probe
+from ingot.emit.modules import ComponentGroup, component_function
 from ingot.model.component import ComponentSignature, dims_of
 from ingot.model.graph import Instance
 from ingot.model.layout import read_layout
 from ingot.project.catalogue import read
 from ingot.runtime.invoke import Call, Module, call
-from ingot.stages.link import plan_link_probe
+from ingot.stages.link import plan_link_component
 from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import (
@@ -169,8 +168,8 @@ def linked(instances: tuple[Instance, ...], folder: Path) -> str:
         source = ROOT / f"components/{item.component}.mlir"
         path = scratch.run(plan_specialize(item, source), folder / item.name)
         made[path.name] = path
-    graph = replace(ODD, instances=instances)
-    path = scratch.run(plan_link_probe(graph), folder / "link", made)
+    group = ComponentGroup("all", instances)
+    path = scratch.run(plan_link_component(ODD, group), folder / "link", made)
     return path.read_text("utf-8")
 
 
@@ -190,7 +189,7 @@ def with_all(module: str, calls: Calls) -> str:
         kinds = ", ".join(kind for _, kind in (*own, *numbers))
         (result,) = (mlir_type(item.type) for item in instance.results)
         lines.append(
-            f"    %result_{number} = util.call @{component_probe(instance.name)}"
+            f"    %result_{number} = util.call @{component_function(instance.name)}"
             f"({operands}) : ({kinds}) -> {result}\n"
         )
         tensors += own

@@ -112,9 +112,10 @@ GRAPH = Graph(
 )
 
 DATA = ROOT / "tests/data/tiny"
-ORACLES, COUNT, SCALING, PROBE, ENCODE = (
-    (DATA / name).read_text(encoding="utf-8")
-    for name in ("oracles.py", "count.mlir", "scale.mlir", "probe.mlir", "encode.mlir")
+ORACLES = (DATA / "oracles.py").read_text(encoding="utf-8")
+COUNT, SCALING, COMPONENTS, BLOCKS, ENCODE = (
+    (DATA / f"{name}.mlir").read_text(encoding="utf-8")
+    for name in ("count", "scale", "components", "blocks", "encode")
 )
 W = '#flow.parameter.named<"model"::"w"> : tensor<2xf32>'
 
@@ -123,9 +124,9 @@ W = '#flow.parameter.named<"model"::"w"> : tensor<2xf32>'
 class Tiny:
     """The model, with what may be wrong about it."""
 
-    probe_factor: str = "1.0"  # `scale` multiplies by it, in the probe
+    piece_factor: str = "1.0"  # `scale` multiplies by it, in the pieces
     model_factor: str = "1.0"  # and in the model
-    probe: str = PROBE
+    blocks: str = BLOCKS
     passed: bool = True  # what check.json says
 
 
@@ -169,7 +170,9 @@ def lay_out(folder: Path, tiny: Tiny) -> None:
     (folder / "oracles/tiny.py").write_text(ORACLES)
     (folder / "graph.json").write_text(to_json(GRAPH))
     (folder / "model.vmfb").write_bytes(compiled(linked(tiny.model_factor, ENCODE)))
-    (folder / "probe.vmfb").write_bytes(compiled(linked(tiny.probe_factor, tiny.probe)))
+    for name, exports in (("components", COMPONENTS), ("blocks", tiny.blocks)):
+        vmfb = compiled(linked(tiny.piece_factor, exports))
+        (folder / f"{name}.vmfb").write_bytes(vmfb)
     (folder / "linked.mlir").write_text(linked(tiny.model_factor, ENCODE))
     index = ParameterIndex()
     described = 'TENSORv0:{"type": "Tensor", "dtype": "float32", "shape": [2]}'

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from ingot.bundles.reader import Bundle
 from ingot.bundles.target_runner import module_of
 from ingot.bundles.vocabulary import check_tokenizer, encoded
-from ingot.checks.golden_sentences import embedding_entry, pad
+from ingot.checks.golden_sentences import pad
+from ingot.checks.levels import embedding_entry
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from ingot.runtime.invoke import Call, call

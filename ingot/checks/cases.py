@@ -16,8 +16,9 @@ Array: TypeAlias = Any
 
 # Longer sequences reveal nothing more about a kernel, even with sliding windows.
 LONGEST = 640
-# A token takes an emulated processor 0.1 to 0.5 s, a native one a millisecond.
-# One position more than a block of attention_causal.
+# A token takes an emulated processor 0.1 to 2 s, a native one a millisecond: pieces run
+# a sequence one position longer than a block of attention_causal, and the whole model
+# runs a few tokens.
 LONGEST_EMULATED = 65
 # Positions of a cache in addition to the sequence's.
 CACHED = 5
@@ -85,15 +86,33 @@ def component_cases(
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
-def block_cases(graph: Graph, entry: EntryPoint) -> tuple[Case, ...]:
-    """Return an odd single sequence and a padded batch."""
-    shapes = ((1, 9), (3, 14))
+def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
+    """Return an odd single sequence and a padded batch; emulated, also the longest.
+
+    A native target runs the longest with the whole model.
+    """
+    shapes = [(1, 9), (3, 14)]
+    if emulated:
+        shapes.append((1, _longest(graph, emulated)))
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
+def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
+    """Return the cases of all blocks in a chain: those of blocks, or a small batch."""
+    if not emulated:
+        return block_cases(graph, entry, emulated)
+    return (make_case(graph, entry, 2, 3),)
+
+
 def model_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
-    """Return one token, a padded batch, and the longest sequence."""
+    """Return one token, a padded batch, and the longest sequence.
+
+    An emulated target runs the longest in its components and blocks.
+    """
+    shapes: tuple[tuple[int, int], ...]
     shapes = ((1, 1), (3, 14), (1, _longest(graph, emulated)))
+    if emulated:
+        shapes = ((1, 1), (2, 3))
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 

@@ -31,7 +31,11 @@ FREE = 3
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """The amount of work for a target; an emulated one takes a second per token."""
+    """The amount of work for a target; an emulated one takes a second per token.
+
+    Its components and blocks run long sequences. Here it runs enough to show that they
+    are put together as for the other targets.
+    """
 
     longest: int | None  # tokens of a prompt
     together: int  # prompts in a batch
@@ -41,25 +45,35 @@ class Amount:
 
 
 NATIVE = Amount(None, together=4, longest_together=64, forced=64, steps=8)
-EMULATED = Amount(33, together=3, longest_together=16, forced=8, steps=2)
+EMULATED = Amount(7, together=2, longest_together=2, forced=0, steps=0)
 
 # A call reads and writes its caches as files.
 CALL_CACHE_BYTES = 512 << 20
 
 
 def logits_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
-    """Yield prompts alone and in a padded batch, the longest first, and greedy steps.
+    """Yield prompts alone and in a padded batch, the longest first.
+
+    Raises: IngotError where the entry points are not those of a decoder.
+    """
+    entry, _ = decoder_entries(subject.graph.entry_points)
+    alone, together = choose(golden, subject.runner)
+    for index in alone:
+        yield prompts_item(subject, entry, golden, (index,), "golden")
+    yield prompts_item(subject, entry, golden, together, "golden")
+
+
+def greedy_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
+    """Yield greedy tokens, at once and one by one; emulated, a prompt token by token.
 
     Raises: IngotError where the entry points are not those of a decoder.
     """
     entries = decoder_entries(subject.graph.entry_points)
-    amount = EMULATED if subject.runner.emulated else NATIVE
-    alone, together = choose(golden, subject.runner)
-    for index in alone:
-        yield prompts_item(subject, entries[0], golden, (index,), "golden")
-    yield _forced(subject, entries, golden, amount.forced)
-    yield prompts_item(subject, entries[0], golden, together, "golden")
-    yield _one_by_one(subject, entries, golden, amount.steps)
+    if subject.runner.emulated:
+        yield _token_by_token(subject, entries, golden)
+        return
+    yield _forced(subject, entries, golden, NATIVE.forced)
+    yield _one_by_one(subject, entries, golden, NATIVE.steps)
 
 
 def choose(
@@ -79,9 +93,12 @@ def choose(
         short = amount.longest is None or length <= amount.longest
         return short or (windowed and not runner.prefix)
 
-    alone = tuple(index for index in order if wanted(lengths[index]))
     fitting = [index for index in order if lengths[index] <= amount.longest_together]
-    return alone, tuple(fitting[: amount.together])
+    together = tuple(fitting[: amount.together])
+    # Each token of an emulated target is run once.
+    twice = () if not runner.emulated else together
+    alone = tuple(i for i in order if wanted(lengths[i]) and i not in twice)
+    return alone, together
 
 
 def forced_rows(golden: GoldenLogits, count: int) -> tuple[tuple[int, int], ...]:
@@ -217,6 +234,32 @@ def _one_by_one(
         place = _place(entries[1], f"{len(made)} greedy tokens one by one", given)
         logits = np.concatenate([item.logits for item in made])
         return _steps(subject, golden, place, logits)
+
+    return item
+
+
+def _token_by_token(
+    subject: Subject,
+    entries: tuple[EntryPoint, EntryPoint],
+    golden: GoldenLogits,
+) -> Item:
+    """Run the first token of a short prompt, and the rest with the returned caches."""
+
+    def item() -> list[Row]:
+        lengths = [len(prompt) for prompt in golden.prompts]
+        index = lengths.index(min(length for length in lengths if length > 1))
+        prompt, expected = golden.prompts[index], golden.expected[index]
+        given = Given((prompt[:1],), (0,), len(prompt) + FREE)
+        made = run_decoder(subject.runner, subject.model, entries[0], given)
+        for position, token in enumerate(prompt[1:], 1):
+            given = replace(given, rows=((token,),), start=(position,))
+            made = _next(subject, entries[1], given, made)
+        place = _place(entries[1], f"prompt {index} token by token", given)
+        tokens = subject.tolerances["tokens"]
+        return [
+            best_token(place, (expected.token,), made.logits, tokens),
+            _logits(subject, golden, place, expected, made.logits[0]),
+        ]
 
     return item
 

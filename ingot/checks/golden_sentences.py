@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ingot.checks.cases import as_element
 from ingot.checks.compare import Place, Row, compare
 from ingot.checks.golden_files import GoldenSentences
-from ingot.checks.levels import Item, Subject
+from ingot.checks.levels import Item, Subject, embedding_entry
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint
 from ingot.model.oracle import run_entry_point
@@ -115,16 +115,6 @@ def choose(golden: GoldenSentences, emulated: bool) -> tuple[Groups, Groups]:
         fitting = sum(total <= EMULATED_GROUP_TOKENS for total in sums)
         groups = groups[: max(fitting, 1)]
     return alone[::-1], groups[::-1]
-
-
-def embedding_entry(entries: tuple[EntryPoint, ...]) -> EntryPoint | None:
-    """Return the entry point that computes embeddings of tokens, or None."""
-    for entry in entries:
-        inputs = {port.role for port in entry.inputs}
-        outputs = {port.role for port in entry.outputs}
-        if "tokens" in inputs and "embedding" in outputs:
-            return entry
-    return None
 
 
 def pad(entry: EntryPoint, groups: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:

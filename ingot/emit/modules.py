@@ -1,17 +1,20 @@
-"""Write the two MLIR modules of a graph: the model and its probe.
+"""Write the MLIR modules of a graph: the model, and its pieces for the check.
 
-`main_module` exports the model's entry points. `probe_module` exports the pieces of the
-same model for the check: `@component.<instance>` with every tensor and scalar as an
-argument; `@block.<entry point>.<block>` with the block's inputs as arguments and its
-parameters from the irpa; and `@trace.<entry point>`, which returns the results of every
-block of an entry point. Both call the functions of their blocks, and these call the
-specialised instances that `iree-link` adds, so all of them run the same code.
+`main_module` exports the model's entry points. The module of a component exports
+`@component.<instance>` with every tensor and scalar as an argument. The module of a
+form of block exports `@block.<entry point>.<block>` with the block's inputs as
+arguments and its parameters from the irpa. The model and the forms call the functions
+of their blocks, and these call the specialised instances that `iree-link` adds, so all
+of them run the same code.
 
 The text is laid out like MLIR that a person writes and names its values after the
 manifest.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from ingot.emit.aliasing import Step
 from ingot.emit.block_functions import Blocks
@@ -27,7 +30,14 @@ from ingot.emit.mlir_text import (
 )
 from ingot.emit.shape_guards import guard
 from ingot.errors import IngotError
-from ingot.model.graph import EntryPoint, Graph, Instance, held_values
+from ingot.model.graph import (
+    Block,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    Instance,
+    held_values,
+)
 
 PARAMETER_SCOPE = "model"
 
@@ -50,62 +60,146 @@ def main_module(graph: Graph, checks_indices: bool = False) -> str:
     blocks = Blocks(graph, checks_indices)
     functions = [_entry_point(blocks, entry) for entry in graph.entry_points]
     name = symbol(graph.model)
-    return _module(name, "entry points", exports, functions, blocks)
+    called = [block for entry in graph.entry_points for block in entry.blocks]
+    return _module(name, "entry points", exports, functions, blocks, called)
 
 
-def probe_module(graph: Graph) -> str:
-    """Return the module that exports every instance and block for the check."""
-    functions, exports = [], []
-    blocks = Blocks(graph)
-    for instance in graph.instances:
-        exports.append(component_probe(instance.name))
-        functions.append(_component(graph, instance, exports[-1]))
+@dataclass(frozen=True, slots=True)
+class BlockForm:
+    """The blocks that share a function, and so a module of the check."""
+
+    name: str  # of the function: "prefill.layer"
+    blocks: tuple[tuple[str, str], ...]  # (entry point, block), in the model's order
+
+
+def block_forms(graph: Graph) -> tuple[BlockForm, ...]:
+    """Return the forms of the graph's blocks, in the order of the model."""
+    blocks, found = Blocks(graph), dict[str, list[tuple[str, str]]]()
     for entry in graph.entry_points:
         for step in blocks.memory(entry).steps:
-            exports.append(block_probe(entry.name, step.block.name))
-            functions.append(_block(blocks, entry, step, exports[-1]))
-        exports.append(trace_probe(entry.name))
-        functions.append(_trace(blocks, entry, exports[-1]))
-    name = f"{symbol(graph.model)}_probe"
-    return _module(name, "checkable pieces", exports, functions, blocks)
+            function = blocks.function(entry, step)
+            found.setdefault(function.name, []).append((entry.name, step.block.name))
+    return tuple(BlockForm(name, tuple(members)) for name, members in found.items())
 
 
-def component_probe(instance: str) -> str:
-    """Return the name of the probe's function that runs one instance."""
+def block_module(graph: Graph, form: BlockForm) -> str:
+    """Return the module that exports every block of a form."""
+    functions, exports, called = [], [], []
+    blocks = Blocks(graph)
+    for entry in graph.entry_points:
+        for step in blocks.memory(entry).steps:
+            if (entry.name, step.block.name) in form.blocks:
+                exports.append(block_function(entry.name, step.block.name))
+                functions.append(_block(blocks, entry, step, exports[-1]))
+                called.append(step.block)
+    name = f"{symbol(graph.model)}.{symbol(form.name)}"
+    return _module(name, "blocks of one form", exports, functions, blocks, called)
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentGroup:
+    """The instances of one module of the check."""
+
+    name: str
+    instances: tuple[Instance, ...]
+
+
+def component_groups(graph: Graph, emulated: bool) -> tuple[ComponentGroup, ...]:
+    """Return the groups in which the graph's instances are checked.
+
+    An emulated target takes seconds for an instance, so each is a group. A native one
+    takes less than a process does to start, so all instances of a component are one:
+    an edit changes all of them anyway.
+    """
+    if emulated:
+        return tuple(ComponentGroup(x.name, (x,)) for x in graph.instances)
+    found: dict[str, list[Instance]] = {}
+    for instance in graph.instances:
+        found.setdefault(instance.component, []).append(instance)
+    return tuple(
+        ComponentGroup(component.replace("/", "."), tuple(instances))
+        for component, instances in found.items()
+    )
+
+
+def component_module(group: ComponentGroup, dynamic: tuple[DynamicDim, ...]) -> str:
+    """Return the module that exports instances, with the sizes that a model allows.
+
+    It says nothing else of the model, so that models share what is compiled of it.
+    """
+    name, instances = symbol(group.name), group.instances
+    exports = [component_function(instance.name) for instance in instances]
+    functions = [
+        _component(dynamic, instance, export)
+        for instance, export in zip(instances, exports, strict=True)
+    ]
+    return (
+        f"// {name}: the component, as the check calls it.\n//\n"
+        "// Generated by ingot; do not edit.\n//\n"
+        f"{_listed(exports)}\n"
+        f"module @check.{name} {{\n"
+        f"{_declarations(instances)}\n\n"
+        f"{_joined(functions)}\n}}\n"
+    )
+
+
+def instances_of(graph: Graph, blocks: Iterable[Block]) -> tuple[Instance, ...]:
+    """Return the instances that blocks call, in the graph's order."""
+    called = {use.instance for block in blocks for use in block.calls}
+    return tuple(item for item in graph.instances if item.name in called)
+
+
+def component_function(instance: str) -> str:
+    """Return the name of the function that runs one instance."""
     return f"component.{instance}"
 
 
-def block_probe(entry: str, block: str) -> str:
-    """Return the name of the probe's function that runs one block."""
+def block_function(entry: str, block: str) -> str:
+    """Return the name of the function that runs one block."""
     return f"block.{entry}.{block}"
 
 
-def trace_probe(entry: str) -> str:
-    """Return the name of the probe's function that returns every block's results."""
-    return f"trace.{entry}"
-
-
 def _module(
-    name: str, what: str, exports: list[str], functions: list[str], blocks: Blocks
+    name: str,
+    what: str,
+    exports: list[str],
+    functions: list[str],
+    blocks: Blocks,
+    called: Collection[Block],
 ) -> str:
+    """Return the module with everything that the called blocks need."""
     graph = blocks.graph
-    declarations = "\n".join(map(declaration, graph.instances))
+    read = {parameter for block in called for parameter in block.parameters}
     parameters = "\n".join(
         f"  util.global private @{symbol(item.name)} = #flow.parameter.named<"
         f'"{PARAMETER_SCOPE}"::"{item.name}"> : {mlir_type(item.type)}'
         for item in graph.parameters
+        if item.name in read
     )
-    listed = "\n".join(f"// Exports: @{export}" for export in exports)
-    body = "\n\n".join([*blocks.text(), *functions])
     return (
         f"// {name}: the {what} of the model {graph.model}.\n//\n"
         f"// Generated by ingot from models/{graph.model}.yaml; do not edit.\n//\n"
-        f"{listed}\n"
+        f"{_listed(exports)}\n"
         f"module @{name} {{\n"
         f'  // Parameters: the irpa, scope "{PARAMETER_SCOPE}".\n{parameters}\n\n'
-        f"  // Component instances, linked in.\n{declarations}\n\n"
-        f"  // What blocks of one form do.\n{body}\n}}\n"
+        f"{_declarations(instances_of(graph, called))}\n\n"
+        "  // What blocks of one form do.\n"
+        f"{_joined([*blocks.text(), *functions])}\n}}\n"
     )
+
+
+def _listed(exports: Iterable[str]) -> str:
+    return "\n".join(f"// Exports: @{export}" for export in exports)
+
+
+def _declarations(instances: Iterable[Instance]) -> str:
+    return "\n".join(
+        ["  // Component instances, linked in.", *map(declaration, instances)]
+    )
+
+
+def _joined(functions: Iterable[str]) -> str:
+    return "\n\n".join(functions)
 
 
 def _entry_point(blocks: Blocks, entry: EntryPoint) -> str:
@@ -147,21 +241,6 @@ def _block(blocks: Blocks, entry: EntryPoint, step: Step, name: str) -> str:
     return function(name, formals, results, run.lines, returned)
 
 
-def _trace(blocks: Blocks, entry: EntryPoint, name: str) -> str:
-    formals, run = _start(blocks, entry)
-    results: Formals = []
-    returned: list[str] = []
-    values = entry.traced()
-    for step in blocks.memory(entry).steps:
-        run.call(step)
-        block = step.block
-        types, inner = dict(block.types), dict(block.outputs)
-        for value in values[block.name]:
-            results.append((f"{block.name}.{value}", types[inner[value]]))
-            returned.append(run.values[value])
-    return function(name, formals, results, run.lines, returned)
-
-
 def _start(blocks: Blocks, entry: EntryPoint) -> tuple[Formals, Run]:
     """Return an entry point's arguments, and its body up to the first block."""
     updated = {port.updates for port in entry.outputs}
@@ -174,10 +253,10 @@ def _start(blocks: Blocks, entry: EntryPoint) -> tuple[Formals, Run]:
     return formals, Run(blocks, entry, lines, values)
 
 
-def _component(graph: Graph, instance: Instance, name: str) -> str:
+def _component(dynamic: tuple[DynamicDim, ...], instance: Instance, name: str) -> str:
     formals: Formals = [(item.name, item.type) for item in instance.arguments]
     formals += list(instance.scalars)
-    lines, guarded = guard(formals, graph.dynamic)
+    lines, guarded = guard(formals, dynamic)
     results: Formals = [(item.name, item.type) for item in instance.results]
     returned = [f"%result.{symbol(item.name)}" for item in instance.results]
     operands = [guarded[formal] for formal, _ in formals]

@@ -36,6 +36,8 @@ _RESULT = re.compile(r" *([^ ,{%)]+),? *(?:// *(.*))?")
 _WEIGHT = re.compile(r"!weight = ([a-z]+[0-9]+)")
 _TENSOR = re.compile(r"tensor<((?:(?:\?|[0-9]+)x)*)([a-z]+[0-9]+|!weight)>")
 _SHAPE = re.compile(rf"\[({SHAPE})\](?: .*)?")
+# A text in quotes is no comment, whatever it has in it.
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*')
 _INDEX = re.compile(r"([a-z][a-z0-9_]*)(?: .*)?")
 _DEFAULT = re.compile(r".*, or (none|[1-9][0-9]*)")
 _FUNCTION = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
@@ -218,6 +220,17 @@ class Components:
 def read_component(component: str, root: Path) -> ComponentSignature:
     """Return the signature of one component, as `Components.read` does."""
     return Components(root).read(component)
+
+
+def code_of(path: Path) -> str:
+    """Return a component's text without comments; each line of code keeps its number.
+
+    Actions get this text, so that an edit of a comment runs none of them.
+    """
+    text = str(read_file(path), "utf-8", errors="replace")
+    text = _COMMENT.sub(lambda found: found[1] or "", text)
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 # By text: a changed file is another key, so nothing stale is ever returned.

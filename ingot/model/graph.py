@@ -134,15 +134,31 @@ class EntryPoint:
         Values in the memory of an input are left out: an error in a cache shows in the
         values that are read from it.
         """
-        held = {port.updates for port in self.outputs if port.updates}
-        found = {}
+        held = self.held()
+        return {
+            block.name: tuple(
+                value
+                for value, inner in block.outputs
+                if (block.name, inner) not in held
+            )
+            for block in self.blocks
+        }
+
+    def held(self) -> dict[tuple[str, str], str]:
+        """Return, by block and its inputs and results, the input that holds a value.
+
+        That is the input of the entry point whose memory the value is in.
+        """
+        owner = {port.updates: port.updates for port in self.outputs if port.updates}
+        found: dict[tuple[str, str], str] = {}
         for block in self.blocks:
-            taken = {formal: value for formal, value in block.inputs if value in held}
+            taken = {formal: owner[v] for formal, v in block.inputs if v in owner}
             owners, _ = held_values(block, taken)
-            made = {value: inner in owners for value, inner in block.outputs}
-            held -= made.keys()
-            held |= {value for value, is_held in made.items() if is_held}
-            found[block.name] = tuple(v for v, is_held in made.items() if not is_held)
+            found |= {(block.name, name): port for name, port in owners.items()}
+            for value, inner in block.outputs:
+                owner.pop(value, None)
+                if inner in owners:
+                    owner[value] = owners[inner]
         return found
 
 

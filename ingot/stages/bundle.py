@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ingot.bundles.contract import declaration
-from ingot.engine.actions import Action, Output, Source, SourceFile
+from ingot.checks.levels import golden_entry
+from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
+from ingot.model.component import code_of
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences
 from ingot.model.manifest import Manifest
@@ -47,7 +49,7 @@ def plan_bundle(
         argv=program_argv("bundle"),
         inputs=(
             *_parts(manifest, target),
-            *((f"sources/{path}", SourceFile(file)) for path, file in sources.items()),
+            *((f"sources/{path}", _source(file)) for path, file in sources.items()),
             *program_inputs("bundle", specification),
         ),
         outputs=outputs,
@@ -59,13 +61,14 @@ def plan_bundle(
 def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]:
     """Return the outputs of earlier stages and the files that are packed."""
     model, name, layout = manifest.model, target.resolved, target.layout.name
+    golden = f"entry-point-{golden_entry(manifest.graph.entry_points).name}"
     parts: dict[str, Source] = {
         "linked.mlir": Output(f"link:{model}@{layout}", "linked.mlir"),
         "model.vmfb": Output(f"compile:{model}@{name}", "model.vmfb"),
         "model.irpa": Output(f"bake:{model}@{layout}", "model.irpa"),
         "bake.json": Output(f"bake:{model}@{layout}", "bake.json"),
         "check.json": Output(f"check:{model}@{name}", "check.json"),
-        "golden.json": Output(f"check-entry-points:{model}@{name}", "golden.json"),
+        "golden.json": Output(f"check-{golden}:{model}@{name}", "golden.json"),
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:
@@ -80,6 +83,12 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
     if manifest.tokenizer:
         names.append("tokenizer.json")
     return tuple(sorted(names))
+
+
+def _source(path: Path) -> Source:
+    """Return a source; a component's comments are no part of what was built."""
+    is_component = "components" in path.parts and path.suffix == ".mlir"
+    return InlineText(code_of(path)) if is_component else SourceFile(path)
 
 
 def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:

@@ -1,21 +1,34 @@
-"""Plan the check of a model on one target, part by part.
+"""Plan the check of a model on one target, piece by piece.
 
-Each part is compared by an action of its own: a changed golden file compares no
-component again, and an interrupted check goes on with the parts that are left.
+Each piece is compared by an action of its own: an edit compares again what it changes,
+and an interrupted check goes on with the pieces that are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from ingot.checks.levels import golden_entry
+from ingot.checks.oracle_runs import block_file, chain_file, component_file
 from ingot.checks.tolerances import tolerances
+from ingot.emit.modules import (
+    BlockForm,
+    ComponentGroup,
+    block_forms,
+    component_groups,
+    instances_of,
+)
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
-from ingot.model.graph import to_json
+from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of, to_json
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.check.spec import CheckSpec
-from ingot.programs.compare.spec import ROWS, CompareSpec, Part
+from ingot.programs.check_inputs.spec import CheckInputsSpec
+from ingot.programs.compare_entry_point.spec import ROWS, CompareEntryPointSpec
+from ingot.programs.compare_piece.spec import ComparePieceSpec, PieceLevel
+from ingot.runtime.decoder import DECODE
 from ingot.stages.program import program_argv, program_inputs
 
 ENV = (
@@ -27,40 +40,76 @@ ENV = (
     ("OPENBLAS_NUM_THREADS", "1"),
 )
 
-PARTS: dict[Part, tuple[str, ...]] = {
-    "components": ("component",),
-    "blocks": ("block", "propagated"),
-    "entry-points": ("model", "golden", "tokens"),
-}
-"""The levels that each part is compared at."""
+TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime")
+
+ENTRY_POINT_LEVELS = ("model", "golden", "tokens")
+"""The levels that entry points are compared at."""
 
 OUTPUTS = ("check.json", "check.txt")
 
 
+def plan_check_inputs(manifest: Manifest, emulated: bool, root: Path) -> Action:
+    """Return the action that records what the oracle computes, for all pieces."""
+    graph = manifest.graph
+    forms = block_forms(graph)
+    specification = CheckInputsSpec(
+        task=f"check inputs of {graph.model}@{graph.layout}",
+        emulated=emulated,
+        forms=tuple((form.name, form.blocks) for form in forms),
+    )
+    return Action(
+        task=_inputs_task(graph, emulated),
+        argv=program_argv("check_inputs"),
+        inputs=(
+            ("graph.json", InlineText(to_json(graph))),
+            ("model.irpa", _archive(graph)),
+            *_oracles(graph.instances, root),
+            *program_inputs("check_inputs", specification),
+        ),
+        outputs=(
+            *(component_file(instance.name) for instance in graph.instances),
+            *(block_file(form.name) for form in forms),
+            *(chain_file(entry.name) for entry in graph.entry_points),
+        ),
+        tools=TOOLS,
+        env=ENV,
+    )
+
+
 def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Action]:
-    """Yield the actions that compare each part, and the one that judges them all.
+    """Yield the actions that compare each piece, and the one that judges them all.
 
     An action that compares succeeds whatever it finds, so that the report has the rows
-    of all parts; the last one fails where any row does.
+    of all pieces; the last one fails where any row does.
     """
+    graph = manifest.graph
+    forms = block_forms(graph)
+    groups = component_groups(graph, target.runner.emulated)
+    # The longest first: at the end every processor has work.
+    pieces = [
+        *(_entry_point(manifest, target, root, entry) for entry in graph.entry_points),
+        *(_chain(manifest, target, entry, forms) for entry in graph.entry_points),
+        *(_block(manifest, target, root, form) for form in forms),
+        *(_component(manifest, target, root, group) for group in groups),
+    ]
+    yield from pieces
     name = f"{manifest.model}@{target.resolved}"
-    for part in PARTS:
-        yield _compare(manifest, target, root, part)
+    files = {f"{number}.json": piece.task for number, piece in enumerate(pieces)}
     specification = CheckSpec(
         task=f"check {name}",
         model=manifest.model,
         target=target.resolved,
         device=target.runner.device,
         emulated=target.runner.emulated,
-        parts=tuple(f"{part}.json" for part in PARTS),
+        pieces=tuple(files),
     )
     shown = f"build/{manifest.model}/{target.resolved}"
     yield Action(
         task=f"check:{name}",
         argv=program_argv("check"),
         inputs=(
-            ("graph.json", InlineText(to_json(manifest.graph))),
-            *((f"{part}.json", Output(f"check-{part}:{name}", ROWS)) for part in PARTS),
+            ("graph.json", InlineText(to_json(graph))),
+            *((path, Output(task, ROWS)) for path, task in files.items()),
             *program_inputs("check", specification),
         ),
         outputs=OUTPUTS,
@@ -69,55 +118,182 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     )
 
 
-def _compare(manifest: Manifest, target: Target, root: Path, part: Part) -> Action:
-    """Return the action that compares a part, and writes its rows.
+def _component(
+    manifest: Manifest, target: Target, root: Path, group: ComponentGroup
+) -> Action:
+    names = {instance.name for instance in group.instances}
+    calls = [
+        use
+        for entry in manifest.graph.entry_points
+        for block in entry.blocks
+        for use in block.calls
+        if use.instance in names
+    ]
+    part = replace(
+        _part(manifest.graph, group.instances, parameters_of(calls)), entry_points=()
+    )
+    files = tuple(component_file(instance.name) for instance in group.instances)
+    compiled = {"": f"component-{group.name}"}
+    name = f"component-{group.name}"
+    return _piece(manifest, target, root, "component", name, part, files, compiled)
 
-    That of the entry points also writes `golden.json`: a few sentences or prompts that
+
+def _block(manifest: Manifest, target: Target, root: Path, form: BlockForm) -> Action:
+    graph, members = manifest.graph, set(form.blocks)
+    entries = []
+    for entry in graph.entry_points:
+        blocks = tuple(x for x in entry.blocks if (entry.name, x.name) in members)
+        entries.append(replace(entry, inputs=(), outputs=(), blocks=blocks))
+    called = [block for entry in entries for block in entry.blocks]
+    parameters = {name for block in called for name in block.parameters}
+    part = _part(graph, instances_of(graph, called), parameters)
+    part = replace(part, entry_points=tuple(x for x in entries if x.blocks))
+    name = f"block-{form.name}"
+    files = (block_file(form.name),)
+    return _piece(manifest, target, root, "block", name, part, files, {"": name})
+
+
+def _chain(
+    manifest: Manifest,
+    target: Target,
+    entry: EntryPoint,
+    forms: Iterable[BlockForm],
+) -> Action:
+    part = replace(_part(manifest.graph, (), ()), entry_points=(entry,))
+    compiled = {
+        block: f"block-{form.name}"
+        for form in forms
+        for name, block in form.blocks
+        if name == entry.name
+    }
+    name, files = f"chain-{entry.name}", (chain_file(entry.name),)
+    root = Path()  # of no oracle
+    return _piece(manifest, target, root, "propagated", name, part, files, compiled)
+
+
+def _part(
+    graph: Graph, instances: Iterable[Instance], parameters: Collection[str]
+) -> Graph:
+    """Return as much of the graph as a piece is about."""
+    read = tuple(item for item in graph.parameters if item.name in parameters)
+    return replace(
+        graph, model="", dynamic=(), instances=tuple(instances), parameters=read
+    )
+
+
+def _piece(
+    manifest: Manifest,
+    target: Target,
+    root: Path,
+    level: PieceLevel,
+    name: str,
+    part: Graph,
+    files: tuple[str, ...],
+    compiled: dict[str, str],
+) -> Action:
+    """Return the action that compares a piece, and writes its rows.
+
+    `compiled` has the actions of its modules, and `files` what the oracle recorded.
+    """
+    graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
+    recorded = _inputs_task(graph, target.runner.emulated)
+    modules = {
+        f"{stage}.vmfb": Output(f"compile-{stage}:{pair}", "piece.vmfb")
+        for stage in compiled.values()
+    }
+    specification = ComparePieceSpec(
+        task=f"check {pair}",
+        level=level,
+        inputs=files,
+        modules={block: f"{stage}.vmfb" for block, stage in compiled.items()},
+        runner=target.runner,
+        scope="model",
+        tolerance=tolerances(manifest, target)[level],
+    )
+    inputs: dict[str, Source] = {
+        "graph.json": InlineText(to_json(part)),
+        **modules,
+        **{file: Output(recorded, file) for file in files},
+        **dict(_oracles(part.instances, root)),
+    }
+    if part.parameters or level != "component":
+        inputs["model.irpa"] = _archive(graph)
+    return Action(
+        task=f"check-{name}:{pair}",
+        argv=program_argv("compare_piece"),
+        inputs=(*inputs.items(), *program_inputs("compare_piece", specification)),
+        outputs=(ROWS,),
+        tools=_tools(target),
+        env=ENV,
+    )
+
+
+def _entry_point(
+    manifest: Manifest, target: Target, root: Path, entry: EntryPoint
+) -> Action:
+    """Return the action that compares an entry point, and writes its rows.
+
+    That of the golden file also writes `golden.json`: a few sentences or prompts that
     the model was right about.
     """
-    graph = manifest.graph
-    name = f"{manifest.model}@{target.resolved}"
-    is_whole = part == "entry-points"
-    module = "model.vmfb" if is_whole else "probe.vmfb"
-    compiled = "compile" if is_whole else "compile-probe"
+    graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
     inputs: dict[str, Source] = {
         "graph.json": InlineText(to_json(graph)),
-        module: Output(f"{compiled}:{name}", module),
-        "model.irpa": Output(
-            f"bake:{manifest.model}@{target.layout.name}", "model.irpa"
-        ),
+        "model.vmfb": Output(f"compile:{pair}", "model.vmfb"),
+        "model.irpa": _archive(graph),
+        **dict(_oracles(graph.instances, root)),
     }
-    if manifest.golden and is_whole:
+    is_golden = entry == golden_entry(graph.entry_points)
+    if manifest.golden and (is_golden or entry.name == DECODE):
         inputs["golden.npz"] = SourceFile(manifest.golden)
-    if manifest.tokenizer and is_whole:
+    if manifest.tokenizer and is_golden:
         inputs["tokenizer.json"] = manifest.tokenizer.source
-    oracles = sorted({instance.oracle[0] for instance in graph.instances})
-    for path in ("oracles/__init__.py", *oracles):
-        inputs[path] = SourceFile(root / path)
-    specification = CompareSpec(
-        task=f"check {name}",
-        part=part,
+    specification = CompareEntryPointSpec(
+        task=f"check {pair}",
+        entry_point=entry.name,
         runner=target.runner,
         scope="model",
         tolerances={
             level: tolerance
             for level, tolerance in tolerances(manifest, target).items()
-            if level in PARTS[part]
+            if level in ENTRY_POINT_LEVELS
         },
         golden="golden.npz" if "golden.npz" in inputs else None,
         tokenizer="tokenizer.json" if "tokenizer.json" in inputs else None,
         n_vocab=dict(manifest.dims).get("n_vocab"),
     )
-    golden = ("golden.json",) if is_whole else ()
     shown = f"build/{manifest.model}/{target.resolved}"
-    paths = (f"check-{part}.json", *golden)
-    tools = ("python", "numpy", "ml_dtypes", "iree-base-runtime", *target.tools)
+    golden = ("golden.json",) if is_golden else ()
+    program = program_inputs("compare_entry_point", specification)
     return Action(
-        task=f"check-{part}:{name}",
-        argv=program_argv("compare"),
-        inputs=(*inputs.items(), *program_inputs("compare", specification)),
-        outputs=(ROWS, *golden),
-        tools=tuple(dict.fromkeys(tools)),
+        task=f"check-entry-point-{entry.name}:{pair}",
+        argv=program_argv("compare_entry_point"),
+        inputs=(*inputs.items(), *program),
+        outputs=(*golden, ROWS),
+        tools=_tools(target),
         env=ENV,
-        exported_to=tuple(f"{shown}/{path}" for path in paths),
+        exported_to=tuple(f"{shown}/{path}" for path in golden),
     )
+
+
+def _inputs_task(graph: Graph, emulated: bool) -> str:
+    """Return the task that records inputs; an emulated target gets fewer."""
+    stage = "check-inputs-emulated" if emulated else "check-inputs"
+    return f"{stage}:{graph.model}@{graph.layout}"
+
+
+def _archive(graph: Graph) -> Output:
+    return Output(f"bake:{graph.model}@{graph.layout}", "model.irpa")
+
+
+def _oracles(
+    instances: Iterable[Instance], root: Path
+) -> tuple[tuple[str, Source], ...]:
+    paths = sorted({instance.oracle[0] for instance in instances})
+    if not paths:
+        return ()
+    return tuple((x, SourceFile(root / x)) for x in ("oracles/__init__.py", *paths))
+
+
+def _tools(target: Target) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*TOOLS, *target.tools)))

@@ -8,8 +8,10 @@ resulting bytes are those of a single command.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ingot.emit.modules import block_forms, component_groups
 from ingot.engine.actions import Action, Output, SourceFile
 from ingot.model.graph import Graph
 
@@ -40,11 +42,22 @@ def plan_compile(graph: Graph, target: Target) -> Iterator[Action]:
     yield from _plan(graph, target, "compile", "link", "", "model.vmfb")
 
 
-def plan_compile_probe(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that compile `probe.vmfb`, with the flags of `model.vmfb`."""
-    yield from _plan(
-        graph, target, "compile-probe", "link-probe", "probe.", "probe.vmfb"
-    )
+def plan_compile_pieces(graph: Graph, target: Target) -> Iterator[Action]:
+    """Yield the actions that compile components and blocks for the check.
+
+    They have the flags of `model.vmfb`. Each is so small that one thread does it all.
+    """
+    groups = component_groups(graph, target.runner.emulated)
+    names = [
+        *(f"component-{group.name}" for group in groups),
+        *(f"block-{form.name}" for form in block_forms(graph)),
+    ]
+    for name in names:
+        source = ("piece.linked.mlir", f"link-{name}:{graph.model}@{graph.layout}")
+        action = _action(
+            graph, target, f"compile-{name}", source, "piece.vmfb", (SERIAL,)
+        )
+        yield replace(action, exported_to=())
 
 
 def plan_compile_sanitize(graph: Graph, target: Target) -> Iterator[Action]:

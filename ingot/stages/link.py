@@ -6,9 +6,20 @@ output contains no comments and no paths, so equal graphs have equal linked modu
 
 from __future__ import annotations
 
-from ingot.emit.modules import main_module, probe_module
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ingot.emit.modules import (
+    ComponentGroup,
+    block_forms,
+    block_module,
+    component_groups,
+    component_module,
+    instances_of,
+    main_module,
+)
 from ingot.engine.actions import Action, InlineText, Output
-from ingot.model.graph import Graph
+from ingot.model.graph import Graph, Instance
 
 
 def plan_link(graph: Graph) -> Action:
@@ -16,10 +27,25 @@ def plan_link(graph: Graph) -> Action:
     return _plan(graph, "link", "main.mlir", main_module(graph), "linked.mlir")
 
 
-def plan_link_probe(graph: Graph) -> Action:
-    """Return the action that links `probe.linked.mlir`, which the check calls."""
-    text = probe_module(graph)
-    return _plan(graph, "link-probe", "probe.mlir", text, "probe.linked.mlir")
+def plan_link_components(graph: Graph, emulated: bool) -> Iterator[Action]:
+    """Yield the actions that link components alone, as the check calls them."""
+    for group in component_groups(graph, emulated):
+        yield plan_link_component(graph, group)
+
+
+def plan_link_component(graph: Graph, group: ComponentGroup) -> Action:
+    """Return the action that links some instances alone."""
+    text = component_module(group, graph.dynamic)
+    return _plan_piece(graph, f"link-component-{group.name}", text, group.instances)
+
+
+def plan_link_blocks(graph: Graph) -> Iterator[Action]:
+    """Yield the actions that link each form of block, as the check calls it."""
+    blocks = {(e.name, b.name): b for e in graph.entry_points for b in e.blocks}
+    for form in block_forms(graph):
+        instances = instances_of(graph, (blocks[pair] for pair in form.blocks))
+        stage = f"link-block-{form.name}"
+        yield _plan_piece(graph, stage, block_module(graph, form), instances)
 
 
 def plan_link_sanitize(graph: Graph) -> Action:
@@ -29,7 +55,26 @@ def plan_link_sanitize(graph: Graph) -> Action:
 
 
 def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:
-    modules = [f"{instance.name}.mlir" for instance in graph.instances]
+    action = _link(graph, stage, source, text, output, graph.instances)
+    path = f"build/{graph.model}/linked/{graph.layout}/{output}"
+    return replace(action, exported_to=(path,))
+
+
+def _plan_piece(
+    graph: Graph, stage: str, text: str, instances: Iterable[Instance]
+) -> Action:
+    return _link(graph, stage, "piece.mlir", text, "piece.linked.mlir", instances)
+
+
+def _link(
+    graph: Graph,
+    stage: str,
+    source: str,
+    text: str,
+    output: str,
+    instances: Iterable[Instance],
+) -> Action:
+    modules = {f"{item.name}.mlir": f"specialize:{item.name}" for item in instances}
     return Action(
         task=f"{stage}:{graph.model}@{graph.layout}",
         argv=(
@@ -41,12 +86,8 @@ def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Acti
         ),
         inputs=(
             (source, InlineText(text)),
-            *(
-                (module, Output(f"specialize:{instance.name}", module))
-                for module, instance in zip(modules, graph.instances, strict=True)
-            ),
+            *((module, Output(task, module)) for module, task in modules.items()),
         ),
         outputs=(output,),
         tools=("iree-base-compiler",),
-        exported_to=(f"build/{graph.model}/linked/{graph.layout}/{output}",),
     )

@@ -14,15 +14,20 @@ from ingot.model.target import Target
 from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
-from ingot.stages.check import plan_check
+from ingot.stages.check import plan_check, plan_check_inputs
 from ingot.stages.compile import (
     plan_compile,
-    plan_compile_probe,
+    plan_compile_pieces,
     plan_compile_sanitize,
     plan_ir,
 )
 from ingot.stages.fetch import plan_fetch
-from ingot.stages.link import plan_link, plan_link_probe, plan_link_sanitize
+from ingot.stages.link import (
+    plan_link,
+    plan_link_blocks,
+    plan_link_components,
+    plan_link_sanitize,
+)
 from ingot.stages.specialize import plan_specialize
 
 
@@ -48,11 +53,13 @@ def plan_model(
             )
         yield plan_link(item.graph)
         if not is_splat:
-            yield plan_link_probe(item.graph)
+            yield from plan_link_blocks(item.graph)
             yield plan_link_sanitize(item.graph)
         yield plan_bake(item)
     # `doit ablate` reads the weights as f32, whatever type a target stores.
     yield plan_bake(manifest)
+    if not is_splat:
+        yield from _plan_for_checks(lowered, targets, root)
     for target in targets:
         if target.layout.name not in lowered:
             continue
@@ -61,9 +68,20 @@ def plan_model(
         yield from compiled
         if is_splat:
             continue
-        yield from plan_compile_probe(manifest.graph, target)
+        yield from plan_compile_pieces(manifest.graph, target)
         yield from plan_compile_sanitize(manifest.graph, target)
         yield from plan_ir(manifest.graph, target)
         yield from plan_check(manifest, target, root)
         yield plan_bench(manifest, target)
         yield plan_bundle(manifest, target, compiled, root)
+
+
+def _plan_for_checks(
+    lowered: dict[str, Manifest], targets: Collection[Target], root: Path
+) -> Iterator[Action]:
+    """Yield what the checks of several targets share."""
+    kinds = dict.fromkeys((x.layout.name, x.runner.emulated) for x in targets)
+    for layout, emulated in kinds:
+        if layout in lowered:
+            yield from plan_link_components(lowered[layout].graph, emulated)
+            yield plan_check_inputs(lowered[layout], emulated, root)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingot.emit.mlir_text import mlir_type
-from ingot.engine.actions import Action, SourceFile
+from ingot.engine.actions import Action, InlineText
+from ingot.model.component import code_of
 from ingot.model.graph import Instance
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import program_argv, program_inputs
@@ -34,7 +35,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         task=f"specialize:{instance.name}",
         argv=program_argv("specialize"),
         inputs=(
-            (component, SourceFile(component_path)),
+            (component, InlineText(code_of(component_path))),
             *program_inputs("specialize", specification),
         ),
         outputs=(output,),

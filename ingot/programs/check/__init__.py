@@ -1,1 +1,1 @@
-"""Judge the comparisons of all parts of a model on one target."""
+"""Judge the comparisons of all pieces of a model on one target."""

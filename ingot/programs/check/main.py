@@ -1,4 +1,4 @@
-"""Judge the comparisons of all parts of a model: write the report, or fail.
+"""Judge the comparisons of all pieces of a model: write the report, or fail.
 
 A failing check fails the build; what it printed is kept.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ingot.checks.compare import LEVELS, Row, explain, row_json, summary, table
-from ingot.checks.levels import first_blocks
 from ingot.codec import from_json
 from ingot.model.graph import Graph
 from ingot.programs.check.spec import CheckSpec
@@ -22,9 +21,10 @@ SCHEMA = "ingot.check.v1"
 def main() -> None:
     """Run the specification that `argv[1]` names; exit with 1 where a row failed."""
     specification = from_json(CheckSpec, Path(sys.argv[1]).read_bytes())
-    rows = read_rows(specification.parts)
+    graph = from_json(Graph, Path("graph.json").read_bytes())
+    rows = read_rows(specification.pieces, graph)
     report = report_json(specification, rows)
-    printed = report_text(specification, rows)
+    printed = report_text(specification, rows, graph)
     text = json.dumps(report, indent=1, sort_keys=True) + "\n"
     Path("check.json").write_text(text, encoding="utf-8")
     Path("check.txt").write_text(printed + "\n", encoding="utf-8")
@@ -33,11 +33,31 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def read_rows(parts: tuple[str, ...]) -> tuple[Row, ...]:
-    """Return the rows of all parts, level by level."""
-    texts = (Path(path).read_bytes() for path in parts)
+def read_rows(pieces: tuple[str, ...], graph: Graph) -> tuple[Row, ...]:
+    """Return the rows of all pieces: level by level, blocks as in the model."""
+    texts = (Path(path).read_bytes() for path in pieces)
     rows = [row for text in texts for row in from_json(tuple[Row, ...], text)]
-    return tuple(sorted(rows, key=lambda row: LEVELS.index(row.place.level)))
+    pairs = [(entry.name, x.name) for entry in graph.entry_points for x in entry.blocks]
+    number = {pair: index for index, pair in enumerate(pairs)}
+
+    def order(row: Row) -> tuple[int, int]:
+        place = row.place
+        level = LEVELS.index(place.level)
+        # A chain is in order already, run by run.
+        is_block = place.level == "block"
+        return level, number[place.entry_point, place.name] if is_block else 0
+
+    return tuple(sorted(rows, key=order))
+
+
+def first_blocks(graph: Graph) -> dict[str, str]:
+    """Return the first block, in the order of the model, that calls each instance."""
+    found: dict[str, str] = {}
+    for entry in graph.entry_points:
+        for block in entry.blocks:
+            for use in block.calls:
+                found.setdefault(use.instance, f"{block.name} (node {use.name})")
+    return found
 
 
 def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
@@ -54,12 +74,11 @@ def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, An
     }
 
 
-def report_text(specification: CheckSpec, rows: tuple[Row, ...]) -> str:
+def report_text(specification: CheckSpec, rows: tuple[Row, ...], graph: Graph) -> str:
     """Return what people read: one line per level, then what is wrong first."""
     lines = [f"{specification.task}: {len(rows)} comparisons", table(rows)]
     if not all(row.passed for row in rows):
-        blocks = first_blocks(from_json(Graph, Path("graph.json").read_bytes()))
-        lines.append(explain(specification.task, rows, blocks))
+        lines.append(explain(specification.task, rows, first_blocks(graph)))
     return "\n".join(lines)
 
 

@@ -14,4 +14,4 @@ class CheckSpec:
     target: str
     device: str
     emulated: bool
-    parts: tuple[str, ...]  # the files of rows
+    pieces: tuple[str, ...]  # the files of rows

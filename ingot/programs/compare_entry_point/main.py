@@ -1,7 +1,7 @@
-"""Compare a part of a model, as a target computes it, with what it should compute.
+"""Compare an entry point, as a target computes it, with what it should compute.
 
 All calls run the target's own program. A difference beyond the tolerance is a row like
-any other: the check judges the rows of all parts.
+any other: the check judges the rows of all pieces.
 """
 
 from __future__ import annotations
@@ -14,46 +14,33 @@ from typing import TYPE_CHECKING, Any
 from ingot.checks.compare import rounded
 from ingot.codec import from_json, to_json
 from ingot.errors import IngotError
-from ingot.programs.compare.spec import ROWS, CompareSpec, Part
+from ingot.programs.compare_entry_point.spec import ROWS, CompareEntryPointSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ingot.checks.compare import Row
     from ingot.checks.golden_files import GoldenLogits, GoldenSentences
     from ingot.checks.levels import Item, Subject
-    from ingot.model.graph import Graph
+    from ingot.model.graph import EntryPoint, Graph
 
 
 def main() -> None:
     """Run the specification that `argv[1]` names."""
-    specification = from_json(CompareSpec, Path(sys.argv[1]).read_bytes())
+    specification = from_json(CompareEntryPointSpec, Path(sys.argv[1]).read_bytes())
     try:
-        rows = _RUN[specification.part](specification, _subject(specification))
+        rows = compared(specification, _subject(specification))
     except IngotError as error:
         raise SystemExit(f"{specification.task}: {error}") from None
     text = to_json(tuple(map(rounded, rows)), indent=True) + "\n"
     Path(ROWS).write_text(text, encoding="utf-8")
 
 
-def components(specification: CompareSpec, subject: Subject) -> list[Row]:
-    """Return the rows of all component instances."""
-    from ingot.checks import levels
+def compared(specification: CompareEntryPointSpec, subject: Subject) -> list[Row]:
+    """Return the rows of the entry point.
 
-    return levels.run_items(levels.component_items(subject))
-
-
-def blocks(specification: CompareSpec, subject: Subject) -> list[Row]:
-    """Return the rows of all blocks, alone and in a chain."""
-    from ingot.checks import levels
-
-    return levels.run_items(
-        (*levels.block_items(subject), *levels.propagated_items(subject))
-    )
-
-
-def entry_points(specification: CompareSpec, subject: Subject) -> list[Row]:
-    """Return the rows of all entry points; write the cases that prove a bundle.
+    That of the golden file, or of sentences or prompts where there is none, also
+    writes the cases that prove a bundle.
 
     Raises: IngotError where something does not run at all.
     """
@@ -62,13 +49,18 @@ def entry_points(specification: CompareSpec, subject: Subject) -> list[Row]:
     from ingot.checks.golden_files import GoldenSentences
     from ingot.runtime.tokenizer import load_tokenizer
 
+    entries = subject.graph.entry_points
+    entry = next(x for x in entries if x.name == specification.entry_point)
+    if entry != levels.golden_entry(entries):
+        items = (*_greedy(specification, subject, entry),)
+        return levels.run_items((*items, *levels.model_items(subject, entry)))
     tokenizer = None
     if specification.tokenizer:
         path = Path(specification.tokenizer)
         tokenizer = load_tokenizer(path, specification.n_vocab)
-    judged, items = _golden(specification, subject, tokenizer)
+    judged, golden_items = _golden(specification, subject, tokenizer)
     # The longest calls first: at the end every processor has work.
-    rows = levels.run_items((*items, *levels.model_items(subject)))
+    rows = levels.run_items((*golden_items, *levels.model_items(subject, entry)))
     if specification.golden and isinstance(judged, GoldenSentences) and tokenizer:
         rows += golden_sentences.token_rows(judged, tokenizer)
     judge = "golden file" if specification.golden else "oracle"
@@ -78,15 +70,22 @@ def entry_points(specification: CompareSpec, subject: Subject) -> list[Row]:
     return rows
 
 
-_RUN: dict[Part, Callable[[CompareSpec, Subject], list[Row]]] = {
-    "components": components,
-    "blocks": blocks,
-    "entry-points": entry_points,
-}
+def _greedy(
+    specification: CompareEntryPointSpec, subject: Subject, entry: EntryPoint
+) -> Iterator[Item]:
+    """Return the greedy tokens of golden logits, which `decode` computes."""
+    from ingot.checks.golden_files import golden_kind, read_logits
+    from ingot.checks.golden_logits import greedy_items
+    from ingot.runtime.decoder import DECODE
+
+    path = Path(specification.golden or "")
+    if specification.golden and entry.name == DECODE and golden_kind(path) == "logits":
+        return greedy_items(subject, read_logits(path))
+    return iter(())
 
 
 def _golden(
-    specification: CompareSpec, subject: Subject, tokenizer: Any
+    specification: CompareEntryPointSpec, subject: Subject, tokenizer: Any
 ) -> tuple[GoldenSentences | GoldenLogits | None, Iterator[Item]]:
     """Return what the golden file judges, or the oracle where there is none."""
     from ingot.checks import golden_logits, golden_sentences, prompts
@@ -108,7 +107,7 @@ def _golden(
     return sentences, golden_sentences.golden_items(subject, sentences)
 
 
-def _subject(specification: CompareSpec) -> Subject:
+def _subject(specification: CompareEntryPointSpec) -> Subject:
     from ingot.checks.archive_parameters import read_parameters
     from ingot.checks.levels import Subject
     from ingot.model.oracle import load_oracles
@@ -123,7 +122,6 @@ def _subject(specification: CompareSpec) -> Subject:
         parameters=read_parameters(graph, archive),
         runner=specification.runner,
         model=Module(Path("model.vmfb"), archive, scope),
-        probe=Module(Path("probe.vmfb"), archive, scope),
         tolerances=specification.tolerances,
     )
 

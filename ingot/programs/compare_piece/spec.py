@@ -1,4 +1,4 @@
-"""The specification of the comparisons of one part of a model on one target."""
+"""The specification of the comparisons of one piece of a model on one target."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Literal
 from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 
-Part = Literal["components", "blocks", "entry-points"]
+PieceLevel = Literal["component", "block", "propagated"]
 
 ROWS = "rows.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareSpec:
+class ComparePieceSpec:
     """What is compared, how far it may differ, and how the target runs here."""
 
     task: str  # as messages name it: "check clm-60m@x86_64"
-    part: Part
+    level: PieceLevel
+    inputs: tuple[str, ...]  # the files that the oracle recorded
+    modules: dict[str, str]  # by block, of a chain; "" of anything else
     runner: Runner
     scope: str  # of the parameters
-    tolerances: dict[str, Tolerance]  # by level
-    golden: str | None  # the golden file
-    tokenizer: str | None
-    n_vocab: int | None
+    tolerance: Tolerance

@@ -1,0 +1,169 @@
+"""Compare the pieces of a model with the oracles: its components, blocks and chains.
+
+Each level answers its own question: is a kernel wrong (component), is a block wrong
+when its inputs are right (block), and how far does the error grow along the model
+(propagated). All of them call modules that were compiled as the target's own vmfb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingot.checks.cases import as_element, np_rng, resampled, shuffled
+from ingot.checks.compare import Place, Row, compare
+from ingot.checks.oracle_runs import BlockCall, ChainCall, ComponentCall, Recorded
+from ingot.model.graph import PARAMETER, Block, EntryPoint, Graph
+from ingot.model.oracle import Oracle, run_block, run_instance
+from ingot.model.runner import Runner
+from ingot.model.tolerance import Tolerance
+from ingot.runtime.calls import call
+from ingot.runtime.invoke import Call, Module
+
+Array: TypeAlias = Any
+
+# The number of samples among which a component's single number is judged.
+N_DRAWN = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a model to check, and the references to check it with."""
+
+    graph: Graph  # the part alone
+    oracles: Mapping[str, Oracle]
+    parameters: Mapping[str, Array]
+    runner: Runner
+    tolerance: Tolerance
+
+
+def component_rows(
+    piece: Piece, module: Module, recorded: Iterable[Recorded]
+) -> Iterator[Row]:
+    """Yield the rows of every recorded call of the instances."""
+    for recording in recorded:
+        for use in recording.calls(ComponentCall):
+            yield from _component(piece, module, use, recording)
+
+
+def block_rows(piece: Piece, module: Module, recorded: Recorded) -> Iterator[Row]:
+    """Yield the rows of every recorded call of the blocks."""
+    blocks = {
+        (entry.name, block.name): block
+        for entry in piece.graph.entry_points
+        for block in entry.blocks
+    }
+    for use in recorded.calls(BlockCall):
+        block = blocks[use.entry_point, use.block]
+        values = [recorded.array(name) for name in use.inputs]
+        inputs = _as_declared(block, values)
+        # The oracle gets the inputs as the target receives them, because their rounding
+        # is not the target's error.
+        expected = run_block(
+            piece.graph, piece.oracles, block, inputs, piece.parameters
+        )
+        got = _call_block(piece, module, use.entry_point, block, inputs)
+        for (value, _), wanted, found in zip(block.outputs, expected, got, strict=True):
+            place = Place("block", block.name, use.entry_point, use.sizes, value)
+            yield compare(place, wanted, found, piece.tolerance)
+
+
+def chain_rows(
+    piece: Piece, modules: Mapping[str, Module], recorded: Recorded
+) -> Iterator[Row]:
+    """Yield the rows of all blocks, each with what the target made of those before it.
+
+    `modules` has the module of each block.
+    """
+    (entry,) = piece.graph.entry_points
+    for use in recorded.calls(ChainCall):
+        yield from _chain(piece, modules, entry, use, recorded)
+
+
+def _component(
+    piece: Piece, module: Module, use: ComponentCall, recorded: Recorded
+) -> Iterator[Row]:
+    import numpy as np
+
+    instance = piece.graph.instance(use.instance)
+    operands = tuple(
+        recorded.array(array)
+        if array
+        else piece.parameters[name.removeprefix(PARAMETER)]
+        for name, array in zip(use.operands, use.arrays, strict=True)
+    )
+    rng = np_rng(use.instance, *use.seed)
+    tensors, expected = _drawn(piece, use, operands, rng, shuffled)
+    made = [expected]
+    if any(value.size == 1 for value in expected):
+        # One may be what remains of terms that cancel; others give the scale.
+        made += [
+            _drawn(piece, use, operands, rng, resampled)[1] for _ in range(N_DRAWN)
+        ]
+    what = Call(f"component.{use.instance}", tensors, use.scalars, len(expected))
+    got = call(piece.runner, module, what)
+    for index, result in enumerate(instance.results):
+        typical = np.stack([values[index] for values in made])
+        place = Place(
+            "component", use.instance, use.entry_point, use.sizes, result.name
+        )
+        tolerance = piece.tolerance.among(typical)
+        yield compare(place, expected[index], got[index], tolerance)
+
+
+def _drawn(
+    piece: Piece,
+    use: ComponentCall,
+    operands: tuple[Array, ...],
+    rng: Any,
+    draw: Callable[[str, Array, str, Any], Array],
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Return tensors like the operands, and the oracle's results for them."""
+    instance = piece.graph.instance(use.instance)
+    tensors = tuple(
+        draw(name, operand, argument.type.element, rng)
+        for name, operand, argument in zip(
+            use.operands, operands, instance.arguments, strict=True
+        )
+    )
+    oracle = piece.oracles[use.instance]
+    return tensors, run_instance(instance, oracle, tensors, use.scalars)
+
+
+def _chain(
+    piece: Piece,
+    modules: Mapping[str, Module],
+    entry: EntryPoint,
+    use: ChainCall,
+    recorded: Recorded,
+) -> Iterator[Row]:
+    values = {
+        port.value: recorded.array(name)
+        for port, name in zip(entry.inputs, use.inputs, strict=True)
+    }
+    for block, expected in zip(entry.blocks, use.outputs, strict=True):
+        inputs = tuple(values[value] for _, value in block.inputs)
+        got = _call_block(piece, modules[block.name], entry.name, block, inputs)
+        for (value, _), name, found in zip(block.outputs, expected, got, strict=True):
+            values[value] = found
+            # A cache is seen in what is read from it.
+            if name:
+                place = Place("propagated", block.name, entry.name, use.sizes, value)
+                yield compare(place, recorded.array(name), found, piece.tolerance)
+
+
+def _call_block(
+    piece: Piece, module: Module, entry: str, block: Block, inputs: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    what = Call(f"block.{entry}.{block.name}", inputs, (), len(block.outputs))
+    return call(piece.runner, module, what)
+
+
+def _as_declared(block: Block, inputs: Iterable[Array]) -> tuple[Array, ...]:
+    """Return a block's inputs in the element types that it takes."""
+    types = dict(block.types)
+    return tuple(
+        as_element(value, types[name].element)
+        for (name, _), value in zip(block.inputs, inputs, strict=True)
+    )

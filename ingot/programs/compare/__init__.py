@@ -1,1 +1,0 @@
-"""Compare a part of a model, as a target computes it, with its reference."""

@@ -1,0 +1,1 @@
+"""Compare an entry point of a model, as a target computes it, with its reference."""

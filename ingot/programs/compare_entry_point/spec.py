@@ -1,0 +1,24 @@
+"""The specification of the comparisons of an entry point on one target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.model.runner import Runner
+from ingot.model.tolerance import Tolerance
+
+ROWS = "rows.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareEntryPointSpec:
+    """What is compared, how far it may differ, and how the target runs here."""
+
+    task: str  # as messages name it: "check clm-60m@x86_64"
+    entry_point: str
+    runner: Runner
+    scope: str  # of the parameters
+    tolerances: dict[str, Tolerance]  # by level
+    golden: str | None  # the golden file
+    tokenizer: str | None
+    n_vocab: int | None

@@ -1,0 +1,65 @@
+"""Compare a piece of a model, as a target computes it, with what it should compute.
+
+All calls run the target's own program. A difference beyond the tolerance is a row like
+any other: the check judges the rows of all pieces.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingot.checks.archive_parameters import read_parameters
+from ingot.checks.compare import Row, rounded
+from ingot.checks.oracle_runs import Recorded
+from ingot.checks.pieces import Piece, block_rows, chain_rows, component_rows
+from ingot.codec import from_json, to_json
+from ingot.errors import IngotError
+from ingot.model.graph import Graph
+from ingot.model.oracle import load_oracles
+from ingot.programs.compare_piece.spec import ROWS, ComparePieceSpec
+from ingot.runtime.invoke import Module
+
+
+def main() -> None:
+    """Run the specification that `argv[1]` names."""
+    specification = from_json(ComparePieceSpec, Path(sys.argv[1]).read_bytes())
+    try:
+        rows = tuple(map(rounded, compared(specification)))
+    except IngotError as error:
+        raise SystemExit(f"{specification.task}: {error}") from None
+    Path(ROWS).write_text(to_json(rows, indent=True) + "\n", encoding="utf-8")
+
+
+def compared(specification: ComparePieceSpec) -> Iterator[Row]:
+    """Return the rows of the piece.
+
+    Raises: IngotError where something does not run at all.
+    """
+    graph = from_json(Graph, Path("graph.json").read_bytes())
+    archive = Path("model.irpa")
+    parameters = read_parameters(graph, archive) if graph.parameters else {}
+    piece = Piece(
+        graph=graph,
+        oracles=load_oracles(graph),
+        parameters=parameters,
+        runner=specification.runner,
+        tolerance=specification.tolerance,
+    )
+    # The parameters of a component are arguments.
+    is_component = specification.level == "component"
+    modules = {
+        name: Module(Path(path), None if is_component else archive, specification.scope)
+        for name, path in specification.modules.items()
+    }
+    recorded = [Recorded(Path(path)) for path in specification.inputs]
+    if is_component:
+        return component_rows(piece, modules[""], recorded)
+    if specification.level == "block":
+        return block_rows(piece, modules[""], recorded[0])
+    return chain_rows(piece, modules, recorded[0])
+
+
+if __name__ == "__main__":
+    main()
