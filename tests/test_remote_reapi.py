@@ -252,7 +252,7 @@ def test_a_worker_without_this_environment_is_an_error_that_states_what_it_lacks
     assert text.startswith(
         f"upper:x: {server.address}: ingot does not start on its worker, exit code 127"
         "\n[Errno 2] No such file or directory: '/nowhere/python'\n"
-        "  workers need this environment in the same place: "
+        "  workers need this environment at the same path: "
     )
 
 

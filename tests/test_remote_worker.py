@@ -220,7 +220,7 @@ def test_a_full_disk_of_a_worker_is_reported_with_a_remedy(
         site.machine("a").build(UPPER)
     assert str(caught.value).partition(" rejected it: ")[2] == (
         "[Errno 28] No space left on device\n"
-        "  fix the worker's disk, or make room or permission there"
+        "  free space on the worker's disk, or fix its permissions"
     )
 
 

@@ -61,10 +61,10 @@ def build_first(call: Call, task: str) -> int:
 
 
 class Build:
-    """One build, from the words of a command line to its exit code."""
+    """One build, from a command line to its exit code."""
 
     def __init__(self, call: Call, words: Sequence[str], first: bool = False) -> None:
-        """Prepare to build the tasks that the words name.
+        """Prepare to build the named tasks.
 
         `first` is a build before something else: it reports to standard error, and
         nothing if there was nothing to do.

@@ -1,8 +1,8 @@
 """Give doit the commands of the table.
 
 doit takes commands as classes: from pyproject.toml, which names attributes of this
-module, or, in ingot's own program, from `Doit`. Each class parses its words with doit's
-parser and calls the function of its line in the table.
+module, or, in ingot's own program, from `Doit`. Each class parses its arguments with
+doit's parser and calls the function of its line in the table.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class TableCommand(Command):  # type: ignore[misc]
         self._doit = doit
 
     def get_options(self) -> list[CmdOption]:
-        """Return the command's options, and doit's for the place of dodo.py."""
+        """Return the command's options, and doit's for the path of dodo.py."""
         loader = self._doit.get("task_loader")
         placing = loader.cmd_options if loader else ()
         return [CmdOption(item) for item in (*self.line.options, *placing)]
 
     def parse_execute(self, in_args: list[str]) -> int:
-        """Check the words, then call the function; return the exit code."""
+        """Check the arguments, then call the function; return the exit code."""
         try:
             if self.name in UNSUPPORTED:
                 raise commands.unsupported(self.name)
@@ -125,7 +125,7 @@ class TableCommand(Command):  # type: ignore[misc]
             return report_unexpected(error)
 
     def _parsed(self, words: list[str]) -> dict[str, Any]:
-        """Return words and options; doit's error would show its whole parser."""
+        """Return arguments and options; doit's error would show its whole parser."""
         try:
             parsed, left = self.cmdparser.parse(words)
         except CmdParseError as error:
@@ -146,7 +146,7 @@ def option_hint(text: str) -> str:
 
 
 def variables() -> Mapping[str, str]:
-    """Return the `name=value` words of the command line, as doit has parsed them.
+    """Return the `name=value` arguments of the command line, as doit has parsed them.
 
     doit's own function for it returns one at a time, of known name.
     """

@@ -143,25 +143,25 @@ def run(
     runner = runner_for(bundle, root)
     if isinstance(runner, str):
         raise IngotError(f"{name} does not run here: {runner}")
-    made = generator.generate(bundle, runner, request, Outside(_write, stopped))
+    generated = generator.generate(bundle, runner, request, Outside(_write, stopped))
     _write("\n")
-    if made.end is End.CONTEXT:
+    if generated.end is End.CONTEXT:
         n_ctx = bundle.limit("ctx")
         print(f"note: the context is full: it has {n_ctx} tokens", file=sys.stderr)
-    print(summary(name, request, made), file=sys.stderr)
-    return INTERRUPTED if made.end is End.STOPPED else 0
+    print(summary(name, request, generated), file=sys.stderr)
+    return INTERRUPTED if generated.end is End.STOPPED else 0
 
 
-def summary(name: str, request: Request, made: Generated) -> str:
+def summary(name: str, request: Request, generated: Generated) -> str:
     """Return how long the text and its parts took, and why it ended."""
     lines = [
-        f"{name}: {counted(made.tokens, 'token')} after "
-        f"{made.prompt_tokens} of the prompt; "
-        f"{made.end.value}",
-        f"  first token after {made.first_token_s:.2f} s, {made.load_s:.2f} s of it "
-        "to load",
-        f"  prefill {_rate(made.prompt_tokens, made.prefill_s)}, "
-        f"decode {_rate(made.decodes, made.decode_s)}",
+        f"{name}: {counted(generated.tokens, 'token')} after "
+        f"{generated.prompt_tokens} of the prompt; "
+        f"{generated.end.value}",
+        f"  first token after {generated.first_token_s:.2f} s,"
+        f" {generated.load_s:.2f} s of it to load",
+        f"  prefill {_rate(generated.prompt_tokens, generated.prefill_s)}, "
+        f"decode {_rate(generated.decodes, generated.decode_s)}",
     ]
     if not request.sampling.greedy:
         lines.append(f"  to repeat: seed={request.sampling.seed}")

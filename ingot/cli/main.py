@@ -2,7 +2,7 @@
 
 The `doit` of the doit package does the same, from the commands in pyproject.toml. This
 program starts faster, and reports errors that doit shows as tracebacks: Ctrl-C while
-doit is imported, an empty word, and a pyproject.toml that doit cannot read.
+doit is imported, an empty argument, and a pyproject.toml that doit cannot read.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ REJECTED = 3
 
 
 def main() -> int:
-    """Run doit with the command line's words; return the exit code."""
+    """Run doit with the arguments of the command line; return the exit code."""
     startup.prepare()
     return run(sys.argv[1:])
 
 
-def run(words: list[str]) -> int:
-    """Run doit with these words; return the exit code."""
+def run(arguments: list[str]) -> int:
+    """Run doit with these arguments; return the exit code."""
     # Importing doit takes a tenth of a second, so Ctrl-C is caught before.
     from ingot.cli.doit_commands import Doit
     from ingot.errors import IngotError
     from ingot.project.pyproject import FILE, read_project
 
     try:
-        if "" in words:
+        if "" in arguments:
             raise IngotError(
                 "empty argument; expected a task, a command or NAME=VALUE",
                 "is a shell variable not set? `doit list` shows all names",
@@ -48,7 +48,7 @@ def run(words: list[str]) -> int:
     except IngotError as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return REJECTED
-    return int(doit.run(words) or 0)
+    return int(doit.run(arguments) or 0)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Scheduler:
         self._stopping = False
 
     def run(self, order: list[str]) -> Failures:
-        """Run the jobs of `order`, which `needed` has made; return those that failed.
+        """Run the jobs in the order that `needed` returned; return those that failed.
 
         Raises: what ends a thread, such as KeyboardInterrupt.
         """

@@ -1,8 +1,8 @@
-"""Find the file and line where a person wrote a value that the plan made.
+"""Find the file and line of YAML that a value of a plan comes from.
 
-`spec.json` and its like are made of a manifest, its architecture, what that extends, a
-target and a layout. If one of these files has the value under the same key, the report
-shows its position; otherwise it shows only the files.
+Texts such as `spec.json` are generated from a manifest, its architecture, what that
+extends, a target and a layout. If one of these files has the value under the same key,
+`doit why` shows its position; otherwise it shows only the files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMED = {
 
 
 def sources(root: Path, task: str) -> list[Path]:
-    """Return the files that a task's texts are made of; none if no model has the task.
+    """Return the files that a task's texts are generated from, [] for an unknown model.
 
     The manifest comes first, then the files that it names, then those of the target.
     """

@@ -36,7 +36,7 @@ def collect_garbage(call: Call) -> int:
 
 
 def show_or_verify(call: Call) -> int:
-    """Print who uses how much of the store; or, with `verify`, read every byte."""
+    """Print how the store is used; or, with `verify`, read every byte of it."""
     if call.words not in ((), ("verify",)):
         found = call.words[0]
         raise IngotError(f"store takes nothing or 'verify', found '{found}'")

@@ -77,11 +77,6 @@ class Checkout:
         """Return what all models share."""
         return self._content()[0]
 
-    @property
-    def plan(self) -> Plan:
-        """Return every action of the models that the command is about."""
-        return self._content()[1]
-
     def tasks(self, stage: str) -> Iterator[dict[str, Any]]:
         """Yield the stage's tasks, and the group of those that are selected."""
         _, plan, selection = self._content()
@@ -143,9 +138,9 @@ def load(call: Call, words: Sequence[str]) -> tuple[Checkout, dict[str, Any]]:
 
 
 def choose(names: Collection[str], words: Sequence[str], root: Path) -> list[str]:
-    """Return the tasks that words and wildcards name.
+    """Return the tasks that arguments and wildcards name.
 
-    Raises: IngotError for a word that names none, or an option among the tasks.
+    Raises: IngotError for one that names none, or an option among the tasks.
     """
     found: list[str] = []
     for word in words:
@@ -160,11 +155,11 @@ def choose(names: Collection[str], words: Sequence[str], root: Path) -> list[str
 
 
 def choose_actions(plan: Plan, selection: Selection, call: Call) -> set[str]:
-    """Return the actions that the words of a command name; without words, of a build.
+    """Return the actions that a command's arguments name, by default those of a build.
 
-    Of a stage, they are the selected ones and all that those need.
+    A stage means its selected actions and all that those need.
 
-    Raises: IngotError for a word that names none.
+    Raises: IngotError for one that names none.
     """
     found: set[str] = set()
     names = (*STAGES, "build", *plan.by_task)
@@ -179,7 +174,7 @@ def choose_actions(plan: Plan, selection: Selection, call: Call) -> set[str]:
 
 
 def no_task(name: str, root: Path) -> IngotError:
-    """Return the error for a word that names no task; it may name something else."""
+    """Return the error for an argument that names no task, perhaps something else."""
     if name in NAMES:
         hint = f"a command goes before its options: doit {name}"
         return IngotError(f"no task named '{name}'", hint)

@@ -19,7 +19,7 @@ VARIABLES = {
     "temperature": "0 takes the most likely token; a higher value draws more evenly",
     "top_k": "draw from this many of the most likely tokens",
     "top_p": "draw from the most likely tokens with this share of the probability",
-    "seed": "integer that makes a draw, or random tokens, repeatable",
+    "seed": "integer that makes sampling, or random tokens, repeatable",
     "source": "a checkpoint's folder or GGUF file for `doit import`",
     "licence": "SPDX id for `doit import`, if the checkpoint does not state it",
     "modes": "what `doit ablate` rounds, separated by commas (all modes)",

@@ -353,15 +353,15 @@ def _text_changes(
 
     more = len(values) - MOST_VALUES
     printed = values if more <= 1 else values[:MOST_VALUES]
-    places = [
+    positions = [
         source_lookup.locate(root, task, value.key, value.new) for value in printed
     ]
     lines = [
-        f"{value} ({place})" if place else str(value)
-        for value, place in zip(printed, places, strict=True)
+        f"{value} ({position})" if position else str(value)
+        for value, position in zip(printed, positions, strict=True)
     ]
     lines += [f"{more} more values differ"] if more > 1 else []
-    if places and all(places):
+    if positions and all(positions):
         return lines, ""
     files = (
         path.relative_to(root).as_posix() for path in source_lookup.sources(root, task)

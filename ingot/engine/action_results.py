@@ -104,10 +104,10 @@ def decode_result(content: bytes) -> ActionResult:
     outputs = [(file.text_at(1), _digest_from(file.bytes_at(2))) for file in files]
     has_log = Message(message.bytes_at(6)).text_at(1)
     log = _digest_from(message.bytes_at(6)) if has_log else None
-    places = [(digest, file) for (_, digest), file in zip(outputs, files, strict=True)]
+    holders = [(digest, file) for (_, digest), file in zip(outputs, files, strict=True)]
     if log is not None:
-        places.append((log, message))
-    contents = {digest: place.bytes_at(5) for digest, place in places}
+        holders.append((log, message))
+    contents = {digest: holder.bytes_at(5) for digest, holder in holders}
     return ActionResult(
         outputs=tuple(outputs),
         exit_code=message.number_at(4, 32),

@@ -100,12 +100,12 @@ def copy(source: str, target: str | Path) -> None:
 _CANNOT_COPY_RANGE = (18, 22, 38, 95)
 
 
-def write_error(place: Path | str, error: OSError, is_store: bool = True) -> IngotError:
+def write_error(path: Path | str, error: OSError, is_store: bool = True) -> IngotError:
     """Return the error for a store, or a copy, that cannot be written."""
     reason = error.strerror or str(error)
     elsewhere = ", or set INGOT_CACHE to another folder" if is_store else ""
     return IngotError(
-        f"{'store ' if is_store else ''}{place}: cannot write: {reason}",
+        f"{'store ' if is_store else ''}{path}: cannot write: {reason}",
         f"{remedy(error, 'there')}{elsewhere}; finished actions are cached",
     )
 
@@ -116,16 +116,16 @@ def remedy(error: OSError, folder: str) -> str:
         return f"remove the file that is {folder} in place of a folder"
     if error.errno in (EISDIR, ENOTEMPTY):
         return f"remove the folder that is {folder} in place of a file"
-    return f"make room or permission {folder}"
+    return f"free disk space or fix the permissions {folder}"
 
 
 class DiskErrors:
     """Turns an OSError into an IngotError that says what to do about the disk."""
 
     # A class, because a generator costs as much as many calls that it guards.
-    def __init__(self, place: Path | str, is_store: bool = True) -> None:
-        """Guard writes to this place: a store, or a copy in a checkout."""
-        self._place, self._is_store = place, is_store
+    def __init__(self, path: Path | str, is_store: bool = True) -> None:
+        """Guard writes to this path: a store, or a copy in a checkout."""
+        self._path, self._is_store = path, is_store
 
     def __enter__(self) -> None:
         """Start the guarded block."""
@@ -133,4 +133,4 @@ class DiskErrors:
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         """Raise IngotError for a disk that is full or read-only."""
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise write_error(self._place, error, self._is_store) from error
+            raise write_error(self._path, error, self._is_store) from error

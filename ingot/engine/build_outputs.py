@@ -49,7 +49,7 @@ def export(
 def remove_stale(root: Path, before: TaskRecord, action: Action) -> None:
     """Remove files that the task's record names and the action no longer exports.
 
-    Call it before the record is deleted: nothing else says which task owns such a file.
+    Call it before the record is deleted: only the record names such a file's task.
     """
     for path, _ in before.exported:
         if path not in action.exported_to:

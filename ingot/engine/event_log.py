@@ -68,8 +68,8 @@ class EventLog:
         self._handle = -1
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True)
-            place = self.folder / "events.jsonl"
-            self._handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            path = self.folder / "events.jsonl"
+            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.note("build started", schema=SCHEMA, words=words, at=self.started_s)
 
     @property

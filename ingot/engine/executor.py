@@ -155,7 +155,7 @@ class Executor:
     def _repair(self, stale: StaleInput) -> None:
         """Get an input again: the store lost it, or its digest is out of date.
 
-        Raises: StaleInput if this build does not know the action that makes it.
+        Raises: StaleInput if this build does not know the action that produces it.
         """
         source = stale.source
         if isinstance(source, SourceFile):
@@ -284,7 +284,7 @@ class Executor:
         return result if names == set(action.outputs) else None
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
-        """Run the command in a folder of its inputs; return what it made."""
+        """Run the command in a folder of its inputs; return its result."""
         machine = self.store.machine_lock(
             action.exclusive, partial(_report_waiting, action)
         )
@@ -313,7 +313,7 @@ class Executor:
     def _run_remotely(
         self, action: Action, resolved: ResolvedAction, key: Digest
     ) -> ActionResult:
-        """Run the command on a remote worker; return what it made."""
+        """Run the command on a remote worker; return its result."""
         assert self._remote is not None
         files = self._inputs.locate_all(action, resolved)
         result = self._remote.run(action, resolved, key, files)

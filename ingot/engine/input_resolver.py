@@ -36,12 +36,12 @@ class InputResolver:
         """Start without outputs of this build."""
         self._store = store
         self._records = records
-        self._made: dict[str, dict[str, Digest]] = {}
+        self._outputs: dict[str, dict[str, Digest]] = {}
         self._tools: dict[str, str] = {}
 
     def set_outputs(self, task: str, outputs: tuple[tuple[str, Digest], ...]) -> None:
         """Use these as the outputs of the task from now on."""
-        self._made[task] = dict(outputs)
+        self._outputs[task] = dict(outputs)
 
     def source_files_fit(self, action: Action, limit_bytes: int) -> bool:
         """Return whether every source file that it reads is within the limit.
@@ -132,16 +132,16 @@ class InputResolver:
         return digest_of(source.text.encode())
 
     def _output(self, source: Output) -> Digest:
-        made = self._made.get(source.task)
-        if made is None:
+        outputs = self._outputs.get(source.task)
+        if outputs is None:
             record = self._records.get(source.task)
             if record is None:
                 raise FileNotFoundError(2, "not built yet", source.task)
-            made = dict(record.outputs)
-        if source.path not in made:
+            outputs = dict(record.outputs)
+        if source.path not in outputs:
             # The action has new outputs, and has not run since.
             raise FileNotFoundError(2, "not built yet", f"{source.task} {source.path}")
-        return made[source.path]
+        return outputs[source.path]
 
 
 def _gone(action: Action, source: Output, digest: Digest) -> StaleInput:

@@ -2,7 +2,7 @@
 
 A lease is a line in a file under `tmp/` that the process holds locked: what the line
 names is not removed while the process lives, however long that takes. In addition, the
-modification time of an action result says when it was last used, as in Bazel's disk
+modification time of an action result is the time of its last use, as in Bazel's disk
 cache: what was not used for the longest time is removed first. Blobs have no such time,
 because their times belong to the identity under which their digests are remembered.
 """
@@ -96,7 +96,7 @@ class Leases:
     def _open(self) -> None:
         self._gate = os.open(_gate(self._root), os.O_RDWR | os.O_CREAT, 0o666)
         with open(self._root / "lock/tmp", "w") as sweeping:
-            # As for scratch folders: `sweep` removes what nobody locks.
+            # As for scratch folders: `sweep` removes files without a lock.
             fcntl.flock(sweeping, fcntl.LOCK_SH)
             self._file, name = tempfile.mkstemp(prefix=PREFIX, dir=self._root / "tmp")
             fcntl.flock(self._file, fcntl.LOCK_EX)

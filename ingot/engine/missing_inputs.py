@@ -60,9 +60,9 @@ def _named(line: str) -> Iterator[str]:
     for module in MODULE.findall(line):
         name = module.replace(".", "/")
         # A module of the checkout, or of a wheel.
-        for place in ("", f"{toolchain.site_packages()}/"):
-            yield f"{place}{name}.py"
-            yield f"{place}{name}/__init__.py"
+        for folder in ("", f"{toolchain.site_packages()}/"):
+            yield f"{folder}{name}.py"
+            yield f"{folder}{name}/__init__.py"
     for name in PATH.findall(line):
         # "/tmp/ingot/x" is "x" in the command's folder.
         own = name.removeprefix(f"{sandbox.WORKDIR}/")

@@ -52,7 +52,7 @@ class CommandEnd(NamedTuple):
 
 
 class StaleInput(IngotError):
-    """An input is not, or is no longer, what the action's key says."""
+    """An input does not have, or no longer has, the digest in the action's key."""
 
     def __init__(
         self, message: str, source: SourceFile | Output, digest: Digest
@@ -87,20 +87,20 @@ def stage_inputs(
                 file.write(source.text.encode())
             continue
         if isinstance(source, Output):
-            place = blob(action, source, digests[name])
+            found = blob(action, source, digests[name])
         else:
-            place = source.path.resolve()
+            found = source.path.resolve()
         if digests[name].size_bytes <= LARGE_BYTES:
             # A link to a blob would let root change what other actions read.
-            if copy_file(place, path) != digests[name]:
+            if copy_file(found, path) != digests[name]:
                 text = "is not what it was when the build looked at it"
                 text = f"{action.task}: {name} {text}"
                 raise StaleInput(text, source, digests[name])
         elif sandboxed:
-            large[name] = place
+            large[name] = found
             open(path, "xb").close()
         else:
-            os.symlink(place, path)
+            os.symlink(found, path)
     for name in action.outputs:
         _make_parent(name, f"{folder}/{name}")
     return large

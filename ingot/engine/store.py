@@ -194,7 +194,7 @@ class Store:
             self._put(content, self._path("cas", digest.hash))
 
     def take_file(self, path: Path | str) -> Digest:
-        """Move a file that nobody else uses into the store as a blob."""
+        """Move a file that nothing else uses into the store as a blob."""
         digest = hash_file(path)
         self.lease(digest)
         if not self.holds(digest):
@@ -279,7 +279,7 @@ class Store:
         """Return a new, unused path under `tmp/`.
 
         It is in a folder that this process locks while it lives: `sweep` removes
-        folders that nobody locks.
+        folders without a lock.
         """
         with self._opening:
             if not os.path.isdir(self._own):

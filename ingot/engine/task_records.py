@@ -101,7 +101,7 @@ class Records:
     def _unwritable(self, error: Exception) -> IngotError:
         return IngotError(
             f"records {self._path}: cannot be written: {error}",
-            "make room or permission in the build folder",
+            "free disk space or fix the permissions in the build folder",
         )
 
 

@@ -28,7 +28,7 @@ class CacheFailure(Exception):
 
 
 class Unreachable(CacheFailure):
-    """Nothing answers at the cache's address; this may be temporary."""
+    """Nothing responds at the cache's address; this may be temporary."""
 
 
 class BlobRejected(CacheFailure):

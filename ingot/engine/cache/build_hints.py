@@ -1,9 +1,9 @@
-"""Leave a hint in the shared cache: as which action a task was last built.
+"""Leave a hint in the shared cache: the action that a task was last built as.
 
 `doit why` on another machine reads it to show what differs; no build does. A hint looks
-like any other action result, so every cache server stores it: its key is made of the
-project and the task, and it carries the messages of the action. The next build of the
-task overwrites it.
+like any other action result, so every cache server stores it. Its key is derived from
+the project and the task, and it carries the messages of the action. The next build of
+the task overwrites it.
 """
 
 from __future__ import annotations

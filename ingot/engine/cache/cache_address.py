@@ -91,15 +91,15 @@ def connect(
             from ingot.engine.cache.folder_cache import FolderBackend
 
             return FolderBackend(Path(unquote(parts.path)))
-        who = authorization(address, environment)
+        credentials = authorization(address, environment)
         if parts.scheme in ("http", "https"):
             from ingot.engine.cache.http_cache import HttpBackend
 
-            return HttpBackend(shown, who, timeouts)
+            return HttpBackend(shown, credentials, timeouts)
         if parts.scheme in ("grpc", "grpcs"):
             from ingot.engine.cache.reapi_cache import ReapiBackend
 
-            return ReapiBackend(shown, who, timeouts)
+            return ReapiBackend(shown, credentials, timeouts)
         from ingot.engine.cache.bucket_cache import BucketBackend
 
         return BucketBackend(shown, timeouts)

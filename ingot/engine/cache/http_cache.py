@@ -36,7 +36,7 @@ PIECE_BYTES = 1 << 18
 # A smaller blob is uploaded without asking: the question costs as much as it saves.
 ASK_BYTES = 1 << 16
 
-# A proxy in front of a busy cache answers with these; they are retried.
+# A proxy in front of a busy cache responds with these; they are retried.
 PASSING = (500, 502, 503, 504)
 
 
@@ -153,8 +153,8 @@ def _pool(url: str, **options: Any) -> tuple[HTTPConnectionPool | ProxyManager, 
         manager.pool_classes_by_scheme = kinds
         return manager, url
     # A pool manager parses each request's URL, which adds half to the request's time.
-    place = urllib3.util.parse_url(url)
-    pool = kinds[parts.scheme](place.host or "", place.port, **options)
+    address = urllib3.util.parse_url(url)
+    pool = kinds[parts.scheme](address.host or "", address.port, **options)
     return pool, parts.path
 
 

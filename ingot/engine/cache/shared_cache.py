@@ -2,7 +2,7 @@
 
 A build can always do without the cache: if the cache fails, the build reports that
 once and continues. Uploads run on threads of their own, next to the build; the blobs go
-before the result that names them, so that nobody finds a result without its blobs.
+before the result that names them, so that no client finds a result without its blobs.
 
 Small blobs travel inside of the result (the API has a field for them), so that fetching
 a small result takes one request instead of three.

@@ -63,7 +63,7 @@ class DaskWorkers:
     def __init__(self, address: str, warn: Callable[[str], None]) -> None:
         """Connect to the scheduler.
 
-        Raises: IngotError if nothing answers at the address.
+        Raises: IngotError if nothing responds at the address.
         """
         self.address = address
         self._warn = warn
@@ -191,8 +191,11 @@ class DaskWorkers:
         from distributed import Client
 
         scheme = "tls" if self.address.startswith("dask+tls") else "tcp"
-        place = self.address.partition("://")[2]
-        if ADDRESS.fullmatch(place) is None or int(place.rpartition(":")[2]) > 65535:
+        address = self.address.partition("://")[2]
+        if (
+            ADDRESS.fullmatch(address) is None
+            or int(address.rpartition(":")[2]) > 65535
+        ):
             raise IngotError(
                 f"executor={self.address}: not a scheduler's address",
                 "expected dask://HOST:PORT, such as dask://127.0.0.1:8786",
@@ -200,7 +203,7 @@ class DaskWorkers:
         dask.config.set({"distributed.comm.timeouts.tcp": f"{SILENT_S}s"})
         try:
             return Client(  # type: ignore[no-untyped-call]
-                f"{scheme}://{place}", timeout=timeout_s, set_as_default=False
+                f"{scheme}://{address}", timeout=timeout_s, set_as_default=False
             )
         except (OSError, TimeoutError) as error:
             raise IngotError(
@@ -249,9 +252,9 @@ class DaskWorkers:
 
     def _is_there(self) -> bool:
         """Return whether anything accepts connections at the scheduler's address."""
-        place = urlsplit(self.address)
+        parts = urlsplit(self.address)
         with contextlib.suppress(OSError):
-            socket.create_connection((place.hostname, place.port), 2.0).close()
+            socket.create_connection((parts.hostname, parts.port), 2.0).close()
             return True
         return False
 

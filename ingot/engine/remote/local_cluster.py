@@ -1,6 +1,6 @@
 """Start a scheduler and workers on this machine, to try a distributed build.
 
-Everything listens on 127.0.0.1 only, because whoever reaches a scheduler can run
+Everything listens on 127.0.0.1 only, because any client of a scheduler can run
 commands.
 """
 

@@ -164,12 +164,16 @@ class ReapiWorkers:
         """
 
         def queued() -> None:
-            who = "no worker"
+            workers = "no worker"
             if request.labels:
-                who += " labelled " + " and ".join(f"'{x}'" for x in request.labels)
+                workers += " labelled " + " and ".join(f"'{x}'" for x in request.labels)
             if self._properties:
-                who += " with " + ", ".join("=".join(pair) for pair in self._properties)
-            self._warn_once(who, f"{who} has taken {request.task} yet; it waits")
+                workers += " with " + ", ".join(
+                    "=".join(pair) for pair in self._properties
+                )
+            self._warn_once(
+                workers, f"{workers} has taken {request.task} yet; it waits"
+            )
 
         try:
             ended = self._execution.run(action, skip_lookup, self.lost, queued)
@@ -210,7 +214,7 @@ class ReapiWorkers:
             raise IngotError(
                 f"{request.task}: {self.address}: ingot does not start on its worker,"
                 f" exit code {result.exit_code}\n{self._printed(result)}".rstrip(),
-                f"workers need this environment in the same place: {sys.prefix}",
+                f"workers need this environment at the same path: {sys.prefix}",
             )
         if not all(map(self.shared.ensure_local, files.values())):
             return None
@@ -218,11 +222,11 @@ class ReapiWorkers:
         response = replace(decode_response(text), log=log)
         if response.outputs is None:
             return response
-        made = {
+        produced = {
             path: files.get(f"{OUTPUTS}/{path}") for path in request.resolved.outputs
         }
-        outputs = tuple((path, digest) for path, digest in made.items() if digest)
-        missing = tuple(path for path, digest in made.items() if digest is None)
+        outputs = tuple((path, digest) for path, digest in produced.items() if digest)
+        missing = tuple(path for path, digest in produced.items() if digest is None)
         if missing:
             return replace(response, outputs=None, missing_outputs=missing)
         return replace(response, outputs=outputs)
@@ -239,11 +243,11 @@ class ReapiWorkers:
 
     def _publish(self, request: WorkRequest, response: WorkResponse) -> None:
         """Publish a result under the action's own key."""
-        made = response.result(request.task)
-        if made is None:
+        result = response.result(request.task)
+        if result is None:
             return
         encoded = encode_action(request.resolved)
-        result = replace(made, messages=encoded.messages)
+        result = replace(result, messages=encoded.messages)
         self._store.put_action(encoded.key, result)
         try:
             self.shared.publish(encoded.key, result.blobs(), request.again)

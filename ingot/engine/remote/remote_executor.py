@@ -62,7 +62,7 @@ class RemoteExecutor:
         key: Digest,
         files: dict[Digest, Path],
     ) -> ActionResult | CommandEnd:
-        """Return what the command made or how it failed, its blobs in the store.
+        """Return the command's result or how it failed; its blobs are in the store.
 
         `files` are the inputs' contents.
 

@@ -35,7 +35,7 @@ class WorkRequest:
     tools: tuple[str, ...]
     exclusive: bool
     store: str = ""  # identity of the store that waits for the result
-    # What an earlier run made did not arrive: upload all of it again.
+    # Outputs of an earlier run did not arrive: upload all of them again.
     again: bool = False
     version: int = VERSION
 

@@ -33,7 +33,7 @@ from ingot.engine.store import Store
 from ingot.errors import IngotError
 
 SAME = "start workers from the same checkout, on machines of one kind"
-DISK = "fix the worker's disk, or make room or permission there"
+DISK = "free space on the worker's disk, or fix its permissions"
 CACHE = "fix the cache, or run without executor="
 
 LIMIT = "INGOT_CACHE_LIMIT"
@@ -135,7 +135,7 @@ def check_tools(request: WorkRequest, digests: Digests) -> None:
     """Check that this machine has the tools and facts that the action's key names.
 
     Raises: IngotError if it differs: a result under another machine's key would be
-        wrong for everybody who shares it.
+        wrong for every machine that shares it.
     """
     here = {f"tool:{tool}": toolchain.identity(tool, digests) for tool in request.tools}
     here |= {"sandbox": sandbox.kind(), **dict(machine())}
@@ -174,7 +174,7 @@ def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkRes
 
 
 def _run(request: WorkRequest, store: Store) -> WorkResponse:
-    """Run the command; return what it made, or how it failed."""
+    """Run the command; return its outputs, or how it failed."""
     action = request.action()
     with store.machine_lock(action.exclusive), store.scratch() as folder:
 
