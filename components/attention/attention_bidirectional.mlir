@@ -123,17 +123,8 @@ module @attention_bidirectional {
     %per_query = tensor.empty(%batch, %n_head, %length) : tensor<?x?x?xf32>
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
-    %peak = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, s, t) -> (b, h, s, t)>,
-        affine_map<(b, h, s, t) -> (b, h, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%score : tensor<?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?xf32>
+    %peak = linalg.reduce { arith.maximumf } ins(%score : tensor<?x?x?x?xf32>)
+        outs(%peak_init : tensor<?x?x?xf32>) dimensions = [3]
 
     // Step 6: unnormalised weights, [batch, n_head, length, length].
     %weight = linalg.generic {
@@ -154,17 +145,8 @@ module @attention_bidirectional {
     // Step 7: sum of the weights of each query, [batch, n_head, length].
     %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
-    %total = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, s, t) -> (b, h, s, t)>,
-        affine_map<(b, h, s, t) -> (b, h, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%weight : tensor<?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?xf32>
+    %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?xf32>)
+        outs(%total_zero : tensor<?x?x?xf32>) dimensions = [3]
 
     // Step 8: weighted sum of the values, [batch, length, n_head, head_dim].
     %mix_init = tensor.empty(%batch, %length, %n_head, %head_dim) : tensor<?x?x?x?xf32>

@@ -180,17 +180,8 @@ module @attention_causal {
           : tensor<?x?x?x?xf32>
       %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?x?xf32>)
           -> tensor<?x?x?x?xf32>
-      %seen_peak = linalg.generic {
-        indexing_maps = [
-          affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
-          affine_map<(b, h, g, s, j) -> (b, h, g, s)>
-        ],
-        iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
-      } ins(%score : tensor<?x?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?x?xf32>) {
-      ^bb0(%value: f32, %partial: f32):
-        %next = arith.maximumf %partial, %value : f32
-        linalg.yield %next : f32
-      } -> tensor<?x?x?x?xf32>
+      %seen_peak = linalg.reduce { arith.maximumf } ins(%score : tensor<?x?x?x?x?xf32>)
+          outs(%peak_init : tensor<?x?x?x?xf32>) dimensions = [4]
       %sink_init = tensor.empty(%batch, %n_sink_kv, %group, %length)
           : tensor<?x?x?x?xf32>
       %seen_slice = tensor.extract_slice %seen_peak[0, 0, 0, 0]
@@ -233,17 +224,8 @@ module @attention_causal {
       // [batch, n_head_kv, group, block].
       %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?x?xf32>)
           -> tensor<?x?x?x?xf32>
-      %seen_total = linalg.generic {
-        indexing_maps = [
-          affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
-          affine_map<(b, h, g, s, j) -> (b, h, g, s)>
-        ],
-        iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
-      } ins(%weight : tensor<?x?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?x?xf32>) {
-      ^bb0(%value: f32, %partial: f32):
-        %next = arith.addf %partial, %value : f32
-        linalg.yield %next : f32
-      } -> tensor<?x?x?x?xf32>
+      %seen_total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?x?xf32>)
+          outs(%total_zero : tensor<?x?x?x?xf32>) dimensions = [4]
       %total_slice = tensor.extract_slice %seen_total[0, 0, 0, 0]
           [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
           : tensor<?x?x?x?xf32> to tensor<?x?x?x?xf32>

@@ -202,17 +202,8 @@ module @attention_paged {
     %per_query = tensor.empty(%batch, %n_head_kv, %group, %seq) : tensor<?x?x?x?xf32>
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?x?xf32>)
         -> tensor<?x?x?x?xf32>
-    %peak = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
-        affine_map<(b, h, g, s, j) -> (b, h, g, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
-    } ins(%score : tensor<?x?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?x?xf32>
+    %peak = linalg.reduce { arith.maximumf } ins(%score : tensor<?x?x?x?x?xf32>)
+        outs(%peak_init : tensor<?x?x?x?xf32>) dimensions = [4]
 
     // Step 6: unnormalised weights, [batch, n_head_kv, group, seq, ctx].
     %weight = linalg.generic {
@@ -233,17 +224,8 @@ module @attention_paged {
     // Step 7: sum of the weights of each query, [batch, n_head_kv, group, seq].
     %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?x?xf32>)
         -> tensor<?x?x?x?xf32>
-    %total = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, g, s, j) -> (b, h, g, s, j)>,
-        affine_map<(b, h, g, s, j) -> (b, h, g, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]
-    } ins(%weight : tensor<?x?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?x?xf32>
+    %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?x?xf32>)
+        outs(%total_zero : tensor<?x?x?x?xf32>) dimensions = [4]
 
     // Step 8: weighted sum of the values, [2, batch, n_head_kv, group, seq, half].
     %mix_init = tensor.empty(%batch, %n_head_kv, %group, %seq, %half)

@@ -173,17 +173,8 @@ module @attention_paged_decode {
     %per_head = tensor.empty(%batch, %n_head_kv, %group) : tensor<?x?x?xf32>
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_head : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
-    %peak = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, g, j) -> (b, h, g, j)>,
-        affine_map<(b, h, g, j) -> (b, h, g)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%score : tensor<?x?x?x?xf32>) outs(%peak_init : tensor<?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?xf32>
+    %peak = linalg.reduce { arith.maximumf } ins(%score : tensor<?x?x?x?xf32>)
+        outs(%peak_init : tensor<?x?x?xf32>) dimensions = [3]
 
     // Step 4: unnormalised weights, [batch, n_head_kv, group, ctx].
     %weight = linalg.generic {
@@ -204,17 +195,8 @@ module @attention_paged_decode {
     // Step 5: sum of the weights of each head, [batch, n_head_kv, group].
     %total_zero = linalg.fill ins(%zero : f32) outs(%per_head : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
-    %total = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, h, g, j) -> (b, h, g, j)>,
-        affine_map<(b, h, g, j) -> (b, h, g)>
-      ],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-    } ins(%weight : tensor<?x?x?x?xf32>) outs(%total_zero : tensor<?x?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?x?xf32>
+    %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?xf32>)
+        outs(%total_zero : tensor<?x?x?xf32>) dimensions = [3]
 
     // Step 6: weighted sum of the values, [batch, n_head_kv, group, head_dim].
     %mix_init = tensor.empty(%batch, %n_head_kv, %group, %head_dim)

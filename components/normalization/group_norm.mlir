@@ -47,17 +47,8 @@ module @group_norm {
     // Step 1: sum of each group, [batch, n_group].
     %sum_init = linalg.fill ins(%zero : f32) outs(%per_group : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %sum = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, g, j) -> (b, g, j)>,
-        affine_map<(b, g, j) -> (b, g)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%rows : tensor<?x?x?xf32>) outs(%sum_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %sum = linalg.reduce { arith.addf } ins(%rows : tensor<?x?x?xf32>)
+        outs(%sum_init : tensor<?x?xf32>) dimensions = [2]
 
     // Step 2: sum of squared distances from the mean of each group, [batch, n_group].
     %square_sum = linalg.generic {

@@ -35,17 +35,8 @@ module @layer_norm {
         -> tensor<?x?xf32>
 
     // Step 1: sum of each row, [batch, seq].
-    %sum = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%x : tensor<?x?x?xf32>) outs(%per_row_zero : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %sum = linalg.reduce { arith.addf } ins(%x : tensor<?x?x?xf32>)
+        outs(%per_row_zero : tensor<?x?xf32>) dimensions = [2]
 
     // Step 2: sum of squared distances from the mean of each row, [batch, seq].
     %square_sum = linalg.generic {

@@ -30,17 +30,8 @@ module @softmax {
     // Step 1: largest number of each row, [batch, seq].
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_row : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %peak = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%x : tensor<?x?x?xf32>) outs(%peak_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %peak = linalg.reduce { arith.maximumf } ins(%x : tensor<?x?x?xf32>)
+        outs(%peak_init : tensor<?x?xf32>) dimensions = [2]
 
     // Step 2: unnormalised weights, [batch, seq, n_embd].
     %weight = linalg.generic {
@@ -61,17 +52,8 @@ module @softmax {
     // Step 3: sum of the weights of each row, [batch, seq].
     %total_init = linalg.fill ins(%zero : f32) outs(%per_row : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %total = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%weight : tensor<?x?x?xf32>) outs(%total_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?xf32>)
+        outs(%total_init : tensor<?x?xf32>) dimensions = [2]
 
     // Step 4: divide by it, [batch, seq, n_embd].
     %y = linalg.generic {

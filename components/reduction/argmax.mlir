@@ -30,17 +30,8 @@ module @argmax {
     // Step 1: the largest number of each row, [batch, seq].
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_row : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %peak = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%x : tensor<?x?x?xf32>) outs(%peak_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %peak = linalg.reduce { arith.maximumf } ins(%x : tensor<?x?x?xf32>)
+        outs(%peak_init : tensor<?x?xf32>) dimensions = [2]
 
     // Step 2: the first place that is not below it, [batch, seq].
     %y_init = linalg.fill ins(%end : i32) outs(%per_row_i32 : tensor<?x?xi32>)

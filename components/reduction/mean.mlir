@@ -27,17 +27,8 @@ module @mean {
     // Step 1: sum of each row, [batch, seq].
     %sum_init = linalg.fill ins(%zero : f32) outs(%per_row : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %sum = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%x : tensor<?x?x?xf32>) outs(%sum_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.addf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %sum = linalg.reduce { arith.addf } ins(%x : tensor<?x?x?xf32>)
+        outs(%sum_init : tensor<?x?xf32>) dimensions = [2]
 
     // Step 2: divide by the length, [batch, seq].
     %y = linalg.generic {

@@ -22,17 +22,8 @@ module @reduce_max {
     %per_row = tensor.empty(%batch, %seq) : tensor<?x?xf32>
     %y_init = linalg.fill ins(%lowest : f32) outs(%per_row : tensor<?x?xf32>)
         -> tensor<?x?xf32>
-    %y = linalg.generic {
-      indexing_maps = [
-        affine_map<(b, s, j) -> (b, s, j)>,
-        affine_map<(b, s, j) -> (b, s)>
-      ],
-      iterator_types = ["parallel", "parallel", "reduction"]
-    } ins(%x : tensor<?x?x?xf32>) outs(%y_init : tensor<?x?xf32>) {
-    ^bb0(%value: f32, %partial: f32):
-      %next = arith.maximumf %partial, %value : f32
-      linalg.yield %next : f32
-    } -> tensor<?x?xf32>
+    %y = linalg.reduce { arith.maximumf } ins(%x : tensor<?x?x?xf32>)
+        outs(%y_init : tensor<?x?xf32>) dimensions = [2]
     util.return %y : tensor<?x?xf32>
   }
 }

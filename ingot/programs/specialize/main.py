@@ -141,6 +141,7 @@ def main() -> None:
         for item in component.body.operations:
             item.detach_from_parent()
             module.body.append(item)
+        _generalize_reductions(module)
         passmanager.PassManager.parse(PIPELINE).run(module.operation)
         steps = (_move_casts, _expand_to_known, _drop_empty)
         while any(step(module) for step in steps):
@@ -153,6 +154,52 @@ def _at_path(words: str, path: str) -> str:
     """Return the parser's message, with each position as `path:line:column`."""
     text = re.sub(r'^error: "-":(\d+:\d+): ', rf"{path}:\1: error: ", words, flags=re.M)
     return text.removeprefix("Unable to parse module assembly:\n")
+
+
+def _generalize_reductions(module: Any) -> None:
+    """Write each `linalg.reduce` as the `linalg.generic` that it stands for.
+
+    The passes move casts through that one alone, and the compiler fuses it early.
+    """
+    from iree.compiler import ir
+
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "linalg.reduce":
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for reduction in found:
+        value, init = reduction.operands
+        rank = ir.RankedTensorType(value.type).rank
+        summed = set(reduction.attributes["dimensions"])
+        kept = [ir.AffineDimExpr.get(i) for i in range(rank) if i not in summed]
+        maps = (ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, kept))
+        kinds = ["reduction" if i in summed else "parallel" for i in range(rank)]
+        with ir.InsertionPoint(reduction), reduction.location:
+            generic = ir.Operation.create(
+                "linalg.generic",
+                results=[init.type],
+                operands=[value, init],
+                attributes={
+                    "indexing_maps": ir.ArrayAttr.get(
+                        [ir.AffineMapAttr.get(item) for item in maps]
+                    ),
+                    "iterator_types": ir.ArrayAttr.get(
+                        [
+                            ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
+                            for kind in kinds
+                        ]
+                    ),
+                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+                },
+                regions=1,
+            )
+        reduction.regions[0].blocks[0].append_to(generic.regions[0])
+        reduction.results[0].replace_all_uses_with(generic.results[0])
+        reduction.erase()
 
 
 def _move_casts(module: Any) -> bool:
