@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.errors import ManifestError, Position, did_you_mean
+from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ARCHITECTURE, ArchitectureSection
 from ingot.model.schema_types import build, check
 from ingot.model.variants import block_name
@@ -110,7 +110,6 @@ class _Item:
     """An item of a section, by its name; "" where a step has none."""
 
     name: str
-    position: Position  # of the name
     node: Node
     in_list: bool
     has_place: bool  # whether it can say where it belongs
@@ -124,20 +123,19 @@ class _Item:
 
     def unplaced(self) -> _Item:
         """Return the item without what it says about its place."""
-        for key in self.places:
-            values = dict(self.node.entries)
-            index = list(values).index(key)
-            del values[key]
-            keys = self.node.keys[:index] + self.node.keys[index + 1 :]
-            return replace(self, node=replace(self.node, value=values, keys=keys))
-        return self
+        places = self.places
+        if not places:
+            return self
+        kept = {k: v for k, v in self.node.entries.items() if k not in places}
+        return replace(self, node=replace(self.node, value=kept))
 
     def over(self, old: _Item) -> _Item:
         """Return the item instead of an inherited one; its layers come on top."""
         if not isinstance(self.node.value, tuple):
             return self
         layers = old.node.items + self.node.items
-        return replace(old, node=replace(self.node, value=layers))
+        node = replace(self.node, value=layers, named=old.node.named)
+        return replace(self, node=node)
 
     def error(self, message: str, hint: str = "") -> ManifestError:
         """Return an error at the item's name."""
@@ -161,7 +159,7 @@ class _Merge:
         # make of that one.
         for name in _EXTENDING:
             if found := whole.get(name):
-                whole = _with(whole, name, self.unstacked(name, found))
+                whole = _with(whole, {name: self.unstacked(name, found)})
         return whole
 
     def unstacked(self, section: str, node: Node) -> Node:
@@ -186,8 +184,9 @@ class _Merge:
             done[name] = whole
             return whole
 
-        found = {name: made(name, ()) for name in node.entries}
-        return replace(node, value={k: v or node[k] for k, v in found.items()})
+        whole = {name: made(name, ()) or node[name] for name in node.entries}
+        named = {k: replace(v, named=node[k].named) for k, v in whole.items()}
+        return replace(node, value=named)
 
     def base(
         self, named: Node, section: Node, way: tuple[str, ...], noun: str
@@ -214,18 +213,16 @@ class _Merge:
         """
         if base is None:
             self.refuse_changes(own, sections, noun)
-        places = dict(zip(own.entries, own.keys, strict=True))
-        whole = base or replace(own, value={}, keys=())
-        for name in own.entries:
+        found = dict(base.entries) if base else {}
+        for name, node in own.entries.items():
             if name not in _ABOUT_BASE and (base is None or name not in sections):
-                whole = _with(whole, name, own[name], places[name])
+                found[name] = node
         removed = own.get("remove")
         for name, item in sections.items() if base else ():
             taken = removed.get(name) if removed else None
             if taken or name in own.entries:
-                made = self.section(whole.get(name), own.get(name), taken, item)
-                whole = _with(whole, name, made, places.get(name))
-        return replace(whole, position=own.position, key=own.key)
+                found[name] = self.section(found.get(name), own.get(name), taken, item)
+        return replace(own, value=found)
 
     def refuse_changes(self, own: Node, sections: Mapping[str, str], noun: str) -> None:
         """Add an error for each change of inherited items where there are none."""
@@ -276,9 +273,7 @@ class _Merge:
         assert holder is not None
         if isinstance(holder.value, tuple):
             return replace(holder, value=tuple(item.node for item in found))
-        values = {item.name: item.node for item in found}
-        keys = tuple(item.position for item in found)
-        return replace(holder, value=values, keys=keys)
+        return replace(holder, value={item.name: item.node for item in found})
 
     def place(
         self, found: list[_Item], item: _Item, above: _Item | None, noun: str
@@ -316,21 +311,11 @@ class _Merge:
 def _items(section: Node, noun: str) -> list[_Item]:
     """Return the items of a section, in order."""
     if isinstance(section.value, tuple):
-        return [
-            _Item(_step_or_node(item), item.position, item, True, True)
-            for item in section.items
-        ]
-    named = zip(section.entries.items(), section.keys, strict=True)
+        return [_Item(_step_or_node(item), item, True, True) for item in section.items]
     return [
-        # What a variant gives has names of its own.
-        _Item(
-            name,
-            position,
-            item,
-            False,
-            isinstance(item.value, dict) and noun != "variant",
-        )
-        for (name, item), position in named
+        # The keys of a variant are its own names.
+        _Item(name, item, False, isinstance(item.value, dict) and noun != "variant")
+        for name, item in section.entries.items()
     ]
 
 
@@ -364,13 +349,10 @@ def _stacked(file: Node) -> Node:
     """Return a file in which each block and entry point is a sequence of one layer."""
     for name in _EXTENDING.keys() & file.entries.keys():
         values = {k: replace(v, value=(v,)) for k, v in file[name].entries.items()}
-        file = _with(file, name, replace(file[name], value=values))
+        file = _with(file, {name: replace(file[name], value=values)})
     return file
 
 
-def _with(node: Node, name: str, value: Node, place: Position | None = None) -> Node:
-    """Return a mapping with one value set; without a place its key keeps its own."""
-    places = dict(zip(node.entries, node.keys, strict=True))
-    places[name] = place or places.get(name) or value.position
-    values = node.entries | {name: value}
-    return replace(node, value=values, keys=tuple(places.values()))
+def _with(node: Node, values: Mapping[str, Node]) -> Node:
+    """Return a mapping with these values instead of those that it has."""
+    return replace(node, value={**node.entries, **values})

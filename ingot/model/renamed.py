@@ -132,12 +132,10 @@ def changes(node: Node, root: Path) -> Iterator[Change]:
         for item in node.items:
             yield from changes(item, root)
     elif isinstance(node.value, dict):
-        for position, (name, value) in zip(
-            node.keys, node.entries.items(), strict=True
-        ):
+        for name, value in node.entries.items():
             if new := new_word(node.key, name, root):
                 if new in node.entries:
                     message = f"renamed to '{new}', which is here too"
                     raise node.key_error(name, message, "remove one of them")
-                yield Change(position, name, new)
+                yield Change(value.named or value.position, name, new)
             yield from changes(value, root)

@@ -362,11 +362,9 @@ class _Builder:
     def _mapping(self, node: Node, form: MapOf) -> Any:
         """Return the entries of a mapping that are right."""
         found = {}
-        for position, (name, entry) in zip(
-            node.keys, node.entries.items(), strict=True
-        ):
-            # A key is a text at its own place.
-            at_key = Node(position, join(node.key, name), name)
+        for name, entry in node.entries.items():
+            # A key is a text at its own position.
+            at_key = Node(entry.named or entry.position, entry.key, name)
             error = _text_error(at_key, form.name)
             self.errors += [error] if error else []
             value = self.value(entry, form.of)

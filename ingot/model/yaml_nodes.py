@@ -43,8 +43,7 @@ class Node:
     position: Position
     key: str  # the path from the top: "blocks.layer.nodes[2].uses"
     value: Value | None
-    # Mappings only: the position of each key.
-    keys: tuple[Position, ...] = ()
+    named: Position | None = None  # in a mapping, the position of its key
 
     def error(self, message: str, hint: str = "") -> ManifestError:
         """Return an error at this node."""
@@ -52,8 +51,8 @@ class Node:
 
     def key_error(self, name: str, message: str, hint: str = "") -> ManifestError:
         """Return an error at one of this mapping's keys."""
-        index = list(self.entries).index(name)
-        return ManifestError(self.keys[index], join(self.key, name), message, hint)
+        node = self[name]
+        return ManifestError(node.named or node.position, node.key, message, hint)
 
     @property
     def text(self) -> str:
@@ -200,7 +199,9 @@ class _Composer:
             )
         return top
 
-    def node(self, event: Any, key: str, depth: int) -> Node:
+    def node(
+        self, event: Any, key: str, depth: int, named: Position | None = None
+    ) -> Node:
         """Return the node that the event starts, and everything below it."""
         if depth > _MAX_DEPTH:
             self.error(event, key, f"nested deeper than {_MAX_DEPTH} levels")
@@ -212,7 +213,7 @@ class _Composer:
                 f"alias '*{event.anchor}' is not allowed",
                 "write the value out",
             )
-            return Node(self.place(event), key, None)
+            return Node(self.place(event), key, None, named)
         if event.anchor is not None:
             self.error(
                 event,
@@ -225,33 +226,34 @@ class _Composer:
             self.error(event, key, f"tag '{event.tag}' is not allowed", hint)
         if isinstance(event, yaml.ScalarEvent):
             plain = event.style in ("", None)
-            value = scalar(event.value) if plain else event.value
-            return Node(self.place(event), key, value)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self.sequence(event, key, depth)
-        return self.mapping(event, key, depth)
+            value: Value | None = scalar(event.value) if plain else event.value
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self.sequence(key, depth)
+        else:
+            value = self.mapping(key, depth)
+        return Node(self.place(event), key, value, named)
 
-    def sequence(self, start: Any, key: str, depth: int) -> Node:
-        """Return the sequence that the event starts."""
+    def sequence(self, key: str, depth: int) -> tuple[Node, ...]:
+        """Return the items of the sequence that has started."""
         items: list[Node] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             items.append(self.node(event, f"{key}[{len(items)}]", depth + 1))
-        return Node(self.place(start), key, tuple(items))
+        return tuple(items)
 
-    def mapping(self, start: Any, key: str, depth: int) -> Node:
-        """Return the mapping that the event starts; repeated keys are errors."""
+    def mapping(self, key: str, depth: int) -> dict[str, Node]:
+        """Return the entries of the mapping that has started; report repeated keys."""
         entries: dict[str, Node] = {}
-        keys: dict[str, Position] = {}
+        first: dict[str, Position] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             place = self.place(event)
             name = self.name(event, key, depth)
-            value = self.node(next(self.events), join(key, name), depth + 1)
+            value = self.node(next(self.events), join(key, name), depth + 1, place)
             if name in entries:
-                message = f"repeated key; the first is at line {keys[name].line}"
+                message = f"repeated key; the first is at line {first[name].line}"
                 self.errors.append(ManifestError(place, value.key, message))
             else:
-                entries[name], keys[name] = value, place
-        return Node(self.place(start), key, entries, tuple(keys.values()))
+                entries[name], first[name] = value, place
+        return entries
 
     def name(self, event: Any, key: str, depth: int) -> str:
         """Return the text of a mapping's key."""
