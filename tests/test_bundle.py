@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.bundles.seal import unseal
+from ingot.bundles.contract import unseal
 from ingot.model.licence import licences
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ingot.bundles import generator
+from ingot.bundles.contract import unseal
 from ingot.bundles.generator import End, Outside, Request, ctx_for, generate
 from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
-from ingot.bundles.seal import unseal
 from ingot.bundles.tarball import file_digest
 from ingot.cli.generate_command import first_interrupt_noted, read_request, run, summary
 from ingot.model.runner import Runner

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ingot.bundles import generator
+from ingot.bundles.contract import unseal
 from ingot.bundles.generator import Outside, Request, generate
 from ingot.bundles.reader import read_bundle
-from ingot.bundles.seal import unseal
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from tests.tiny_decoder import N_CTX, lay_out, sealed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ingot.bundles.contract import seal, unseal
 from ingot.bundles.reader import read_bundle
-from ingot.bundles.seal import seal, unseal
 from ingot.bundles.verify import verify
 from ingot.errors import IngotError
 from tests.tiny_bundle import FILES, pack_whole, resealed

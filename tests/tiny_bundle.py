@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from ingot.bundles.seal import seal, unseal
+from ingot.bundles.contract import seal, unseal
 from tests.tiny_model import Tiny, lay_out, run_stage
 
 FILES = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.bundles.seal import seal
+from ingot.bundles.contract import seal
 from tests.tiny_model import DATA, ROOT, compiled
 
 BYTES = ROOT / "models/tokenizers/bytes.json"

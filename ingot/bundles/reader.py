@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingot.bundles.contract import SCHEMA
-from ingot.bundles.seal import unseal
+from ingot.bundles.contract import SCHEMA, unseal
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port

@@ -33,7 +33,7 @@ def bundle(specification: BundleSpec) -> str:
 
     Raises: IngotError if the parts do not fit each other, or the check did not pass.
     """
-    from ingot.bundles.seal import seal
+    from ingot.bundles.contract import seal
     from ingot.bundles.tarball import file_digest, write_tar
 
     _check_parts(specification)
