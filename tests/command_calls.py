@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingot.cli.commands import BUILD_OPTIONS, COMMANDS, Call, Command
+from ingot.cli.commands import BUILD_OPTIONS, BY_NAME, Call
 
-BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}
 OPTIONS = {str(option["name"]): option["default"] for option in BUILD_OPTIONS}
 
 

@@ -259,7 +259,9 @@ UNSUPPORTED = {
     "strace": "an action sees only declared inputs; its failure names missing ones",
 }
 
-NAMES = (*(command.name for command in COMMANDS), *UNSUPPORTED)
+BY_NAME = {command.name: command for command in COMMANDS} | {
+    name: Command(name, "has no effect here", function="") for name in UNSUPPORTED
+}
 
 
 def unsupported(name: str) -> IngotError:

@@ -47,7 +47,7 @@ class Doit(doit_cmd.DoitMain):  # type: ignore[misc]
     def get_cmds(self) -> PluginDict:
         """Return doit's commands, most of them replaced."""
         found = PluginDict({command.get_name(): command for command in self.DOIT_CMDS})
-        found.update({name: command_class(name) for name in commands.NAMES})
+        found.update({name: command_class(name) for name in commands.BY_NAME})
         return found
 
 
@@ -64,10 +64,7 @@ def command_class(name: str) -> type[Command]:
 
     Raises: KeyError if the table has no such line.
     """
-    if name in UNSUPPORTED:
-        line = commands.Command(name, "has no effect here", function="")
-    else:
-        line = {command.name: command for command in commands.COMMANDS}[name]
+    line = commands.BY_NAME[name]
     fields = {"name": name, "doc_purpose": line.purpose, "doc_usage": line.usage}
     return type(name, (TableCommand,), {**fields, "line": line})
 

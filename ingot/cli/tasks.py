@@ -16,7 +16,7 @@ from typing import Any
 from doit import get_initial_workdir
 from doit.exceptions import InvalidDodoFile
 
-from ingot.cli.commands import NAMES, Call
+from ingot.cli.commands import BY_NAME, Call
 from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
@@ -175,7 +175,7 @@ def choose_actions(plan: Plan, selection: Selection, call: Call) -> set[str]:
 
 def no_task(name: str, root: Path) -> IngotError:
     """Return the error for an argument that names no task, perhaps something else."""
-    if name in NAMES:
+    if name in BY_NAME:
         hint = f"a command goes before its options: doit {name}"
         return IngotError(f"no task named '{name}'", hint)
     catalogue = read(root)
@@ -196,7 +196,7 @@ def no_task(name: str, root: Path) -> IngotError:
         hint = f"'{stage}' was renamed: doit {name.replace(stage, new, 1)}"
         return IngotError(f"no task named '{name}'", hint)
     known = [action.task for action in catalogue.plan.actions]
-    return unknown_task(name, [*STAGES, "build", *NAMES, *known])
+    return unknown_task(name, [*STAGES, "build", *BY_NAME, *known])
 
 
 def unknown_task(name: str, known: list[str]) -> IngotError:
