@@ -7,7 +7,7 @@ argument, and reports the argument that contradicts what was found before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from ingot.errors import ManifestError, did_you_mean
@@ -41,10 +41,6 @@ class Scope:
     tied: Mapping[str, str] = field(default_factory=dict)
     # Dims that are dynamic elsewhere and have one size in this entry point.
     fixed: Mapping[str, int] = field(default_factory=dict)
-
-    def fix(self, dims: Mapping[str, int]) -> Scope:
-        """Return the scope of an entry point in which these dims have a size."""
-        return replace(self, sizes={**self.sizes, **dims}, fixed=dims)
 
     def error(self, at: Place, message: str, hint: str = "") -> None:
         """Report a mistake at a place."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, Position, did_you_mean
 from ingot.model.component_header import Header, Source, read_header
+from ingot.model.renamed import error_text
 from ingot.model.shapes import (
     DIM,
     ELEMENTS,
@@ -169,6 +170,14 @@ class Components:
             path.relative_to(folder).with_suffix("").as_posix()
             for path in folder.glob("*/*.mlir")
         )
+
+    def unknown(self, component: str) -> tuple[str, str]:
+        """Return message and hint for a name that no component has."""
+        message, hint = error_text("*", component)
+        if message:
+            return message, hint
+        hint = did_you_mean(component, self.names(), "components")
+        return f"no component named '{component}'", hint
 
     def read(self, component: str) -> ComponentSignature:
         """Return the signature of `components/<component>.mlir`, which is there.

@@ -14,7 +14,6 @@ from pathlib import Path
 from ingot.errors import ManifestError
 from ingot.model.component import Components
 from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
-from ingot.model.renamed import error_text
 from ingot.model.schema_types import (
     Choice,
     Either,
@@ -99,6 +98,4 @@ def _check(
     for part, names in named.items():
         for name in sorted(names):
             if not components.has(name):
-                message, hint = error_text("*", name)
-                message = message or f"no component named '{name}'"
-                yield layout.at.error(part, message, hint)
+                yield layout.at.error(part, *components.unknown(name))

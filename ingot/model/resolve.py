@@ -67,7 +67,7 @@ def resolve(
     expanded = []
     instances: list[Instance] = []
     for name, section in declared.entry_points.items():
-        fixed = scope.fix(_fixed(section, sizes, errors))
+        fixed = _of_entry_point(scope, section)
         found: list[ManifestError] = []
         patterns = {
             kind: resolve_block(kind, replace(fixed, errors=found))
@@ -85,31 +85,30 @@ def resolve(
     # Behind another mistake most unused names are its consequences.
     if not any(error.position.path in architecture.files for error in errors):
         errors += _unused(architecture, stepped)
+    errors += _check_instances(instances, architecture)
+    known = {item.name: item for item in instances}
     graph = Graph(
         model=model,
         layout=PLAIN,
         dynamic=dynamic,
-        instances=_instances(instances, architecture, errors),
+        instances=tuple(known[name] for name in sorted(known)),
         parameters=written_parameters(declared, scope, taken, weights),
         entry_points=tuple(item.entry_point for item in expanded),
     )
     return graph, errors
 
 
-def _fixed(
-    entry_point: EntryPointSection,
-    sizes: Mapping[str, int | None],
-    errors: list[ManifestError],
-) -> dict[str, int]:
-    """Return the dynamic dims that have one size in an entry point."""
-    given = entry_point.dims
-    dynamic = [name for name, size in sizes.items() if size is None]
-    for name in given:
+def _of_entry_point(scope: Scope, section: EntryPointSection) -> Scope:
+    """Return the scope of an entry point, which gives some dynamic dims a size."""
+    dynamic = [name for name, size in scope.sizes.items() if size is None]
+    for name in section.dims:
         if name not in dynamic:
             hint = did_you_mean(name, dynamic, "dynamic dims")
             message = f"no dynamic dim named '{name}'"
-            errors.append(entry_point.at.key_error("dims", name, message, hint))
-    return {name: size for name, size in given.items() if name in dynamic}
+            error = section.at.key_error("dims", name, message, hint)
+            scope.errors.append(error)
+    fixed = {name: size for name, size in section.dims.items() if name in dynamic}
+    return replace(scope, sizes={**scope.sizes, **fixed}, fixed=fixed)
 
 
 def _stepped(architecture: Architecture) -> set[str]:
@@ -140,20 +139,17 @@ def _inner_blocks(
     }
 
 
-def _instances(
-    instances: Iterable[Instance],
-    architecture: Architecture,
-    errors: list[ManifestError],
-) -> tuple[Instance, ...]:
-    """Return the instances by name; two components may not share a file's stem."""
+def _check_instances(
+    instances: Iterable[Instance], architecture: Architecture
+) -> Iterator[ManifestError]:
+    """Yield where two components share a file's stem, and so the names of instances."""
     found: dict[str, Instance] = {}
     for instance in instances:
         other = found.setdefault(instance.name, instance)
         if other.component != instance.component:
             message = f"'{other.component}' and '{instance.component}'"
             error = architecture.declared.at.error
-            errors.append(error("blocks", f"{message} share a file name"))
-    return tuple(found[name] for name in sorted(found))
+            yield error("blocks", f"{message} share a file name")
 
 
 def _unused(architecture: Architecture, stepped: set[str]) -> Iterator[ManifestError]:

@@ -15,7 +15,6 @@ from ingot.model.architecture_schema import BlockSection, NodeSection
 from ingot.model.bind import LAYER, GivenTensor, Scope, bind
 from ingot.model.component import ComponentSignature
 from ingot.model.graph import PARAMETER, Call, Instance, parameters_of
-from ingot.model.renamed import error_text
 from ingot.model.schema_types import Place
 from ingot.model.shapes import Product, SymbolicType, TensorType, parse_type
 from ingot.model.variants import check_call, fill
@@ -264,11 +263,7 @@ class _Nodes:
         """
         name, components = node.uses, self.scope.components
         if not components.has(name):
-            message, hint = error_text("*", name)
-            if not message:
-                message = f"no component named '{name}'"
-                hint = did_you_mean(name, components.names(), "components")
-            self.scope.error(node.at.part("uses"), message, hint)
+            self.scope.error(node.at.part("uses"), *components.unknown(name))
             return None
         with collected(self.scope.errors):
             return components.read(name)
