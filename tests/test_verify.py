@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import platform
 import shutil
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingot.bundles.contract import seal, unseal
-from ingot.bundles.reader import read_bundle
+from ingot.bundles.reader import TYPES, read_bundle
 from ingot.bundles.verify import verify
+from ingot.cli import bundle_commands
+from ingot.engine import process, sandbox
 from ingot.errors import IngotError
+from tests.command_calls import call
 from tests.tiny_bundle import FILES, pack_whole, resealed
 from tests.tiny_model import SENTENCES
 
@@ -29,15 +36,17 @@ def bundle(packed: Path, tmp_path: Path) -> Path:
 def test_a_whole_bundle_is_verified_and_its_golden_sentences_run(
     packed: Path, tmp_path: Path
 ) -> None:
-    printed = verify(packed / "bundle", tmp_path)
-    assert "complete: 7 files as packed" in printed
+    report = verify(packed / "bundle", tmp_path)
+    printed = report.text
+    assert report.gap == ""
+    assert "complete: 7 files as packed; not signed" in printed
     assert "reads encode" in printed
     assert (
         f"{len(SENTENCES)} sentences of the golden file on local-task: token ids"
         in printed
     )
     assert (
-        verify(packed / "tiny-here.tar", tmp_path).splitlines()[1:]
+        verify(packed / "tiny-here.tar", tmp_path).text.splitlines()[1:]
         == (printed.splitlines()[1:])
     )
 
@@ -151,6 +160,200 @@ def test_what_cannot_run_here_is_said_and_the_rest_verified(
     contract = unseal((bundle / "bundle.json").read_text())
     contract["target"]["machine"] = "riscv64"
     (bundle / "bundle.json").write_text(seal(contract))
-    assert "token ids of 3 sentences; not run: the processor is" in (
-        verify(bundle, tmp_path)
+    report = verify(bundle, tmp_path)
+    assert "  correct: token ids of 3 sentences\n  not tested: the pro" in report.text
+    assert report.gap == f"the processor is {platform.machine()}, not riscv64"
+
+
+def change(bundle: Path, key: str, value: object) -> None:
+    """Change a value of `bundle.json`, and seal it as anybody could."""
+    contract = unseal((bundle / "bundle.json").read_text())
+    *path, last = key.split(".")
+    place: Any = contract
+    for name in path:
+        place = place[int(name) if name.isdigit() else name]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    (bundle / "bundle.json").write_text(seal(contract))
+
+
+def test_nothing_of_a_bundle_is_run_before_its_files_are_right(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    monkeypatch.setattr(process, "run", lambda *_, **__: started.append(1))
+    (bundle / "model.vmfb").write_bytes(b"other code")
+    with pytest.raises(IngotError, match=r"^model\.vmfb: changed since it was packed"):
+        verify(bundle)
+    assert started == []
+
+
+def test_code_of_a_bundle_runs_in_a_sandbox_and_may_crash_there(bundle: Path) -> None:
+    content = bytearray((bundle / "model.vmfb").read_bytes())
+    start = content.find(b"\x7fELF")
+    assert start >= 0
+    offset, size, count = struct.unpack_from("<Q14xHH", content, start + 32)
+    for number in range(count):
+        header = start + offset + number * size
+        _, flags, place, _, _, length = struct.unpack_from("<IIQQQQ", content, header)
+        if flags & 1:  # executable
+            content[start + place : start + place + length] = b"\xcc" * length
+    resealed(bundle, "model.vmfb", bytes(content))
+    # A breakpoint, which would end this process too.
+    with pytest.raises(IngotError, match="iree-run-module failed with signal 5"):
+        verify(bundle)
+
+
+def test_a_sandbox_that_ends_without_an_outcome_is_reported(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = process.Completed(133, b"first\nTrap\x1b[2J\n")
+    monkeypatch.setattr(process, "run", lambda *_, **__: ended)
+    with pytest.raises(IngotError) as caught:
+        verify(bundle)
+    assert str(caught.value) == (
+        "model.vmfb: what runs it ended with exit code 133\n  Trap[2J"
     )
+
+
+def test_a_bundle_sees_neither_the_environment_nor_other_files(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = []
+    real = process.run
+
+    def note(argv: tuple[str, ...], *rest: Any, **options: Any) -> process.Completed:
+        commands.append((argv, rest, options))
+        return real(argv, *rest, **options)
+
+    monkeypatch.setattr(process, "run", note)
+    verify(bundle)
+    ((argv, (_, env), options),) = commands
+    assert Path(argv[0]).name == "bwrap"
+    assert "--share-net" not in argv
+    assert "--unshare-all" in argv
+    assert (env, options) == ({}, {"sandboxed": True})
+    shown = {argv[n + 1] for n, word in enumerate(argv) if word == "--bind"}
+    assert len(shown) == 1
+    assert not shown & {str(Path.cwd()), str(Path.home()), str(bundle)}
+
+
+@pytest.mark.parametrize("archive", ["../model.irpa", "/etc/passwd", "other.irpa"])
+def test_the_archive_is_one_of_the_bundles_files(bundle: Path, archive: str) -> None:
+    change(bundle, "parameters.archive", archive)
+    with pytest.raises(IngotError) as caught:
+        verify(bundle)
+    assert caught.value.message == (
+        f"bundle.json: parameters.archive: not one of its files: {archive!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("model", "dims", "dynamic_dims", "entry_points", "files", "parameters"),
+        *("parameters.archive", "parameters.scope", "runtime", "runtime.package"),
+        *("runtime.version", "target", "target.name", "target.machine"),
+        *("target.compile_flags", "entry_points.0.name", "entry_points.0.inputs"),
+        *("entry_points.0.outputs.0.shape", "entry_points.0.in_place"),
+        *("dynamic_dims.batch.max", "files.LICENCE.sha256"),
+    ],
+)
+def test_a_key_that_is_missing_or_of_another_type_is_named(
+    bundle: Path, key: str
+) -> None:
+    named = key if key in TYPES else key.partition(".")[0]
+    text = (bundle / "bundle.json").read_text()
+    wrong: tuple[object, ...] = (None, 2.5, [[]])
+    for value in wrong:
+        change(bundle, key, value)
+        with pytest.raises(IngotError, match=f"^bundle.json: {named}: "):
+            read_bundle(bundle)
+        (bundle / "bundle.json").write_text(text)
+
+
+@pytest.mark.parametrize("name", ["../targets", "a/b", "", "a\x1b[2J"])
+def test_a_name_that_leads_elsewhere_is_refused(bundle: Path, name: str) -> None:
+    for key in ("model", "target.name"):
+        text = (bundle / "bundle.json").read_text()
+        change(bundle, key, name)
+        with pytest.raises(IngotError) as caught:
+            verify(bundle)
+        assert caught.value.message == f"bundle.json: {key}: not a name: {name!r}"
+        (bundle / "bundle.json").write_text(text)
+
+
+def test_a_contract_that_is_too_deep_is_damaged(bundle: Path) -> None:
+    (bundle / "bundle.json").write_text("[" * 100_000)
+    with pytest.raises(IngotError, match=r"^bundle\.json: damaged; "):
+        verify(bundle)
+
+
+NO_CASES = "the bundle has no golden sentences or prompts"
+OTHER_RUNTIME = "the bundle is for iree-base-runtime '3.10.0', and {} is installed"
+
+
+def untested(bundle: Path) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    resealed(bundle, "golden.json", json.dumps({**golden, "cases": []}).encode())
+
+
+def test_a_bundle_without_golden_cases_is_not_right(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untested(bundle)
+    report = verify(bundle)
+    assert report.gap == NO_CASES
+    assert "correct" not in report.text
+    assert report.text.endswith(f"  not tested: {NO_CASES}")
+    assert bundle_commands.verify(call(bundle=str(bundle))) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{report.text}\n"
+    assert err == (
+        f"not verified: {NO_CASES}\n"
+        "  run=no is content with the files, and runs nothing of the bundle\n"
+    )
+
+
+def test_a_bundle_for_another_runtime_is_not_run(bundle: Path) -> None:
+    change(bundle, "runtime.version", "3.10.0")
+    report = verify(bundle)
+    installed = importlib.metadata.version("iree-base-runtime")
+    assert report.gap == OTHER_RUNTIME.format(installed)
+    assert "loads" not in report.text
+
+
+def test_without_a_sandbox_nothing_of_a_bundle_is_run(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "kind", lambda: "none")
+    monkeypatch.setattr(process, "run", None)
+    report = verify(bundle)
+    assert report.gap == (
+        "there is no sandbox here, and code of a bundle runs only in one"
+    )
+    assert "complete: 7 files" in report.text
+
+
+def test_a_user_may_be_content_with_the_files(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untested(bundle)
+    monkeypatch.setattr(process, "run", None)
+    assert bundle_commands.verify(call(bundle=str(bundle), run="no")) == 0
+    assert capsys.readouterr().out == (
+        "bundle: tiny@here\n"
+        "  complete: 7 files as packed; not signed\n"
+        "  not tested: run=no\n"
+    )
+    with pytest.raises(IngotError, match="expected yes or no, found 'maybe'"):
+        bundle_commands.verify(call(bundle=str(bundle), run="maybe"))
+
+
+@pytest.mark.parametrize("golden", [b"[]", b"{}", b"[" * 100_000, b'{"cases": [1]}'])
+def test_golden_cases_that_are_none_are_refused(bundle: Path, golden: bytes) -> None:
+    resealed(bundle, "golden.json", golden)
+    with pytest.raises(IngotError, match=r"^golden\.json: cannot be used; "):
+        verify(bundle)

@@ -61,7 +61,7 @@ def changed(right: Path, folder: Path, **changes: Any) -> Path:
 
 
 def test_a_right_decoder_is_verified(right: Path, tmp_path: Path) -> None:
-    printed = verify(right, tmp_path)
+    printed = verify(right, tmp_path).text
     assert "reads prefill, decode" in printed
     assert (
         "correct: 3 prompts of the golden file on local-task: best tokens equal, "
@@ -94,7 +94,7 @@ def test_a_best_token_that_the_check_allowed_is_verified(
         (folder / "golden.json").write_text(json.dumps(golden))
         tiny_decoder.sealed(folder, tiny_decoder.contract())
         if allowed:
-            assert "2 of 3 best tokens equal" in verify(folder, tmp_path)
+            assert "2 of 3 best tokens equal" in verify(folder, tmp_path).text
         else:
             with pytest.raises(IngotError, match="golden prompt 2: wrong best token"):
                 verify(folder, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import shutil
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ def contract() -> dict[str, Any]:
             entry_point("decode", ("tokens", "start")),
         ],
         "parameters": {"archive": "model.irpa", "scope": "model"},
+        "runtime": {
+            "package": "iree-base-runtime",
+            "version": importlib.metadata.version("iree-base-runtime"),
+        },
         "target": {
             "name": "here",
             "machine": None,

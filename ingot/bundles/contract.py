@@ -94,7 +94,7 @@ def unseal(text: str) -> dict[str, Any]:
     try:
         sealed = json.loads(text)
         contract = {key: value for key, value in sealed.items() if key != KEY}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise IngotError(f"bundle.json: damaged; {error}") from error
     if text != seal(contract):
         raise IngotError(

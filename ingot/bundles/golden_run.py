@@ -1,20 +1,106 @@
-"""Run a bundle's golden cases and compare the results."""
+"""Load a bundle in the sandbox, run its golden cases and compare the results.
+
+`doit verify` starts this module: `python -m ingot.bundles.golden_run`.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ingot.bundles.encoder import embed, tokenize
-from ingot.bundles.reader import Bundle
+from ingot.bundles.reader import Bundle, open_bundle
 from ingot.bundles.target_runner import module_of
 from ingot.checks.compare import Place, Row, compare
 from ingot.checks.golden_files import Expected
 from ingot.checks.golden_logits import FREE, best_token, of_range
 from ingot.checks.oracle_decoder import Given, run_decoder
+from ingot.codec import from_json, to_json
+from ingot.engine import process
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.decoder import decoder_entries
+from ingot.runtime.invoke import program
+
+SPEC = "spec.json"
+OUTCOME = "outcome.json"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSpec:
+    """How the bundle in the folder `bundle` is run, or why it is not."""
+
+    runner: Runner | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found; `gap` says what was not tested, `error` what is wrong."""
+
+    loads: str = ""
+    right: str = ""
+    gap: str = ""
+    error: str = ""
+    hint: str = ""
+
+
+def main() -> None:
+    """Write the outcome of the specification into this folder."""
+    spec = from_json(GoldenSpec, Path(SPEC).read_bytes())
+    try:
+        outcome = golden_outcome(open_bundle(Path("bundle").absolute()), spec)
+    except IngotError as error:
+        outcome = Outcome(error=error.message, hint=error.hint)
+    Path(OUTCOME).write_text(to_json(outcome), encoding="utf-8")
+
+
+def golden_outcome(bundle: Bundle, spec: GoldenSpec) -> Outcome:
+    """Return what the runtime makes of the bundle.
+
+    Raises: IngotError if it cannot be read, or a golden case is wrong.
+    """
+    exported = _exported(bundle.folder / "model.vmfb")
+    for entry in bundle.entry_points:
+        if entry.name not in exported:
+            raise IngotError(f"model.vmfb: does not export '{entry.name}'")
+    runtime = importlib.metadata.version("iree-base-runtime")
+    entries = ", ".join(entry.name for entry in bundle.entry_points)
+    loads = f"iree-base-runtime {runtime} reads {entries}"
+    runner = spec.runner or spec.reason
+    try:
+        text = (bundle.folder / "golden.json").read_text(encoding="utf-8")
+        golden = json.loads(text)
+        if not golden["cases"]:
+            none = "the bundle has no golden sentences or prompts"
+            return Outcome(loads, gap=none)
+        verify = verify_prompts if "ids" in golden else verify_sentences
+        right = verify(bundle, golden, runner)
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        words = f"{type(error).__name__}: {error}"
+        raise IngotError(f"golden.json: cannot be used; {words}") from error
+    return Outcome(loads, right, spec.reason)
+
+
+def _exported(vmfb: Path) -> set[str]:
+    """Return the names of the functions that a module exports.
+
+    Raises: IngotError if the installed runtime cannot read it.
+    """
+    argv = (program(Runner("local-sync"), "iree-dump-module"), "--output=metadata")
+    done = process.run((*argv, str(vmfb)), vmfb.parent, dict(os.environ))
+    text = done.output.decode(errors="replace")
+    if done.exit_code != 0:
+        words = (text.strip().splitlines() or ["no output"])[-1]
+        raise IngotError(f"model.vmfb: the installed runtime cannot read it; {words}")
+    _, _, exports = text.partition("Exported Functions:")
+    return set(re.findall(r"^ +\[ *\d+\] ([\w.$]+)\(", exports, re.MULTILINE))
 
 
 def verify_sentences(
@@ -36,7 +122,7 @@ def verify_sentences(
                 f"{list(expected)}, found {list(got)}"
             )
     if isinstance(runner, str):
-        return f"token ids of {len(cases)} sentences; not run: {runner}"
+        return f"token ids of {len(cases)} sentences"
     row = compare(
         Place("golden", "golden.json", bundle.name, _batch(cases), "embedding"),
         [case["embedding"] for case in cases],
@@ -65,7 +151,7 @@ def verify_prompts(bundle: Bundle, golden: dict[str, Any], runner: Runner | str)
     """
     cases = golden["cases"]
     if isinstance(runner, str):
-        return f"not run: {runner}"
+        return ""
     prefill, _ = decoder_entries(bundle.entry_points)
     rows, equal = [], 0
     exact = {"max_abs_error": 0.0, "min_cosine": None}
@@ -120,3 +206,7 @@ def _device(runner: Runner) -> str:
 def _worst(rows: list[Row]) -> str:
     row = max(rows, key=lambda row: row.max_abs_error / row.tolerance)
     return f"worst error {row.max_abs_error:.1e} (at most {row.tolerance:.1e})"
+
+
+if __name__ == "__main__":
+    main()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ingot import codec
 from ingot.bundles.contract import SCHEMA, unseal
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port
-from ingot.model.renamed import new_word
 from ingot.model.shapes import TensorType
 
 
@@ -45,6 +46,73 @@ class Bundle:
         return int(dims[dim][end])
 
 
+@dataclass(frozen=True)
+class PortValue:
+    """An input or output in `bundle.json`."""
+
+    name: str
+    element: str
+    shape: tuple[int | str, ...]
+    role: str
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """The output that overwrites an input."""
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class EntryValue:
+    """An entry point in `bundle.json`."""
+
+    name: str
+    inputs: tuple[PortValue, ...]
+    outputs: tuple[PortValue, ...]
+    in_place: tuple[InPlace, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The sizes that a dynamic dim may have."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
+class FileValue:
+    """The digest of a file."""
+
+    sha256: str
+    size_bytes: int
+
+
+# What commands read of `bundle.json`; a dot leads into a mapping.
+TYPES: dict[str, Any] = {
+    "model": str,
+    "dims": dict[str, int],
+    "dynamic_dims": dict[str, Range],
+    "entry_points": tuple[EntryValue, ...],
+    "files": dict[str, FileValue],
+    "parameters": dict[str, Any],
+    "parameters.archive": str,
+    "parameters.scope": str,
+    "runtime": dict[str, Any],
+    "runtime.package": str,
+    "runtime.version": str,
+    "target": dict[str, Any],
+    "target.name": str,
+    "target.machine": str | None,
+    "target.compile_flags": tuple[str, ...],
+}
+
+# Names are printed, and become parts of paths.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
 def read_bundle(
     folder: Path, digest: Callable[[Path], tuple[str, int]] = file_digest
 ) -> Bundle:
@@ -55,8 +123,8 @@ def read_bundle(
 
     Raises: IngotError that names the first file that is missing, changed or not listed.
     """
-    contract = _contract(folder)
-    listed = contract["files"]
+    bundle = open_bundle(folder)
+    listed = bundle.contract["files"]
     for entry in sorted(folder.iterdir()):
         if entry.is_symlink() or not entry.is_file():
             raise IngotError(f"{entry.name}: not a plain file")
@@ -64,7 +132,7 @@ def read_bundle(
             raise IngotError(f"{entry.name}: bundle.json does not list it")
     for name, expected in sorted(listed.items()):
         path = folder / name
-        if "/" in name or not path.is_file():
+        if not path.is_file():
             raise IngotError(f"{name}: bundle.json lists it, and it is not there")
         sha256, size_bytes = digest(path)
         if (sha256, size_bytes) != (expected["sha256"], expected["size_bytes"]):
@@ -73,8 +141,46 @@ def read_bundle(
                 f"expected sha256 {expected['sha256']} ({expected['size_bytes']} bytes)"
                 f", found {sha256} ({size_bytes} bytes)"
             )
-    entries = tuple(map(_entry_point, contract["entry_points"]))
-    return Bundle(folder, contract, entries)
+    return bundle
+
+
+def open_bundle(folder: Path) -> Bundle:
+    """Return the bundle in a folder whose files have been compared already.
+
+    Raises: IngotError if `bundle.json` is damaged, or is none.
+    """
+    contract = _contract(folder)
+    entries = _check_types(contract)["entry_points"]
+    target, archive = contract["target"], contract["parameters"]["archive"]
+    for key, name in (("model", contract["model"]), ("target.name", target["name"])):
+        if NAME.fullmatch(name) is None:
+            raise IngotError(f"bundle.json: {key}: not a name: {name!r}")
+    for name in contract["files"]:
+        if NAME.fullmatch(name) is None:
+            raise IngotError(f"bundle.json: files: not a name: {name!r}")
+    if archive not in contract["files"]:
+        raise IngotError(
+            f"bundle.json: parameters.archive: not one of its files: {archive!r}"
+        )
+    return Bundle(folder, contract, tuple(map(_entry_point, entries)))
+
+
+def _check_types(contract: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that commands read, by key.
+
+    Raises: IngotError for the first that is missing or of another type.
+    """
+    found: dict[str, Any] = {}
+    for key, kind in TYPES.items():
+        outer, _, inner = key.rpartition(".")
+        values = found[outer] if outer else contract
+        if inner not in values:
+            raise IngotError(f"bundle.json: {key}: it is missing")
+        try:
+            found[key] = codec.from_plain(kind, values[inner])
+        except ValueError as error:
+            raise IngotError(f"bundle.json: {key}: {error}") from error
+    return found
 
 
 def _contract(folder: Path) -> dict[str, Any]:
@@ -85,29 +191,27 @@ def _contract(folder: Path) -> dict[str, Any]:
         text = path.read_bytes().decode()
         # Check the schema first, because another schema may have another seal.
         schema = json.loads(text).get("schema")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise IngotError(f"bundle.json: damaged; {error}") from error
     if schema != SCHEMA:
         raise IngotError(
-            f"bundle.json: another schema; expected '{SCHEMA}', found '{schema}'"
+            f"bundle.json: another schema; expected '{SCHEMA}', found {schema!r}"
         )
     return unseal(text)
 
 
-def _entry_point(value: dict[str, Any]) -> EntryPoint:
-    updates = {pair["output"]: pair["input"] for pair in value["in_place"]}
+def _entry_point(value: EntryValue) -> EntryPoint:
+    updates = {pair.output: pair.input for pair in value.in_place}
     return EntryPoint(
-        name=value["name"],
-        inputs=tuple(_port(port, "") for port in value["inputs"]),
+        name=value.name,
+        inputs=tuple(_port(port, "") for port in value.inputs),
         blocks=(),
         outputs=tuple(
-            _port(port, updates.get(port["name"], "")) for port in value["outputs"]
+            _port(port, updates.get(port.name, "")) for port in value.outputs
         ),
     )
 
 
-def _port(value: dict[str, Any], updates: str) -> Port:
-    type_ = TensorType(tuple(value["shape"]), value["element"])
-    # A bundle of an earlier version may have a role under its old name.
-    role = new_word("entry_points.*.inputs.*.role", value["role"]) or value["role"]
-    return Port(value["name"], type_, role, value["name"], updates)
+def _port(value: PortValue, updates: str) -> Port:
+    type_ = TensorType(value.shape, value.element)
+    return Port(value.name, type_, value.role, value.name, updates)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import platform
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingot.bundles.reader import Bundle
 from ingot.model.runner import Runner
 from ingot.runtime.invoke import Module
+
+if TYPE_CHECKING:
+    from ingot.model.target import Target
 
 
 def module_of(bundle: Bundle) -> Module:
@@ -28,15 +32,10 @@ def runner_for(bundle: Bundle, root: Path) -> Runner | str:
     Without that file, only targets that this machine runs natively work.
     """
     declared = bundle.contract["target"]
-    path = root / "targets" / f"{declared['name']}.yaml"
-    if path.is_file():
-        from ingot.model.target import read_target
-        from ingot.model.yaml_nodes import format_errors
-
-        try:
-            target = read_target(path, root)
-        except ExceptionGroup as group:
-            return format_errors(group)
+    target = _target(bundle, root)
+    if isinstance(target, str):
+        return target
+    if target is not None:
         reason = target.unrunnable_reason()
         if reason is not None:
             return reason
@@ -47,3 +46,23 @@ def runner_for(bundle: Bundle, root: Path) -> Runner | str:
         return f"the processor is {platform.machine()}, not {declared['machine']}"
     vulkan = "--iree-hal-target-device=vulkan" in declared["compile_flags"]
     return Runner(device="vulkan" if vulkan else "local-task")
+
+
+def tools_for(bundle: Bundle, root: Path) -> tuple[str, ...]:
+    """Return the tools that the bundle's target needs besides the runtime."""
+    target = _target(bundle, root)
+    return () if target is None or isinstance(target, str) else target.tools
+
+
+def _target(bundle: Bundle, root: Path) -> Target | str | None:
+    """Return the target, or what is wrong with its file; None if there is no file."""
+    path = root / "targets" / f"{bundle.contract['target']['name']}.yaml"
+    if not path.is_file():
+        return None
+    from ingot.model.target import read_target
+    from ingot.model.yaml_nodes import format_errors
+
+    try:
+        return read_target(path, root)
+    except ExceptionGroup as group:
+        return format_errors(group)

@@ -22,19 +22,28 @@ SHOWN_CHARACTERS = 48
 
 REBUILD = "`doit build` restores a bundle of this checkout; fetch any other one again"
 
+FILES_ONLY = "run=no is content with the files, and runs nothing of the bundle"
+
 
 def verify(call: Call) -> int:
-    """Print what was verified; exit with 1 if the bundle is rejected."""
+    """Print what was verified; exit with 1 if that is not all, or it is rejected."""
     from ingot.bundles.verify import verify
 
     path = call.variables.get("bundle")
     if not path:
         raise IngotError("verify needs bundle=PATH, a folder or a tar")
+    run = call.variables.get("run", "yes")
+    if run not in ("yes", "no"):
+        raise IngotError(f"run=: expected yes or no, found '{run}'")
     try:
-        print(verify(Path(path)))
+        report = verify(Path(path), runs=run == "yes")
     except IngotError as error:
         rejected = IngotError(error.message, error.hint or REBUILD)
         print(f"rejected: {rejected}", file=sys.stderr)
+        return FAILED
+    print(report.text)
+    if report.gap:
+        print(f"not verified: {IngotError(report.gap, FILES_ONLY)}", file=sys.stderr)
         return FAILED
     return 0
 

@@ -166,7 +166,7 @@ COMMANDS = (
         name="verify",
         purpose="re-hash a bundle, load it and re-run its golden input",
         usage="bundle=PATH",
-        variables=("bundle",),
+        variables=("bundle", "run"),
         function="bundle_commands:verify",
     ),
     Command(
