@@ -10,7 +10,8 @@ that it is in counts as part of it, and so does each fixture that it shares.
 
 names files by patterns over the test's parameters; `files=` names a function that takes
 the parameters and returns paths. `code=` names, by patterns, Python sources that other
-processes run. Code counts without comments and docstrings: nothing reads `__doc__`.
+processes run. Code counts without comments and docstrings: nothing reads them, except
+those of `dodo.py`.
 """
 
 from __future__ import annotations
@@ -189,15 +190,16 @@ def code(name: str) -> frozenset[str]:
         if importer in found:
             found.update(_matching(pattern))
     # A stage's plan does not import the program that its action runs.
-    programs = {
-        program
-        for path in found
-        if path.startswith("ingot/stages/")
-        for program in re.findall(r'program_argv\("(\w+)"\)', text(path))
-    }
-    for program in programs:
+    for program in set().union(*map(programs, found)):
         found |= closure(f"ingot/programs/{program}/main.py", nested=True)
     return frozenset(found)
+
+
+def programs(name: str) -> set[str]:
+    """Return the programs that the actions of a stage run."""
+    if not name.startswith("ingot/stages/"):
+        return set()
+    return set(re.findall(r'program_argv\("(\w+)"\)', text(name)))
 
 
 @cache
@@ -223,6 +225,9 @@ def content(name: str) -> str:
 @cache
 def meaning(name: str) -> str:
     """Return the digest of a Python source without its comments and docstrings."""
+    if name == "dodo.py":
+        # doit shows its docstrings.
+        return content(name)
     tree = ast.parse(text(name))
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import outcomes
+from tests import source_tree as tree
 from tests.project import ROOT
 
 CONFTEST = """
@@ -154,3 +157,19 @@ def test_a_file_that_the_marker_does_not_name_fails_the_test(
     told = output(folder, name)
     assert f"its marker `reads` does not name {file}" in told
     assert "1 failed" in told
+
+
+def test_nothing_reads_a_docstring() -> None:
+    readers = [
+        name
+        for name in tree.python_files("ingot", "oracles", "tests", "dodo.py")
+        if name not in ("tests/outcomes.py", "tests/test_outcomes.py")
+        if re.search(r"__doc__|get_?doc\b|getsource", tree.text(name))
+    ]
+    assert readers == []
+
+
+def test_a_stage_names_its_program_where_the_key_of_a_test_looks_for_it() -> None:
+    for name in tree.python_files("ingot"):
+        calls = re.findall(r"[^f] program_argv\(|=program_argv\(", tree.text(name))
+        assert len(calls) == len(outcomes.programs(name)), name
