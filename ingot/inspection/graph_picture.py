@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from ingot.inspection.outline import Outline, Piece, Stretch
 from ingot.model.graph import EntryPoint
 from ingot.model.shapes import TensorType
+from ingot.report import svg
 
 # Pixels. A character of the 12 px monospaced font is 7.2 wide.
 CHARACTER, LINE, MARGIN, PADDING = 7.2, 16, 24, 10
@@ -152,14 +153,14 @@ def _named(value: str, kind: TensorType, source: str = "") -> str:
 def _column(name: str, boxes: list[Box], left: float) -> tuple[list[str], float, float]:
     """Return a column's lines, its width and its end."""
     before = max((_wide(box.inputs) for box in boxes), default=0.0)
-    behind = max((_wide(box.outputs) for box in boxes), default=0.0)
+    after = max((_wide(box.outputs) for box in boxes), default=0.0)
     calls = max((len(text) for box in boxes for text, _ in box.rows), default=0)
     types = max((len(text) for box in boxes for _, text in box.rows), default=0)
     titles = max((len(box.title) for box in boxes), default=0)
     width = max(calls + 2 + types, titles) * CHARACTER + 2 * PADDING
     place = left + before
     top = float(MARGIN + LINE)
-    lines = [_text(place, top, f"entry point {name}", "title")]
+    lines = [svg.text(place, top, f"entry point {name}", "title")]
     top += LINE
     for number, box in enumerate(boxes):
         if number:
@@ -167,7 +168,7 @@ def _column(name: str, boxes: list[Box], left: float) -> tuple[list[str], float,
             top += _gap(box)
         lines += _box(box, place, top, width, calls)
         top += (box.lines + 0.5) * LINE
-    return lines, before + width + behind, top
+    return lines, before + width + after, top
 
 
 def _wide(tags: tuple[str, ...]) -> float:
@@ -186,42 +187,31 @@ def _down(middle: float, top: float, box: Box) -> Iterator[str]:
     yield _arrow(middle, top, middle, end)
     first = top + ARROW + 4
     for number, text in enumerate(box.arriving):
-        yield _text(middle + PADDING, first + number * LINE, text, "type")
+        yield svg.text(middle + PADDING, first + number * LINE, text, "type")
 
 
 def _box(box: Box, left: float, top: float, width: float, calls: int) -> Iterator[str]:
     high = (box.lines + 0.5) * LINE
-    yield _rect(left, top, width, high, "block")
-    yield _text(left + PADDING, top + LINE, box.title, "title")
+    yield svg.rect(left, top, width, high, "block")
+    yield svg.text(left + PADDING, top + LINE, box.title, "title")
     for number, (call, kind) in enumerate(box.rows, 2):
         line = top + number * LINE
-        yield _text(left + PADDING, line, call, "component")
-        yield _text(left + PADDING + (calls + 2) * CHARACTER, line, kind, "type")
+        yield svg.text(left + PADDING, line, call, "component")
+        yield svg.text(left + PADDING + (calls + 2) * CHARACTER, line, kind, "type")
     for number, text in enumerate(box.inputs):
         line = top + number * LINE + 3
         wide = len(text) * CHARACTER + 2 * PADDING
         start = left - SIDE - wide
-        yield _rect(start, line, wide, LINE - 2, "port")
-        yield _text(start + PADDING, line + LINE - 5, text, "type")
+        yield svg.rect(start, line, wide, LINE - 2, "port")
+        yield svg.text(start + PADDING, line + LINE - 5, text, "type")
         yield _arrow(left - SIDE, line + LINE / 2, left, line + LINE / 2)
     for number, text in enumerate(box.outputs):
         line = top + number * LINE + 3
         start = left + width + SIDE
         wide = len(text) * CHARACTER + 2 * PADDING
-        yield _rect(start, line, wide, LINE - 2, "port")
-        yield _text(start + PADDING, line + LINE - 5, text, "type")
+        yield svg.rect(start, line, wide, LINE - 2, "port")
+        yield svg.text(start + PADDING, line + LINE - 5, text, "type")
         yield _arrow(left + width, line + LINE / 2, start, line + LINE / 2)
-
-
-def _rect(left: float, top: float, width: float, high: float, kind: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" '
-        f'width="{width:.1f}" height="{high:.1f}" rx="3"/>'
-    )
-
-
-def _text(left: float, line: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{left:.1f}" y="{line:.1f}">{escape(words)}</text>'
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
