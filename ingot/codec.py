@@ -24,7 +24,7 @@ Decoder = Callable[[Any], Any]
 def to_json(value: Any, indent: bool = False) -> str:
     """Return the value as text, the same for equal values: keys are sorted.
 
-    Raises: TypeError where a part of the value is of no type that the codec knows.
+    Raises: TypeError if a part of the value has a type that the codec does not know.
     """
     return _text(value, "\n" if indent else "")
 
@@ -32,15 +32,15 @@ def to_json(value: Any, indent: bool = False) -> str:
 def from_json(kind: type[T], text: str | bytes) -> T:
     """Return the value of this type that `to_json` wrote.
 
-    Raises: ValueError where the text is no JSON, or stands for no value of the type.
+    Raises: ValueError if the text is not JSON, or not a value of the type.
     """
     return from_plain(kind, json.loads(text))
 
 
 def from_plain(kind: type[T], value: Any) -> T:
-    """Return the value of this type that parsed JSON stands for.
+    """Return the value of this type that parsed JSON describes.
 
-    Raises: ValueError where it stands for none.
+    Raises: ValueError if it describes none.
     """
     of: Any = kind
     made: T = _decoder(of)(value)

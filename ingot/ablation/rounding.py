@@ -31,7 +31,7 @@ _E8M0_LEAST, _E8M0_MOST = -127, 127
 def bf16(x: Array) -> Array:
     """Return x in bfloat16: to nearest, ties to even; overflow becomes infinity.
 
-    Shapes: any, and of any float type, which is kept.
+    Shapes: any, of any float type; the result has the same.
     """
     import numpy as np
 

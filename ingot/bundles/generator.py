@@ -62,7 +62,7 @@ class Outside:
     """What happens outside the model during generation."""
 
     write: Callable[[str], None]
-    stopped: Callable[[], bool]  # asked after each token
+    stopped: Callable[[], bool]  # called after each token
 
 
 def generate(

@@ -14,7 +14,7 @@ from ingot.model.yaml_scalars import scalar
 
 COMPUTE = "f32"
 
-# Types of two bytes are kept; their kernels need groups of rows, counted in these dims.
+# A manifest keeps types of two bytes if these dims are multiples of a kernel's tile.
 _KEPT = ("bf16", "f16")
 _GROUP = 8
 _ROWS = ("n_vocab", "n_embd", "n_ff", "head_dim")

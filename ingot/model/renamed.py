@@ -108,7 +108,7 @@ def new_word(section: str, word: str, root: Path | None = None) -> str:
 def error_text(section: str, word: str, value: Node | None = None) -> tuple[str, str]:
     """Return message and hint for a word; empty texts if it was not renamed.
 
-    Of a key, `value` is what stands under it: it may have another spelling too.
+    `value` is the value of a key, which may have another spelling too.
     """
     new = new_word(section, word)
     if not new:

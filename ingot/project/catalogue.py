@@ -162,7 +162,7 @@ def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
 
 
 class _Reader:
-    """Reads a checkout: from the build folder what is up to date there, else anew."""
+    """Reads a checkout, except for plans in the build folder that are up to date."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

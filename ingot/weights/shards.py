@@ -32,7 +32,7 @@ def read_index(path: Path, label: str) -> dict[str, str]:
         raise IngotError(
             f"{label}: weight_map: expected an object of tensor names to file names,"
             f" found {short(files)}",
-            "an index is written by `save_pretrained` beside the files it names",
+            "`save_pretrained` writes an index next to the files that it names",
         )
     for tensor, name in files.items():
         # A name with a folder could refer to any file of the machine.

@@ -157,9 +157,10 @@ def _at_path(words: str, path: str) -> str:
 
 
 def _generalize_reductions(module: Any) -> None:
-    """Write each `linalg.reduce` as the `linalg.generic` that it stands for.
+    """Rewrite each `linalg.reduce` as the equivalent `linalg.generic`.
 
-    The passes move casts through that one alone, and the compiler fuses it early.
+    The passes only move casts through a `linalg.generic`, and the compiler fuses it
+    early.
     """
     from iree.compiler import ir
 
