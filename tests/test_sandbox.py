@@ -332,3 +332,22 @@ def test_a_failure_is_shown_even_if_its_folder_cannot_be_saved(
     text = refusal(checkout, shell("echo the reason; exit 3"))
     assert text.startswith("probe:x: sh failed with exit code 3\nthe reason\n")
     assert "  cannot keep its folder to run it again: [Errno " in text
+
+
+@pytest.mark.parametrize("how", [sandbox.kind(), "none"])
+@pytest.mark.parametrize("name", ["out.txt", "folder/out.txt"])
+def test_a_link_is_no_output(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    monkeypatch.setattr(sandbox, "kind", lambda: how)
+    secret = checkout.root / "secret"
+    secret.mkdir()
+    (secret / "out.txt").write_text("mine")
+    (secret / "out.txt").chmod(0o600)
+    link = name.partition("/")[0]
+    target = secret / "out.txt" if link == name else secret
+    script = f"rm -rf {link}; ln -s {target} {link}"
+    text = refusal(checkout, Action("probe:x", ("sh", "-c", script), (), (name,)))
+    assert text.startswith(f"probe:x: sh did not write {name}")
+    assert (secret / "out.txt").stat().st_mode & 0o777 == 0o600
+    assert not list(checkout.store.root.glob("ac/*/*"))

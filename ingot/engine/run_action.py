@@ -122,8 +122,17 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
         done = process.run((*words, *argv), folder, {}, sandboxed=True)
     else:
         done = process.run(argv, folder, env)
-    missing = tuple(p for p in action.outputs if not os.path.isfile(f"{folder}/{p}"))
+    missing = tuple(p for p in action.outputs if not _is_plain_file(folder, p))
     return CommandEnd(done.exit_code, done.output, missing)
+
+
+def _is_plain_file(folder: Path, name: str) -> bool:
+    """Return whether the file is there, and is no link, nor behind one.
+
+    A link that a command leaves may name a file that its sandbox hid.
+    """
+    path = os.path.realpath(f"{folder}/{name}")
+    return path == f"{os.path.realpath(folder)}/{name}" and os.path.isfile(path)
 
 
 def _read_only(action: Action, folder: Path, large: dict[str, Path]) -> dict[str, Path]:
