@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -175,7 +176,9 @@ class Build:
         }
         order = needed(jobs, chosen)
         if given["single"]:
-            order = [*(n for name in chosen for n in _alone(jobs[name]))]
+            # A group means the tasks that it needs.
+            alone = ((name,) if jobs[name].run else jobs[name].needs for name in chosen)
+            order = list(chain.from_iterable(alone))
             jobs = {name: replace(jobs[name], needs=()) for name in order}
         reporter.begin(frozenset(name for name in order if jobs[name].run))
         always, keep_going = given["always"], given["continue"]
@@ -244,11 +247,6 @@ def _run_own(task: Task, report: Callable[[str, str, float], None]) -> None:
     if failure is not None:
         raise IngotError(f"{task.name}: {failure.get_msg()}")
     report(task.name, "ran", (time.monotonic() - start) * 1e3)
-
-
-def _alone(job: Job) -> tuple[str, ...]:
-    """Return the tasks that -s runs for a job: for a group, those that it needs."""
-    return job.needs if job.run is None else (job.name,)
 
 
 def _output(path: str | None, first: bool) -> Any:

@@ -17,7 +17,7 @@ LAST_PORT = 65_535
 
 def cluster(call: Call) -> int:
     """Run a scheduler and workers until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = call.root / "build/.ingot/cluster"
     own = (folder / "shared").as_uri()
     shared = os.environ.get("INGOT_SHARED_CACHE") or own
@@ -39,7 +39,3 @@ def _port(variables: Mapping[str, str]) -> int:
     if port is not None and port > LAST_PORT:
         raise IngotError(f"port={port}: expected {LAST_PORT} or less")
     return PORT if port is None else port
-
-
-def _stop(number: int, frame: object) -> None:
-    raise KeyboardInterrupt

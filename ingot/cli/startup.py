@@ -21,17 +21,13 @@ _OUT, _ERR = 1, 2
 
 def prepare() -> None:
     """Prepare the process; a second call changes nothing."""
-    catch_ctrl_c()
+    sys.excepthook = _report
     _open_streams()
     os.environ["PATH"] = _with_system_folders(os.environ.get("PATH", ""))
 
 
-def catch_ctrl_c() -> None:
-    """Print a line in place of a traceback if Ctrl-C ends a command before it runs."""
-    sys.excepthook = _report
-
-
 def _report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Print a line in place of a traceback if Ctrl-C ends a command before it runs."""
     if issubclass(kind, KeyboardInterrupt):
         print("\nstopped; nothing was run", file=sys.stderr)
     else:

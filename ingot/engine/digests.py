@@ -44,7 +44,7 @@ class Digests:
 
         Raises: OSError if it cannot be read.
         """
-        found, identity = self._look_up(path, "sha256", _hash)
+        found, identity = self._look_up(path, "sha256", lambda p: hash_file(p).hash)
         return Digest(found, identity[2])
 
     def fact(
@@ -163,10 +163,6 @@ def copy_file(source: Path | str, target: Path | str) -> Digest:
             atomic_files.write(file, chunk)
             size += len(chunk)
     return Digest(hasher.hexdigest(), size)
-
-
-def _hash(path: Path | str) -> str:
-    return hash_file(path).hash
 
 
 def chunks(path: Path | str) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ def machine() -> tuple[tuple[str, str], ...]:
     return (
         ("cpu", _cpu_name()),
         ("cores", str(len(os.sched_getaffinity(0)))),
-        ("memory", f"{round(_memory_bytes() / 2**30)} GiB"),
+        ("memory", f"{round(memory_bytes() / 2**30)} GiB"),
     )
 
 
@@ -54,5 +54,6 @@ def _cpu_name() -> str:
     return f"{platform.machine()} {part}".strip()
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
+    """Return the size of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

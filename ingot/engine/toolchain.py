@@ -17,7 +17,7 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-from ingot.engine.digests import Digests, hash_file
+from ingot.engine.digests import Digests
 from ingot.errors import IngotError
 
 AARCH64_RUNTIME = Path(sys.prefix) / "share/ingot/aarch64-runtime"
@@ -84,10 +84,7 @@ def _system_identity(tool: str, name: str, digests: Digests) -> str:
         found = (f"{Path(name).parent}/{item}" for item in libraries)
         names += [item for item in found if os.path.exists(item)]
     # Resolved first: a new version may come as a new link target.
-    return " ".join(
-        digests.fact(os.path.realpath(item), "sha256", lambda p: hash_file(p).hash)
-        for item in names
-    )
+    return " ".join(digests.of_file(os.path.realpath(item)).hash for item in names)
 
 
 def _driver_libraries(driver: Path | str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.engine.cache.cache_address import has_password, without_password
+from ingot.engine.machine import memory_bytes
 from ingot.engine.remote.dask_client import SILENT_S
 from ingot.engine.remote.request import BENCH, LABELS
 from ingot.engine.toolchain import SYSTEM_FILES
@@ -39,8 +40,7 @@ def here(benchmarks: bool, n_workers: int) -> dict[str, float]:
     }
     if benchmarks:
         found[BENCH] = 1.0
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {**found, "memory": float(memory // n_workers)}
+    return {**found, "memory": float(memory_bytes() // n_workers)}
 
 
 def worker(
