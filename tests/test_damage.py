@@ -427,8 +427,7 @@ def test_a_folder_that_is_removed_while_a_command_runs_is_reported(
 ) -> None:
     folder = tmp_path / "store/tmp/1"
     text = b"cannot open 'targets/x86_64.yaml': No such file or directory"
-    kept = FileNotFoundError()
-    failed = describe_failure(UPPER, CommandEnd(1, text, ()), folder, ROOT, kept)
+    failed = describe_failure(UPPER, CommandEnd(1, text, ()), folder, {}, ROOT)
     assert str(failed) == (
         f"upper:x: its folder was removed while it ran: {folder}\n"
         "  if the store, or a part of it, was deleted, run doit again"

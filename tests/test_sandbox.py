@@ -331,7 +331,7 @@ def test_a_failure_is_shown_even_if_its_folder_cannot_be_saved(
     checkout.root.joinpath("build/.ingot/failed").write_text("in the way")
     text = refusal(checkout, shell("echo the reason; exit 3"))
     assert text.startswith("probe:x: sh failed with exit code 3\nthe reason\n")
-    assert "  cannot keep its folder to run it again: [Errno " in text
+    assert "  cannot save its folder to run it again: [Errno " in text
 
 
 @pytest.mark.parametrize("how", [sandbox.kind(), "none"])

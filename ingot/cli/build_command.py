@@ -178,7 +178,7 @@ class Build:
         if given["single"]:
             # A group means the tasks that it needs.
             alone = ((name,) if jobs[name].run else jobs[name].needs for name in chosen)
-            order = list(chain.from_iterable(alone))
+            order = list(dict.fromkeys(chain.from_iterable(alone)))
             jobs = {name: replace(jobs[name], needs=()) for name in order}
         reporter.begin(frozenset(name for name in order if jobs[name].run))
         always, keep_going = given["always"], given["continue"]

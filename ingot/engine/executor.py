@@ -27,7 +27,7 @@ from ingot.engine.actions import (
 )
 from ingot.engine.event_log import Trace
 from ingot.engine.input_resolver import InputResolver
-from ingot.engine.run_action import CommandEnd, StaleInput
+from ingot.engine.run_action import StaleInput
 from ingot.engine.store import CorruptBlob, Store
 from ingot.engine.task_records import Records, TaskRecord
 from ingot.errors import IngotError
@@ -296,7 +296,9 @@ class Executor:
             ended_s = self.trace.end(action.task, "run", start)
             if ended.failed:
                 self._inputs.check_intact(action, resolved)
-                raise self._failure(action, folder, large, ended)
+                raise run_action.describe_failure(
+                    action, ended, folder, large, self.root
+                )
             self._inputs.check_unchanged(action, resolved)
             result = ActionResult(
                 outputs=tuple(
@@ -323,7 +325,7 @@ class Executor:
         self._inputs.check_intact(action, resolved)
         with self.store.scratch() as folder:
             large = self._stage_inputs(action, resolved, folder)
-            raise self._failure(action, folder, large, result)
+            raise run_action.describe_failure(action, result, folder, large, self.root)
 
     def _stage_inputs(
         self, action: Action, resolved: ResolvedAction, folder: Path
@@ -331,17 +333,6 @@ class Executor:
         return run_action.stage_inputs(
             action, resolved, folder, self._inputs.locate_output
         )
-
-    def _failure(
-        self, action: Action, folder: Path, large: dict[str, Path], ended: CommandEnd
-    ) -> run_action.ActionFailed:
-        kept: Path | OSError
-        try:
-            kept = run_action.keep_failed(action, folder, large, self.root)
-        except OSError as error:
-            # The command's own output must be shown all the same.
-            kept = error
-        return run_action.describe_failure(action, ended, folder, self.root, kept)
 
 
 def _report_waiting(action: Action) -> None:

@@ -181,10 +181,10 @@ def proxies() -> dict[str, str]:
     }
 
 
-def keep_failed(
+def _save_failed(
     action: Action, folder: Path, large: dict[str, Path], root: Path
 ) -> Path:
-    """Keep a failed command's folder; return the script in it that runs it again.
+    """Save a failed command's folder; return the script in it that runs it again.
 
     The script uses the same sandbox: what that hides may be the cause of the failure.
     """
@@ -216,14 +216,14 @@ def describe_failure(
     action: Action,
     ended: CommandEnd,
     folder: Path,
+    large: dict[str, Path],
     root: Path,
-    kept: Path | OSError,
 ) -> ActionFailed:
-    """Return the error: what failed, everything it printed, how to run it again.
+    """Save the folder in which the command ran; return the error.
 
-    `kept` is the script that runs it again, or why there is none. `folder` is where it
-    ran. The error names files of the checkout `root` and of this machine that the
-    command looked for and that the action does not declare.
+    It says what failed, everything it printed, and how to run it again. It names files
+    of the checkout `root` and of this machine that the command looked for and that the
+    action does not declare.
     """
     if not folder.is_dir():
         return ActionFailed(
@@ -240,12 +240,14 @@ def describe_failure(
         what = f"did not write {', '.join(ended.missing)}"
     text = ended.output.decode(errors="replace").rstrip()
     hints = missing_inputs.explain(action, text, folder, root)
-    return ActionFailed(
-        "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints)),
-        f"cannot keep its folder to run it again: {kept}"
-        if isinstance(kept, OSError)
-        else f"run again: sh {shlex.quote(str(kept))}",
-    )
+    text = "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints))
+    try:
+        script = _save_failed(action, folder, large, root)
+    except OSError as error:
+        # The command's own output must be shown all the same.
+        remedy = f"cannot save its folder to run it again: {error}"
+        return ActionFailed(text, remedy)
+    return ActionFailed(text, f"run again: sh {shlex.quote(str(script))}")
 
 
 def _make_parent(name: str, path: str) -> None:

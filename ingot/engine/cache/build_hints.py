@@ -52,7 +52,7 @@ def encode_hint(task: str, hint: BuildHint) -> bytes:
 
 
 def decode_hint(content: bytes, task: str) -> BuildHint | None:
-    """Return the hint of that task; None where the bytes are anything else."""
+    """Return the hint of that task; None if the bytes are anything else."""
     with contextlib.suppress(CorruptMessage, ValueError):
         found = decode_result(content)
         values = decode_metadata(Message(Message(content).bytes_at(9)))

@@ -1,7 +1,7 @@
 """Give every HTTP response a deadline: its headers first, then the whole of it.
 
 A timeout of a socket starts again with each byte, so a server that sends a byte now and
-then, or "100 Continue" without end, would hold a build for ever. The deadline is kept
+then, or "100 Continue" without end, would hold a build forever. The deadline is kept
 where bytes are read, below everything that parses or unpacks them.
 """
 
