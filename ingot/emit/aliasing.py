@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ingot.errors import IngotError
 from ingot.model.graph import Block, EntryPoint, Graph, held_values
@@ -34,6 +35,7 @@ class Memory:
     own: dict[str, object]  # by block, what `_own_values` returns
 
 
+@lru_cache(maxsize=64)
 def memory_of(graph: Graph, entry: EntryPoint) -> Memory:
     """Return where the values of an entry point live.
 

@@ -68,7 +68,6 @@ class Blocks:
     graph: Graph
     checks_indices: bool = False  # as a sanitizer build does
     functions: dict[object, Function] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)  # by entry point
     kinds: dict[str, str] = field(init=False)  # the parameters' types
 
     def __post_init__(self) -> None:
@@ -77,9 +76,7 @@ class Blocks:
 
     def memory(self, entry: EntryPoint) -> Memory:
         """Return where the values of an entry point live."""
-        if entry.name not in self.memories:
-            self.memories[entry.name] = memory_of(self.graph, entry)
-        return self.memories[entry.name]
+        return memory_of(self.graph, entry)
 
     def function(self, entry: EntryPoint, step: Step) -> Function:
         """Return the function of a block; the inputs that it holds are buffers.

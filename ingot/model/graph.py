@@ -119,6 +119,10 @@ class EntryPoint:
     blocks: tuple[Block, ...]
     outputs: tuple[Port, ...]
 
+    def __hash__(self) -> int:
+        """Return a hash that costs nothing, so that functions can cache results."""
+        return hash(self.name)
+
     @property
     def block_size(self) -> int:
         """Return how many positions a block of a paged cache has, or 0 without one."""
@@ -234,6 +238,10 @@ class Graph:
     instances: tuple[Instance, ...]  # sorted by name
     parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
     entry_points: tuple[EntryPoint, ...]
+
+    def __hash__(self) -> int:
+        """Return a hash that costs nothing, so that functions can cache results."""
+        return hash((self.model, self.layout))
 
     @cached_property
     def _by_name(self) -> dict[str, Instance]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from ingot.checks.levels import golden_entry
@@ -121,34 +122,14 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
 def _component(
     manifest: Manifest, target: Target, root: Path, group: ComponentGroup
 ) -> Action:
-    names = {instance.name for instance in group.instances}
-    calls = [
-        use
-        for entry in manifest.graph.entry_points
-        for block in entry.blocks
-        for use in block.calls
-        if use.instance in names
-    ]
-    part = replace(
-        _part(manifest.graph, group.instances, parameters_of(calls)), entry_points=()
-    )
+    part = _component_part(manifest.graph, group.name, target.runner.emulated)
     files = tuple(component_file(instance.name) for instance in group.instances)
-    compiled = {"": f"component-{group.name}"}
     name = f"component-{group.name}"
-    return _piece(manifest, target, root, "component", name, part, files, compiled)
+    return _piece(manifest, target, root, "component", name, part, files, {"": name})
 
 
 def _block(manifest: Manifest, target: Target, root: Path, form: BlockForm) -> Action:
-    graph, members = manifest.graph, set(form.blocks)
-    entries = []
-    for entry in graph.entry_points:
-        blocks = tuple(x for x in entry.blocks if (entry.name, x.name) in members)
-        entries.append(replace(entry, inputs=(), outputs=(), blocks=blocks))
-    called = [block for entry in entries for block in entry.blocks]
-    parameters = {name for block in called for name in block.parameters}
-    part = _part(graph, instances_of(graph, called), parameters)
-    part = replace(part, entry_points=tuple(x for x in entries if x.blocks))
-    name = f"block-{form.name}"
+    part, name = _block_part(manifest.graph, form), f"block-{form.name}"
     files = (block_file(form.name),)
     return _piece(manifest, target, root, "block", name, part, files, {"": name})
 
@@ -159,7 +140,7 @@ def _chain(
     entry: EntryPoint,
     forms: Iterable[BlockForm],
 ) -> Action:
-    part = replace(_part(manifest.graph, (), ()), entry_points=(entry,))
+    part = _chain_part(manifest.graph, entry)
     compiled = {
         block: f"block-{form.name}"
         for form in forms
@@ -169,6 +150,41 @@ def _chain(
     name, files = f"chain-{entry.name}", (chain_file(entry.name),)
     root = Path()  # of no oracle
     return _piece(manifest, target, root, "propagated", name, part, files, compiled)
+
+
+# All targets of a layout share the parts, and the JSON text that each keeps.
+@lru_cache(maxsize=128)
+def _component_part(graph: Graph, group: str, emulated: bool) -> Graph:
+    groups = component_groups(graph, emulated)
+    instances = next(item.instances for item in groups if item.name == group)
+    names = {instance.name for instance in instances}
+    calls = [
+        use
+        for entry in graph.entry_points
+        for block in entry.blocks
+        for use in block.calls
+        if use.instance in names
+    ]
+    part = _part(graph, instances, parameters_of(calls))
+    return replace(part, entry_points=())
+
+
+@lru_cache(maxsize=16)
+def _block_part(graph: Graph, form: BlockForm) -> Graph:
+    members = set(form.blocks)
+    entries = []
+    for entry in graph.entry_points:
+        blocks = tuple(x for x in entry.blocks if (entry.name, x.name) in members)
+        entries.append(replace(entry, inputs=(), outputs=(), blocks=blocks))
+    called = [block for entry in entries for block in entry.blocks]
+    parameters = {name for block in called for name in block.parameters}
+    part = _part(graph, instances_of(graph, called), parameters)
+    return replace(part, entry_points=tuple(x for x in entries if x.blocks))
+
+
+@lru_cache(maxsize=16)
+def _chain_part(graph: Graph, entry: EntryPoint) -> Graph:
+    return replace(_part(graph, (), ()), entry_points=(entry,))
 
 
 def _part(
