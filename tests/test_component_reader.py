@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,21 @@ def test_signature_has_names_types_dims_and_places() -> None:
         ("result_0", "f32[batch, n_head*head_dim]"),
         ("result_1", "i32[batch]"),
     ]
+
+
+def test_a_line_of_dims_without_end_is_an_error_at_once() -> None:
+    dims = "seq, " * 14_000
+    text = HEADS.replace("batch (dynamic)", f"{dims}batch (dynamic)")
+    start = time.monotonic()
+    with pytest.raises(ExceptionGroup) as caught:
+        parse_component(text, "toy/heads")
+    assert time.monotonic() - start < 2
+    first = format_errors(caught.value).splitlines()[0]
+    assert re.fullmatch(
+        r"components/toy/heads\.mlir:8:1: Dims: too long:"
+        r" 7\d{4} characters are more than 2000",
+        first,
+    )
 
 
 def test_a_number_of_the_signature_is_a_scalar_with_its_type() -> None:

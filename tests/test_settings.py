@@ -79,8 +79,20 @@ def test_wrong_settings_are_rejected(settings: str, told: str, tmp_path: Path) -
         ),
         (b"# \xe9\n", "1:3: byte 0xe9 is not UTF-8"),
         (None, "1:1: cannot be read: is a named pipe"),
+        (
+            "x = " + "[" * 100_000,
+            "1:1: not TOML that can be read: nested too deeply",
+        ),
+        (
+            "x = " + "9" * 5000,
+            "1:1: not TOML that can be read: a number has too many digits",
+        ),
+        (
+            "#" * 300_000,
+            "1:1: cannot be read: it is too large: 300000 bytes are more than 262144",
+        ),
     ],
-    ids=["syntax", "type", "bytes", "pipe"],
+    ids=["syntax", "type", "bytes", "pipe", "deep", "digits", "large"],
 )
 def test_settings_that_doit_cannot_read_are_rejected(
     content: str | bytes | None, told: str, tmp_path: Path

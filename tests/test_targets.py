@@ -193,6 +193,25 @@ def test_a_defect_is_named_at_its_place(
     assert format_errors(group.value) == message
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "circle"),
+    [("b", "a", "a -> b -> a"), ("a", "a", "a -> a")],
+)
+def test_names_of_targets_that_lead_to_each_other_are_an_error(
+    tmp_path: Path, first: str, second: str, circle: str
+) -> None:
+    (tmp_path / "targets").mkdir()
+    for name, other in (("a", first), ("b", second)):
+        text = f"target: {name}\nsummary: s\nfirst_of: [{other}]\n"
+        (tmp_path / f"targets/{name}.yaml").write_text(text)
+    with pytest.raises(ExceptionGroup) as group:
+        read_target(tmp_path / "targets/a.yaml", tmp_path)
+    place = "b" if first == "b" else "a"
+    assert format_errors(group.value) == (
+        f"targets/{place}.yaml:3:12: first_of[0]: a circle of names: {circle}"
+    )
+
+
 def test_a_list_of_targets_names_only_targets(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as group:
         toy(tmp_path, "target: toy\nsummary: s\nfirst_of: [x86]\n")

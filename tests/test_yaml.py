@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -382,3 +383,29 @@ def test_an_integer_stays_one_where_a_number_is_kept_as_written() -> None:
     assert value("{a: 1}", MapOf(Number())) == {"a": 1.0}
     kept = value("{a: 1, b: 1.5}", MapOf(Number(keeps_integers=True)))
     assert [type(item) for item in kept.values()] == [int, float]
+
+
+def test_a_file_of_many_unknown_keys_has_a_hundred_errors(tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Holder(Section):
+        held: int = key(Integer(), "what is held")
+
+    lines = [f"key{number}: 1" for number in range(20_000)]
+    (tmp_path / "file.yaml").write_text("\n".join(["held: 1", *lines]))
+    start = time.monotonic()
+    with pytest.raises(ExceptionGroup) as caught:
+        read(tmp_path / "file.yaml", tmp_path, Holder)
+    assert time.monotonic() - start < 10
+    assert len(caught.value.exceptions) == 101
+    last = format_errors(caught.value).splitlines()[-1]
+    assert last == "file.yaml:102:1: 19,900 more errors from here on"
+
+
+def test_a_file_that_nobody_wrote_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(f"list: [{'1, ' * 100_000}]")
+    with pytest.raises(ExceptionGroup) as caught:
+        load(tmp_path / "file.yaml", tmp_path)
+    assert format_errors(caught.value) == (
+        "file.yaml:1:1: cannot be read: it is too large:"
+        " 300008 bytes are more than 262144"
+    )

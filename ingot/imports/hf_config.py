@@ -38,6 +38,9 @@ _DBRX_BASES = (
 )
 _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
+# Programs write a checkpoint's files: some model cards have 1 MB of results.
+CHECKPOINT_BYTES = 1 << 24
+
 
 def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
     """Return what the folder's files state, and add their errors."""
@@ -60,7 +63,7 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
 
 def _config(path: Path, errors: list[IngotError]) -> dict[str, Any] | None:
     try:
-        return parse_object(read_file(path / CONFIG), CONFIG)
+        return parse_object(read_file(path / CONFIG, CHECKPOINT_BYTES), CONFIG)
     except FileNotFoundError:
         hint = f"a checkpoint's folder contains {CONFIG} and safetensors files"
         if found := sorted(item.name for item in path.glob("*.gguf")):
@@ -82,7 +85,7 @@ def _ends(
     """
     found = [stated[END]] if END in stated else []
     try:
-        given = parse_object(read_file(path), GENERATION)
+        given = parse_object(read_file(path, CHECKPOINT_BYTES), GENERATION)
         found += [Stated(given[END], f"{GENERATION}: {END}")] if END in given else []
     except FileNotFoundError:
         pass
@@ -250,7 +253,9 @@ def _single(path: Path) -> tuple[StoredTensor, ...]:
 def _licence(path: Path) -> Stated | None:
     """Return the licence from the front matter of the model card."""
     try:
-        lines = str(read_file(path), "utf-8", errors="replace").splitlines()
+        lines = str(
+            read_file(path, CHECKPOINT_BYTES), "utf-8", errors="replace"
+        ).splitlines()
     except OSError:
         return None
     if not lines or lines[0].strip() != "---":

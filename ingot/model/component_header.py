@@ -15,6 +15,9 @@ _DIMS = re.compile(r"([a-z0-9_, >=+]+) \((dynamic|fixed by specialize)\)(?:, |$)
 _WEIGHTS = re.compile(r"(?:.*, )?weight in \{([a-z0-9, ]+)\}(?:, .*)?")
 _ORACLE = re.compile(r"(oracles/[a-z0-9_/]+\.py) ([a-z][a-z0-9_]*)")
 
+# The pattern of dims takes time that grows with the square of the length.
+DIMS_CHARACTERS = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -69,6 +72,10 @@ def read_header(source: Source, stem: str) -> Header:
         message = f"Oracle: expected 'oracles/<file>.py <function>', found '{text}'"
         source.error(line, message)
     line, text = labels.get("Dims", (0, ""))
+    if len(text) > DIMS_CHARACTERS:
+        size = f"{len(text)} characters are more than {DIMS_CHARACTERS}"
+        source.error(line, f"Dims: too long: {size}")
+        text = ""
     if text and _DIMS.sub("", text):
         hint = "Dims: batch, seq (dynamic), n_embd (fixed by specialize)"
         source.error(line, f"Dims: cannot read '{text}'", hint)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ingot.errors import ManifestError, Position, counted, did_you_mean
 from ingot.model.renamed import error_text, new_word
-from ingot.model.yaml_nodes import Node, join, kind, load, raise_all
+from ingot.model.yaml_nodes import N_ERRORS, Node, join, kind, load, raise_all
 from ingot.model.yaml_scalars import Ambiguous
 
 
@@ -461,10 +461,13 @@ def _key_errors(node: Node, keys: tuple[Key, ...]) -> list[ManifestError]:
             message, hint = error_text(node.key, name, value)
             if not message:
                 missing = [word for word in known if word not in node.entries]
-                message, hint = "unknown key", did_you_mean(name, missing, "keys")
-                guessed += hint
-                if not missing or hint.startswith("known"):
-                    hint = did_you_mean(name, known, "keys")
+                message, hint = "unknown key", ""
+                # A suggestion takes half a millisecond.
+                if len(errors) < N_ERRORS:
+                    hint = did_you_mean(name, missing, "keys")
+                    guessed += hint
+                    if not missing or hint.startswith("known"):
+                        hint = did_you_mean(name, known, "keys")
             errors.append(node.key_error(name, message, hint))
     given = {new_word(node.key, name) or name for name in node.entries}
     for item in keys:

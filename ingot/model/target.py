@@ -159,15 +159,17 @@ class Target:
         return f"the processor lacks {', '.join(missing)}" if missing else None
 
 
-def read_target(path: Path, root: Path) -> Target:
+def read_target(path: Path, root: Path, via: tuple[str, ...] = ()) -> Target:
     """Return the target that a file below the checkout's root declares.
+
+    `via` are the other names of targets that lead to it.
 
     Raises:
         ExceptionGroup: of ManifestError, every defect.
     """
     path, root = path.absolute(), root.absolute()
     if "first_of" in load(path, root).entries:
-        return _first_of(read(path, root, _AliasFile), path, root)
+        return _first_of(read(path, root, _AliasFile), path, root, via)
     file = read(path, root, _TargetFile)
     errors = [*_check_name(file, path), *_check(file, root)]
     with collected(errors):
@@ -181,18 +183,24 @@ def _check_name(file: _TargetFile | _AliasFile, path: Path) -> Iterator[Manifest
         yield file.at.error("target", f"expected the file's name '{path.stem}'")
 
 
-def _first_of(file: _AliasFile, path: Path, root: Path) -> Target:
+def _first_of(file: _AliasFile, path: Path, root: Path, via: tuple[str, ...]) -> Target:
     """Return the first target of a list that runs here natively."""
     errors = [*_check_name(file, path)]
-    known = sorted(item.stem for item in path.parent.glob("*.yaml") if item != path)
+    via = (*via, path.stem)
+    known = sorted(item.stem for item in path.parent.glob("*.yaml"))
     reasons = []
     for index, name in enumerate(file.first_of):
         if name not in known:
-            hint = did_you_mean(name, known, "targets")
+            others = [item for item in known if item != path.stem]
+            hint = did_you_mean(name, others, "targets")
             message = f"no target named '{name}'"
             errors.append(file.at.error(f"first_of[{index}]", message, hint))
             continue
-        candidate = read_target(path.with_name(f"{name}.yaml"), root)
+        if name in via:
+            circle = " -> ".join((*via[via.index(name) :], name))
+            message = f"a circle of names: {circle}"
+            raise_all([*errors, file.at.error(f"first_of[{index}]", message)])
+        candidate = read_target(path.with_name(f"{name}.yaml"), root, via)
         reason = candidate.unrunnable_reason()
         if reason is None and not candidate.runner.prefix:
             raise_all(errors)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import EINVAL
+from errno import EFBIG, EINVAL
 from pathlib import Path
 
 from ingot.errors import ManifestError, Position
@@ -20,14 +20,23 @@ _KINDS = {
 }
 
 
-def read_file(path: Path) -> bytes:
+# The largest file that people write here has 16 kB; some patterns take time that grows
+# with the square of a line's length.
+TEXT_BYTES = 1 << 18
+
+
+def read_file(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
     """Return the content of a file.
 
-    Raises: OSError where there is none; its text says what is there instead.
+    Raises: OSError where there is none, or a larger one; its text says what is there.
     """
-    found = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    about = os.stat(path)
+    found = _KINDS.get(stat.S_IFMT(about.st_mode))
     if found is not None:
         raise OSError(EINVAL, found, str(path))
+    if about.st_size > most_bytes:
+        size = f"{about.st_size} bytes are more than {most_bytes}"
+        raise OSError(EFBIG, f"it is too large: {size}", str(path))
     return path.read_bytes()
 
 

@@ -107,6 +107,10 @@ def join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
+# Nobody reads more errors at once.
+N_ERRORS = 100
+
+
 def raise_all(errors: list[ManifestError]) -> None:
     """Raise the errors as one group, in the order of the files, if there are any.
 
@@ -115,6 +119,10 @@ def raise_all(errors: list[ManifestError]) -> None:
     """
     if errors:
         ordered = sorted(errors, key=lambda e: astuple(e.position))
+        left = len(ordered) - N_ERRORS
+        if left > 0:
+            place, more = ordered[N_ERRORS].position, counted(left, "more error")
+            ordered[N_ERRORS:] = [ManifestError(place, "", f"{more} from here on")]
         count = counted(len(ordered), "error")
         raise ExceptionGroup(f"{ordered[0].position.path}: {count}", ordered)
 

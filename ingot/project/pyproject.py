@@ -25,6 +25,8 @@ SETTINGS = (
     "shared-cache-mode",
 )
 
+GIT_DIFF = "git diff pyproject.toml shows what was changed"
+
 _OWN = ("tool", "ingot")
 _TABLE = re.compile(r"\s*\[\s*([^][]+?)\s*\]")
 _KEY = re.compile(r"""\s*([\w."'-]+)\s*=\s*""")
@@ -55,6 +57,12 @@ def read_project(root: Path) -> Project:
         reader = _Reader(text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text) from None
+    except (RecursionError, ValueError) as error:
+        # Tables in tables without end; a number of thousands of digits.
+        message = "not TOML that can be read: nested too deeply"
+        if isinstance(error, ValueError):
+            message = "not TOML that can be read: a number has too many digits"
+        raise ManifestError(Position(FILE, 1, 1), "", message, GIT_DIFF) from None
     project = Project(
         name=reader.text(("project", "name"), ""),
         pins=reader.texts(("project", "dependencies")),
@@ -174,5 +182,4 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str) -> ManifestError:
     place = Position(FILE, len(lines), len(lines[-1]) + 1)
     if match and match[1]:
         place = Position(FILE, int(match[1]), int(match[2]))
-    hint = "git diff pyproject.toml shows what was changed"
-    return ManifestError(place, "", message[:1].lower() + message[1:], hint)
+    return ManifestError(place, "", message[:1].lower() + message[1:], GIT_DIFF)
