@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot.bundles.reader import read_bundle
 from ingot.cli.commands import Call
 from ingot.cli.migrate_command import migrate
 from ingot.errors import IngotError
@@ -16,6 +17,7 @@ from ingot.model.architecture import read_architecture
 from ingot.model.renamed import RENAMED, Renamed
 from ingot.model.target import read_target
 from ingot.model.yaml_nodes import format_errors
+from tests import tiny_decoder
 from tests.manifest_cases import message, place
 from tests.project import ROOT, Project, edit, one_model
 
@@ -254,6 +256,15 @@ def test_the_commands_are_there(tmp_path: Path) -> None:
     )
     ran = project.doit("phase-vm:toy@*")
     assert "'phase' was renamed: doit ir-vm:toy@*\n" in ran.err
+
+
+def test_a_bundle_of_an_earlier_version_may_have_an_old_role(tmp_path: Path) -> None:
+    content = tiny_decoder.contract()
+    ports = content["entry_points"][0]["inputs"]
+    assert [port["role"] for port in ports][2] == "last_index"
+    ports[2]["role"] = "last"
+    bundle = read_bundle(tiny_decoder.sealed(tmp_path, content))
+    assert [port.role for port in bundle.entry_points[0].inputs][2] == "last_index"
 
 
 def test_no_word_is_renamed_twice() -> None:
