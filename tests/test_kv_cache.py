@@ -39,7 +39,8 @@ HEADS = ((4, 1, 256), (9, 3, 64))
 
 def specialized(component: str, sizes: dict[str, int], folder: Path) -> Path:
     """Return the file of a component at sizes; its module is the component's stem."""
-    item = instance_of(read_component(component, ROOT), sizes)
+    signature = read_component(component, ROOT).leaving_out(())
+    item = instance_of(signature, {**sizes, "block_size": 64})
     source = ROOT / f"components/{component}.mlir"
     text = scratch.run(plan_specialize(item, source), folder / item.name).read_text()
     stem = component.rpartition("/")[2]
