@@ -85,7 +85,7 @@ REAL_SIZES: Mapping[str, tuple[dict[str, int], ...]] = {
         f"moe/mul_mat_id_per_expert_x_packed{stored}": (
             {"n_expert": 3, "n_expert_used": 2, "n_tile": 6, "n_in": 8192, "tile_n": 8},
         )
-        for stored in (":f32", ":bf16", ":f16", "_i8")
+        for stored in (":bf16", "_i8")
     },
     "moe/mul_mat_id_packed:f32": (
         {"n_expert": 5, "n_expert_used": 4, "n_tile": 22, "n_in": 2048, "tile_n": 8},

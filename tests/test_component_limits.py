@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -64,13 +65,17 @@ def section(text: str) -> NodeSection:
 
 
 def bound(
-    signature: ComponentSignature, changed: dict[str, SymbolicType], **other: int
+    signature: ComponentSignature,
+    changed: dict[str, SymbolicType],
+    left_out: Collection[str] = (),
+    **other: int,
 ) -> tuple[Bound | None, list[ManifestError]]:
     """Bind the component to its own types, some of them changed.
 
     Fixed dims are 8 each, or what `other` says, and the sum of two of them is 16.
     """
-    node, errors = node_of(signature), list[ManifestError]()
+    formals = tuple(i for i in signature.arguments if i.name not in left_out)
+    node, errors = node_of(replace(signature, arguments=formals)), list[ManifestError]()
     names = {name for item in signature.arguments for name in dims_of(item)}
     sizes = {n: None if n in signature.dynamic else 8 for n in names}
     sizes |= {rule.dim: 16 for rule in signature.rules if rule.terms} | other
@@ -80,7 +85,7 @@ def bound(
             node.at.part(f"operands.{item.name}"),
             changed.get(item.name, item.type),
         )
-        for item in signature.arguments
+        for item in formals
         if isinstance(item, TensorFormal)
     }
     found = bind(node, signature, tensors, Scope(sizes, {}, Components(ROOT), errors))
@@ -114,6 +119,26 @@ def formal_of(component: str, name: str) -> TensorFormal:
     found = next(item for item in formals if item.name == name)
     assert isinstance(found, TensorFormal)
     return found
+
+
+def test_what_may_be_left_out_is_not_asked_for() -> None:
+    signature = read_component("attention/attention_causal", ROOT)
+    (given, _), (alone, _) = (
+        bound(signature, {}, left_out, n_head=4, n_head_kv=2, block_size=16)
+        for left_out in ((), ("sink", "block_size"))
+    )
+    assert given
+    assert alone
+    assert alone.instance.absent == (10,)
+    assert dict(alone.instance.indices)["block_size"] == 64
+    assert [given.instance.name, alone.instance.name] == [
+        "attention_causal_sink__n_head_4__head_dim_8__n_layer_8__n_head_kv_2"
+        "__block_size_16",
+        "attention_causal__n_head_4__head_dim_8__n_layer_8__n_head_kv_2",
+    ]
+    found, errors = bound(signature, {}, ("sink", "layer"))
+    assert found is None
+    assert "'layer' of 'attention/attention_causal' is missing" in str(errors[0])
 
 
 @pytest.mark.parametrize(("component", "name"), TENSORS, ids=IDS)
@@ -234,7 +259,7 @@ def test_a_size_that_the_header_refuses_is_refused(
 ) -> None:
     signature = read_component(component, ROOT)
     (rule,) = (rule for rule in signature.rules if not rule.unit)
-    _, errors = bound(signature, {}, **{rule.dim: size})
+    _, errors = bound(signature, {}, (), **{rule.dim: size})
     line = (ROOT / rule.position.path).read_text("utf-8").splitlines()
     assert any(rule.text in text for text in line[rule.position.line - 1 :][:2])
     assert [str(error) for error in errors] == [

@@ -30,7 +30,8 @@ MAPS = (
     {"n_in": 4864, "n_tile": 112, "tile_n": 8},
     {"n_in": 640, "n_tile": 64, "tile_n": 16},
 )
-ELEMENTS = (":f32", ":bf16", ":f16", "_i8", "_i8_block32", "_i4_block32")
+# One type of each source: at small dims the other ones of `!weight` are tried too.
+ELEMENTS = (":bf16", "_i8", "_i8_block32", "_i4_block32")
 
 
 def dims(suffix: str, name: str, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -283,7 +283,7 @@ def _bind_kernel(
     dynamic = (dim for dim in dims if isinstance(dim, str))
     binding = Binding(signature, dict.fromkeys(dynamic))
     indices = dict(old.indices)
-    fits = True
+    fits = given.keys() - {WEIGHT} <= {item.name for item in signature.arguments}
     # What numbers and a packed weight fix, other arguments' products are divided by.
     for formal in sorted(signature.arguments, key=_is_divided):
         if isinstance(formal, IndexFormal):
