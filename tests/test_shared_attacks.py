@@ -50,7 +50,7 @@ def test_a_result_cannot_name_a_file_outside_of_the_store(
     victim.write_text("mine")
     evil = Digest(str(victim), size)
     server.files[f"/cache/cas/{victim}"] = b"EVIL!"[:size]
-    made = first.store.action(first.key(UPPER))
+    made = first.store.action(first.key(UPPER), UPPER.outputs)
     assert made is not None
     if of == "log":
         tell(server, replace(made, log=evil))
@@ -133,13 +133,13 @@ def test_a_failed_action_in_the_cache_is_not_a_result(
     first = Machine(tmp_path / "a", server.url)
     first.build(UPPER)
     key = first.key(UPPER)
-    made = first.store.action(key)
+    made = first.store.action(key, UPPER.outputs)
     assert made is not None
     failed = replace(made, exit_code=1)
     tell(server, failed)
     assert Machine(tmp_path / "b", server.url).build(UPPER) == ["ran"]
     first.store.put_action(key, failed)
-    assert first.store.action(key) is None
+    assert first.store.action(key, UPPER.outputs) is None
 
 
 def test_a_worker_rejects_a_request_with_an_invalid_digest() -> None:

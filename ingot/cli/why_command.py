@@ -152,7 +152,8 @@ class Elsewhere:
             key = encode_action(self._executor.resolve(action)).key
         except (OSError, IngotError):
             return ""
-        result, how = self._executor.store.action(key), "would be restored"
+        how = "would be restored"
+        result = self._executor.store.action(key, action.outputs)
         if result is None and (shared := self._shared()):
             result, how = shared.look_up(key, action.outputs), "would be fetched"
         if result is None:

@@ -113,7 +113,10 @@ class Executor:
             with self.store.lock(encoded.key, wait=False) as is_ours:
                 if not is_ours:
                     return False
-                source, result = "restored", self._stored(action, encoded.key)
+                source, result = (
+                    "restored",
+                    self.store.action(encoded.key, action.outputs),
+                )
                 if result is None and shared is not None:
                     source = "fetched"
                     result = shared.fetch_small(
@@ -249,7 +252,7 @@ class Executor:
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and how: "restored", "fetched" or "ran"."""
         start = time.monotonic()
-        result = self._stored(action, encoded.key)
+        result = self.store.action(encoded.key, action.outputs)
         self.trace.end(action.task, "look up", start)
         if result is not None:
             return result, "restored"
@@ -275,13 +278,6 @@ class Executor:
             else:
                 self._shared.upload_hint(result)
         return result, "ran"
-
-    def _stored(self, action: Action, key: Digest) -> ActionResult | None:
-        """Return the result that the store has."""
-        result = self.store.action(key)
-        # A flipped bit may leave a message that still decodes.
-        names = {name for name, _ in result.outputs} if result else set()
-        return result if names == set(action.outputs) else None
 
     def _run(self, action: Action, resolved: ResolvedAction) -> ActionResult:
         """Run the command in a folder of its inputs; return its result."""

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -74,8 +74,12 @@ class Store:
         self._opening = threading.Lock()
         self._numbers = itertools.count()
 
-    def action(self, key: Digest) -> ActionResult | None:
-        """Return the key's result if it and all its blobs are there and intact."""
+    def action(self, key: Digest, outputs: Collection[str]) -> ActionResult | None:
+        """Return the key's result if it and all its blobs are there and intact.
+
+        `outputs` are the paths that it must have: a flipped bit may leave a message
+        that still decodes.
+        """
         path = self._path("ac", key.hash)
         self.lease_result(key.hash)
         try:
@@ -88,7 +92,8 @@ class Store:
             atomic_files.unlink(path)
             return None
         # ingot stores no failures, but another program may.
-        if result.exit_code != 0 or not result.outputs:
+        names = {path for path, _ in result.outputs}
+        if result.exit_code != 0 or not names or names != set(outputs):
             return None
         if not all(self.holds(blob) for blob in result.blobs()):
             return None

@@ -147,9 +147,8 @@ def check_tools(request: WorkRequest, digests: Digests) -> None:
 def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkResponse:
     encoded = encode_action(request.resolved)
     with store.lock(encoded.key):
-        result = store.action(encoded.key)
-        names = {path for path, _ in result.outputs} if result else set()
-        if result is None or names != set(request.resolved.outputs):
+        result = store.action(encoded.key, request.resolved.outputs)
+        if result is None:
             missing = tuple(
                 digest
                 for _, digest in request.resolved.inputs
