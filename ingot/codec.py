@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from json.encoder import encode_basestring_ascii as _quoted
 from math import isfinite
 from types import NoneType, UnionType
@@ -19,6 +19,15 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
+
+
+class KeepsJson:
+    """The base of frozen values that keep their text: many others contain them."""
+
+    @cached_property
+    def json(self) -> str:
+        """Return the value as JSON text in one line."""
+        return _record_text(self, "")
 
 
 def to_json(value: Any, indent: bool = False) -> str:
@@ -69,15 +78,27 @@ def _text(value: Any, line: str) -> str:
             f"{_quoted(name)}{colon}{_text(item, below)}"
             for name, item in sorted(value.items())
         ]
-    elif (names := _sorted_fields(kind)) is not None:
-        start, end = "{", "}"
-        parts = [
-            f"{key}{colon}{_text(getattr(value, name), below)}" for key, name in names
-        ]
+    elif _sorted_fields(kind) is not None:
+        keeps_text = isinstance(value, KeepsJson) and not line
+        return value.json if keeps_text else _record_text(value, line)
     else:
         return json.dumps(value, default=_unknown)
+    return _joined(start, parts, end, line)
+
+
+def _record_text(value: Any, line: str) -> str:
+    """Return a dataclass as text."""
+    below, colon = (f"{line} ", ": ") if line else ("", ":")
+    kind: Any = type(value)
+    names = _sorted_fields(kind) or ()
+    parts = [f"{key}{colon}{_text(getattr(value, name), below)}" for key, name in names]
+    return _joined("{", parts, "}", line)
+
+
+def _joined(start: str, parts: list[str], end: str, line: str) -> str:
     if not parts:
         return start + end
+    below = f"{line} " if line else ""
     return f"{start}{below}{f',{below}'.join(parts)}{line}{end}"
 
 

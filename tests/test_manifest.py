@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingot.codec import from_json
-from ingot.model.graph import Graph, to_json
+from ingot.model.graph import Graph
 from ingot.model.manifest import BenchCase, read_manifest
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import WeightSource
@@ -70,7 +70,7 @@ def test_a_bad_decoder_is_refused_with_this_message(
 def test_a_shipped_manifest_is_right(name: str) -> None:
     manifest = read_manifest(ROOT / name, ROOT)
     assert manifest.graph.model == Path(name).stem
-    assert from_json(Graph, to_json(manifest.graph)) == manifest.graph
+    assert from_json(Graph, manifest.graph.json) == manifest.graph
 
 
 def test_dims_are_bound_to_sizes_and_name_the_instance(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from ingot.model.graph import (
     Instance,
     Parameter,
     Port,
-    to_json,
 )
 from ingot.model.shapes import TensorType
 
@@ -168,7 +167,7 @@ def lay_out(folder: Path, tiny: Tiny) -> None:
     (folder / "oracles").mkdir()
     (folder / "oracles/__init__.py").touch()
     (folder / "oracles/tiny.py").write_text(ORACLES)
-    (folder / "graph.json").write_text(to_json(GRAPH))
+    (folder / "graph.json").write_text(GRAPH.json)
     (folder / "model.vmfb").write_bytes(compiled(linked(tiny.model_factor, ENCODE)))
     for name, exports in (("components", COMPONENTS), ("blocks", tiny.blocks)):
         vmfb = compiled(linked(tiny.piece_factor, exports))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ingot import codec
+from ingot.codec import KeepsJson
 from ingot.model.shapes import Limit, TensorType
 from ingot.weights.parameter_spec import SourceForm
 
@@ -82,7 +82,7 @@ def parameters_of(calls: Iterable[Call]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(KeepsJson):
     """One step of an entry point, expanded: a named, checkable piece of the model."""
 
     name: str  # "layer.3": unique in the entry point
@@ -229,7 +229,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(KeepsJson):
     """A model's graph, resolved."""
 
     model: str
@@ -247,16 +247,6 @@ class Graph:
     def _by_name(self) -> dict[str, Instance]:
         return {item.name: item for item in self.instances}
 
-    @cached_property
-    def json(self) -> str:
-        """Return the graph as JSON text: all actions that read it share one text."""
-        return codec.to_json(self)
-
     def instance(self, name: str) -> Instance:
         """Return the instance of that name."""
         return self._by_name[name]
-
-
-def to_json(graph: Graph) -> str:
-    """Return the graph as JSON text, made once for all actions that read it."""
-    return graph.json

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ingot.engine.actions import Action, InlineText, Output
 from ingot.engine.machine import machine
-from ingot.model.graph import to_json
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.bench.spec import BenchCase, BenchSpec
@@ -33,7 +32,7 @@ def plan_bench(manifest: Manifest, target: Target) -> Action:
         task=f"bench:{model}@{name}",
         argv=program_argv("bench"),
         inputs=(
-            ("graph.json", InlineText(to_json(manifest.graph))),
+            ("graph.json", InlineText(manifest.graph.json)),
             ("model.vmfb", Output(f"compile:{model}@{name}", "model.vmfb")),
             ("model.irpa", Output(f"bake:{model}@{target.layout.name}", "model.irpa")),
             *program_inputs("bench", specification),

@@ -22,7 +22,7 @@ from ingot.emit.modules import (
     instances_of,
 )
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
-from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of, to_json
+from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.check.spec import CheckSpec
@@ -62,7 +62,7 @@ def plan_check_inputs(manifest: Manifest, emulated: bool, root: Path) -> Action:
         task=_inputs_task(graph, emulated),
         argv=program_argv("check_inputs"),
         inputs=(
-            ("graph.json", InlineText(to_json(graph))),
+            ("graph.json", InlineText(graph.json)),
             ("model.irpa", _archive(graph)),
             *_oracles(graph.instances, root),
             *program_inputs("check_inputs", specification),
@@ -109,7 +109,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
         task=f"check:{name}",
         argv=program_argv("check"),
         inputs=(
-            ("graph.json", InlineText(to_json(graph))),
+            ("graph.json", InlineText(graph.json)),
             *((path, Output(task, ROWS)) for path, task in files.items()),
             *program_inputs("check", specification),
         ),
@@ -227,7 +227,7 @@ def _piece(
         tolerance=tolerances(manifest, target)[level],
     )
     inputs: dict[str, Source] = {
-        "graph.json": InlineText(to_json(part)),
+        "graph.json": InlineText(part.json),
         **modules,
         **{file: Output(recorded, file) for file in files},
         **dict(_oracles(part.instances, root)),
@@ -254,7 +254,7 @@ def _entry_point(
     """
     graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
     inputs: dict[str, Source] = {
-        "graph.json": InlineText(to_json(graph)),
+        "graph.json": InlineText(graph.json),
         "model.vmfb": Output(f"compile:{pair}", "model.vmfb"),
         "model.irpa": _archive(graph),
         **dict(_oracles(graph.instances, root)),
