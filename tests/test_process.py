@@ -29,6 +29,21 @@ subprocess.Popen = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
 process.run(("true",), Path("."), {})
 """
 
+STOPPED_WHILE_IT_EXITS = """
+import atexit, os, signal
+from ingot.cli import build_command
+
+class Ended(build_command.Build):
+    def __init__(self):
+        self._log = None
+    def _stoppable(self):
+        build_command.stop_on_signals()
+        return 0
+
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+Ended().run()
+"""
+
 # Runs a shell with a child, without a sandbox; the third word is when to stop it.
 STARTS = """
 import sys, threading, time
@@ -114,6 +129,12 @@ def test_sigterm_while_a_command_starts_ends_the_build() -> None:
     words = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS]
     done = subprocess.run(words, timeout=60, check=False)
     assert done.returncode == 143
+
+
+def test_sigterm_while_a_build_exits_prints_nothing() -> None:
+    words = [sys.executable, "-c", STOPPED_WHILE_IT_EXITS]
+    done = subprocess.run(words, timeout=60, check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"")
 
 
 def test_a_command_without_a_sandbox_dies_with_its_build(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ class Build:
                 self._log.finish(code)
                 if self._log.ends:
                     record_build(self._log, code, start)
+            # Nothing is left to stop, and what exits cannot handle an exception.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return code
 
     def _stoppable(self) -> int:
