@@ -263,6 +263,7 @@ def test_a_bundle_of_an_earlier_version_may_have_an_old_role(tmp_path: Path) -> 
     ports = content["entry_points"][0]["inputs"]
     assert [port["role"] for port in ports][2] == "last_index"
     ports[2]["role"] = "last"
+    (tmp_path / "model.irpa").write_bytes(b"")
     bundle = read_bundle(tiny_decoder.sealed(tmp_path, content))
     assert [port.role for port in bundle.entry_points[0].inputs][2] == "last_index"
 

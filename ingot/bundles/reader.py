@@ -14,6 +14,7 @@ from ingot.bundles.contract import SCHEMA, unseal
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port
+from ingot.model.renamed import new_word
 from ingot.model.shapes import TensorType
 
 
@@ -214,4 +215,6 @@ def _entry_point(value: EntryValue) -> EntryPoint:
 
 def _port(value: PortValue, updates: str) -> Port:
     type_ = TensorType(value.shape, value.element)
-    return Port(value.name, type_, value.role, value.name, updates)
+    # A bundle of an earlier version may have a role under its old name.
+    role = new_word("entry_points.*.inputs.*.role", value.role) or value.role
+    return Port(value.name, type_, role, value.name, updates)
