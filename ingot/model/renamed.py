@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingot.errors import Position
-from ingot.model.yaml_nodes import Node
+
+if TYPE_CHECKING:
+    from ingot.model.yaml_nodes import Node
 
 COMMAND_LINE = "command line"
 HINT = "`doit migrate` rewrites the files of the project"
