@@ -21,6 +21,7 @@ from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.errors import IngotError, did_you_mean
+from ingot.model.renamed import COMMAND_LINE, new_word
 from ingot.project.catalogue import (
     STAGES,
     Catalogue,
@@ -188,9 +189,6 @@ def no_task(name: str, root: Path) -> IngotError:
         check_readable(catalogue, name)
     except IngotError as error:
         return error
-    # Imported here, because a build with nothing to do imports no YAML reader.
-    from ingot.model.renamed import COMMAND_LINE, new_word
-
     stage = stage_of(name)
     if new := new_word(COMMAND_LINE, stage):
         hint = f"'{stage}' was renamed: doit {name.replace(stage, new, 1)}"
