@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from ingot.engine import digests
 from ingot.engine.actions import Digest
+from ingot.engine.digests import Digests
 from tests.checkout import Checkout
 
 
@@ -74,3 +77,22 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(
 
     assert memo.fact(path, "text", slowly) == "one"
     assert memo.fact(path, "text", slowly) == "two"
+
+
+def test_a_file_that_changes_through_a_map_is_read_again(tmp_path: Path) -> None:
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True
+    )
+    if kind.stdout.strip() == "tmpfs":
+        pytest.skip("a map of a file in memory changes no time")
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(1 << 20))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[5000] = 1
+        time.sleep(3e-9 * digests.SETTLED_NS)
+        known = Digests(tmp_path / "digests.sqlite")
+        first = known.of_file(path)
+        time.sleep(3e-9 * digests.SETTLED_NS)
+        mapped[5000] = 2
+        second = known.of_file(path)
+        assert second == digests.hash_file(path) != first

@@ -61,6 +61,9 @@ class Digests:
         identity = identify(os.stat(path))
         known = self._memory.get((identity, purpose)) or self._recall(identity, purpose)
         if known is None:
+            if identity[2] > atomic_files.SMALL_BYTES:
+                _sync(path)
+                asked_ns, identity = time.time_ns(), identify(os.stat(path))
             known = compute(path)
             # If the file was written meanwhile, the value may be of neither version.
             # Compare with the time before: reading takes seconds.
@@ -163,6 +166,20 @@ def copy_file(source: Path | str, target: Path | str) -> Digest:
             atomic_files.write(file, chunk)
             size += len(chunk)
     return Digest(hasher.hexdigest(), size)
+
+
+def _sync(path: Path | str) -> None:
+    """Sync the file, so that a program that has it mapped cannot change it unnoticed.
+
+    A write to a mapped page sets the file's ctime only if the page was clean.
+    """
+    # A disk that cannot sync keeps no page clean either: it is in memory.
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def chunks(path: Path | str) -> Iterator[bytes]:
