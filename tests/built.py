@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ingot.engine.actions import Action
-from ingot.model.component import Components
+from ingot.model.component import Components, code_of
 from ingot.model.graph import Graph
 from ingot.model.manifest import Manifest
 from ingot.model.select_kernels import select_kernels
@@ -65,7 +65,7 @@ def build(
     made = {}
     for item in graph.instances:
         path = ROOT / f"components/{item.component}.mlir"
-        action = plan_specialize(item, path)
+        action = plan_specialize(item, code_of(path.read_text("utf-8")))
         made[f"{item.name}.mlir"] = scratch.run(action, folder / item.name)
     linked = scratch.run(link, folder / "link", made)
     index = ParameterIndex()

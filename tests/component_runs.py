@@ -23,6 +23,7 @@ from ingot.model.component import (
     ComponentSignature,
     IndexFormal,
     TensorFormal,
+    code_of,
     read_component,
 )
 from ingot.model.graph import DynamicDim, Graph, Instance
@@ -195,7 +196,9 @@ def together(
 def specialized(instance: Instance, folder: Path) -> Path:
     """Return the file that the specialize action writes for an instance."""
     source = ROOT / "components" / f"{instance.component}.mlir"
-    return scratch.run(plan_specialize(instance, source), folder)
+    return scratch.run(
+        plan_specialize(instance, code_of(source.read_text("utf-8"))), folder
+    )
 
 
 def in_range(instance: Instance, folder: Path) -> str:

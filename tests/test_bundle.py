@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.bundles.contract import unseal
+from ingot.model.component import Components
 from ingot.model.licence import licences
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
@@ -131,7 +132,7 @@ def test_the_plan_ships_the_parts_and_keeps_times_out_of_the_tar() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
     compiled = tuple(plan_compile(manifest.graph, target))
-    action = plan_bundle(manifest, target, compiled, ROOT)
+    action = plan_bundle(manifest, target, compiled, Components(ROOT))
     assert action.outputs == (
         *(f"bundle/{name}" for name in FILES),
         "all-minilm-l6-v2-x86_64.tar",

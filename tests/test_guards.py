@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ingot.engine import toolchain
+from ingot.model.component import code_of
 from ingot.model.target import read_target
 from ingot.stages.link import plan_link
 from ingot.stages.specialize import plan_specialize
@@ -24,7 +25,10 @@ HOST = read_target(ROOT / "targets/host.yaml", ROOT)
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("emit")
     component = ROOT / f"components/{NORM.component}.mlir"
-    instance = scratch.run(plan_specialize(NORM, component), folder / "instance")
+    instance = scratch.run(
+        plan_specialize(NORM, code_of(component.read_text("utf-8"))),
+        folder / "instance",
+    )
     return scratch.run(plan_link(GRAPH), folder / "link", {instance.name: instance})
 
 

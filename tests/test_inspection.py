@@ -19,6 +19,7 @@ from ingot.inspection.module_content import (
 )
 from ingot.inspection.outline import Outline, outline
 from ingot.inspection.text_report import graph_lines
+from ingot.model.component import code_of
 from ingot.model.target import read_target
 from ingot.stages.compile import plan_compile, plan_ir
 from ingot.stages.link import plan_link
@@ -109,7 +110,10 @@ def test_compiled_in_steps_a_model_has_the_same_bytes(
 ) -> None:
     target = read_target(ROOT / f"targets/{name}.yaml", ROOT)
     component = ROOT / f"components/{NORM.component}.mlir"
-    made = scratch.run(plan_specialize(NORM, component), tmp_path / "instance")
+    made = scratch.run(
+        plan_specialize(NORM, code_of(component.read_text("utf-8"))),
+        tmp_path / "instance",
+    )
     linked = scratch.run(plan_link(GRAPH), tmp_path / "link", {made.name: made})
     whole = scratch.compiled(target, linked, tmp_path / "whole").read_bytes()
     made = linked

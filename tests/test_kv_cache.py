@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.model.component import read_component
+from ingot.model.component import code_of, read_component
 from ingot.model.target import read_target
 from ingot.stages.specialize import plan_specialize
 from oracles.attention import attention_causal
@@ -42,7 +42,9 @@ def specialized(component: str, sizes: dict[str, int], folder: Path) -> Path:
     signature = read_component(component, ROOT).leaving_out(())
     item = instance_of(signature, {**sizes, "block_size": 64})
     source = ROOT / f"components/{component}.mlir"
-    text = scratch.run(plan_specialize(item, source), folder / item.name).read_text()
+    text = scratch.run(
+        plan_specialize(item, code_of(source.read_text("utf-8"))), folder / item.name
+    ).read_text()
     stem = component.rpartition("/")[2]
     path = folder / f"{stem}.mlir"
     path.write_text(text.replace(f"module @{item.name}", f"module @{stem}"), "utf-8")

@@ -18,7 +18,7 @@ import pytest
 
 from ingot.emit.modules import ComponentGroup
 from ingot.engine.toolchain import executable
-from ingot.model.component import ScalarFormal, TensorFormal
+from ingot.model.component import ScalarFormal, TensorFormal, code_of
 from ingot.model.graph import Instance
 from ingot.model.target import Target, read_target
 from ingot.runtime.invoke import Call, Module, call
@@ -112,7 +112,10 @@ def linked(components: tuple[str, ...], folder: Path) -> Path:
     instances = tuple(map(instance, components))
     for item in instances:
         source = ROOT / f"components/{item.component}.mlir"
-        path = scratch.run(plan_specialize(item, source), folder / item.name)
+        path = scratch.run(
+            plan_specialize(item, code_of(source.read_text("utf-8"))),
+            folder / item.name,
+        )
         made[path.name] = path
     group = ComponentGroup("all", instances)
     return scratch.run(plan_link_component(ODD, group), folder / "link", made)

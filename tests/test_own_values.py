@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ingot.emit.modules import main_module
+from ingot.model.component import code_of
 from ingot.model.graph import (
     Argument,
     Block,
@@ -114,7 +115,10 @@ def test_layers_at_the_ends_of_an_entry_point_compute_what_they_do(
 
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
     component = ROOT / f"components/{SOFTMAX.component}.mlir"
-    made = scratch.run(plan_specialize(SOFTMAX, component), tmp_path / "instance")
+    made = scratch.run(
+        plan_specialize(SOFTMAX, code_of(component.read_text("utf-8"))),
+        tmp_path / "instance",
+    )
     linked = scratch.run(plan_link(GRAPH), tmp_path / "link", {made.name: made})
 
     vmfb = scratch.compiled(target, linked, tmp_path / "vmfb")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ingot.emit.modules import ComponentGroup
-from ingot.model.component import ScalarFormal, TensorFormal, read_component
+from ingot.model.component import ScalarFormal, TensorFormal, code_of, read_component
 from ingot.model.graph import Instance
 from ingot.model.layout import read_layout
 from ingot.runtime.invoke import Call, Module, call
@@ -81,7 +81,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         items = tuple(instance(name, stored, sizes) for name, sizes, _ in REAL)
         for item in items:
             source = ROOT / f"components/{item.component}.mlir"
-            path = scratch.run(plan_specialize(item, source), folder / item.name)
+            path = scratch.run(
+                plan_specialize(item, code_of(source.read_text("utf-8"))),
+                folder / item.name,
+            )
             sources[path.name] = path
         group = ComponentGroup("all", items)
         linked = scratch.run(plan_link_component(ODD, group), folder / "link", sources)

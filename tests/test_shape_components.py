@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ingot.emit.mlir_text import call, declaration, mlir_type, result_list
-from ingot.model.component import read_component
+from ingot.model.component import code_of, read_component
 from ingot.model.graph import Instance
 from ingot.model.shapes import TensorType
 from ingot.stages.specialize import plan_specialize
@@ -67,7 +67,10 @@ def work(component: str, sizes: dict[str, int], folder: Path) -> list[str]:
     """Return all operations of a component between two exponentials."""
     instance = instance_of(read_component(component, ROOT), sizes)
     source = ROOT / f"components/{component}.mlir"
-    module = scratch.run(plan_specialize(instance, source), folder / "instance")
+    module = scratch.run(
+        plan_specialize(instance, code_of(source.read_text("utf-8"))),
+        folder / "instance",
+    )
     outer, linked = folder / "around.mlir", folder / "linked.mlir"
     outer.write_text(around(instance), "utf-8")
     run_tool("iree-link", outer, "--link-module", module, "-o", linked)

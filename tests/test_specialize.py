@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import InlineText, SourceFile
-from ingot.model.component import read_component
+from ingot.model.component import code_of, read_component
 from ingot.model.graph import Argument, Instance
 from ingot.model.manifest import read_manifest
 from ingot.model.shapes import TensorType
@@ -42,7 +42,9 @@ SPECIFICATION = SpecializeSpec(
 
 
 def specialized(instance: Instance, component: Path, folder: Path) -> str:
-    path = scratch.run(plan_specialize(instance, component), folder)
+    path = scratch.run(
+        plan_specialize(instance, code_of(component.read_text("utf-8"))), folder
+    )
     return path.read_text(encoding="utf-8")
 
 
@@ -59,7 +61,7 @@ def specialized_here(
     instance: Instance, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """Return what the program writes, without a process of its own."""
-    action = plan_specialize(instance, of_tree(instance))
+    action = plan_specialize(instance, code_of(of_tree(instance).read_text("utf-8")))
     for name, source in action.inputs:
         if not name.startswith("ingot/"):
             path = folder / name
@@ -176,7 +178,7 @@ def test_the_plan_is_a_value(tmp_path: Path) -> None:
     name = "layer_norm__n_embd_384"
     path = tmp_path / "layer_norm.mlir"
     path.write_text('// About it.\nmodule { // "more"\n  "a // b"\n}\n// End.\n')
-    action = plan_specialize(INSTANCES[name], path)
+    action = plan_specialize(INSTANCES[name], code_of(path.read_text("utf-8")))
     assert action.task == f"specialize:{name}"
     assert action.argv == (
         "python",

@@ -21,7 +21,7 @@ from _pytest.mark.structures import ParameterSet
 
 from ingot.emit.mlir_text import mlir_type
 from ingot.emit.modules import ComponentGroup, component_function
-from ingot.model.component import ComponentSignature, dims_of
+from ingot.model.component import ComponentSignature, code_of, dims_of
 from ingot.model.graph import Instance
 from ingot.model.layout import read_layout
 from ingot.project.catalogue import read
@@ -166,7 +166,10 @@ def linked(instances: tuple[Instance, ...], folder: Path) -> str:
     made = {}
     for item in instances:
         source = ROOT / f"components/{item.component}.mlir"
-        path = scratch.run(plan_specialize(item, source), folder / item.name)
+        path = scratch.run(
+            plan_specialize(item, code_of(source.read_text("utf-8"))),
+            folder / item.name,
+        )
         made[path.name] = path
     group = ComponentGroup("all", instances)
     path = scratch.run(plan_link_component(ODD, group), folder / "link", made)

@@ -158,6 +158,7 @@ class Components:
         """Look below the checkout's root."""
         self.root = root
         self._found: dict[str, ComponentSignature | ExceptionGroup[ManifestError]] = {}
+        self._code: dict[str, str] = {}
 
     def has(self, component: str) -> bool:
         """Return whether there is a file of that name."""
@@ -202,6 +203,7 @@ class Components:
             text = str(read_file(self.root / name), "utf-8", errors="replace")
         except OSError as error:
             raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
+        self._code[component] = code_of(text)
         signature = parse_component(text, component)
         message, hint = self._check_oracle(*signature.oracle)
         if message:
@@ -209,6 +211,11 @@ class Components:
             place = Position(name, above.count("\n") + 1, 1)
             raise_all([ManifestError(place, "", f"Oracle: {message}", hint)])
         return signature
+
+    def code(self, component: str) -> str:
+        """Return the code of a component that has no mistakes, as `code_of` does."""
+        self.read(component)
+        return self._code[component]
 
     def _check_oracle(self, file: str, function: str) -> tuple[str, str]:
         """Return what is wrong with an oracle, and a hint; the file is not imported."""
@@ -231,12 +238,11 @@ def read_component(component: str, root: Path) -> ComponentSignature:
     return Components(root).read(component)
 
 
-def code_of(path: Path) -> str:
+def code_of(text: str) -> str:
     """Return a component's text without comments; each line of code keeps its number.
 
     Actions get this text, so that an edit of a comment runs none of them.
     """
-    text = str(read_file(path), "utf-8", errors="replace")
     text = _COMMENT.sub(lambda found: found[1] or "", text)
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n".join(lines).rstrip("\n") + "\n"

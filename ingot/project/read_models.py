@@ -52,7 +52,9 @@ def plan_named(workspace: Workspace, name: str) -> Model:
             if target.layout.name in unbuildable
         },
         actions=tuple(
-            plan_model(manifest, lowered, workspace.targets.values(), workspace.root)
+            plan_model(
+                manifest, lowered, workspace.targets.values(), workspace.components
+            )
         ),
     )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from ingot.bundles.contract import declaration
 from ingot.checks.levels import golden_entry
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
-from ingot.model.component import code_of
+from ingot.model.component import Components
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences
 from ingot.model.manifest import Manifest
@@ -20,7 +19,10 @@ TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime", "iree-base-compile
 
 
 def plan_bundle(
-    manifest: Manifest, target: Target, compiled: Sequence[Action], root: Path
+    manifest: Manifest,
+    target: Target,
+    compiled: Sequence[Action],
+    components: Components,
 ) -> Action:
     """Return the action that packs the folder, the tar and the file of times.
 
@@ -29,7 +31,7 @@ def plan_bundle(
     """
     model, name = manifest.model, target.resolved
     bundle = f"{model}-{name}"
-    sources = _sources(manifest, target, root)
+    sources = _sources(manifest, target, components)
     commands = [action.argv for action in compiled]
     specification = BundleSpec(
         task=f"bundle {model}@{name}",
@@ -49,7 +51,7 @@ def plan_bundle(
         argv=program_argv("bundle"),
         inputs=(
             *_parts(manifest, target),
-            *((f"sources/{path}", _source(file)) for path, file in sources.items()),
+            *((f"sources/{path}", source) for path, source in sources.items()),
             *program_inputs("bundle", specification),
         ),
         outputs=outputs,
@@ -85,22 +87,22 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _source(path: Path) -> Source:
-    """Return a source; a component's comments are no part of what was built."""
-    is_component = "components" in path.parts and path.suffix == ".mlir"
-    return InlineText(code_of(path)) if is_component else SourceFile(path)
+def _sources(
+    manifest: Manifest, target: Target, components: Components
+) -> dict[str, Source]:
+    """Return the sources whose digests `bundle.json` records, by path.
 
-
-def _sources(manifest: Manifest, target: Target, root: Path) -> dict[str, Path]:
-    """Return the sources whose digests `bundle.json` records, by path."""
-    components = sorted({item.component for item in manifest.graph.instances})
+    A component's comments are no part of what was built.
+    """
+    used = sorted({item.component for item in manifest.graph.instances})
+    code = {f"components/{x}.mlir": InlineText(components.code(x)) for x in used}
     paths = (
         manifest.path,
         *manifest.architecture_files,
         target.path,
         target.layout.path,
         *(name for name, _ in target.compile_inputs),
-        *(f"components/{name}.mlir" for name in components),
+        *code,
         *(f"{LICENCES}/{name}.txt" for name in licences(manifest.licence)),
     )
-    return {path: root / path for path in paths}
+    return {x: code.get(x) or SourceFile(components.root / x) for x in paths}

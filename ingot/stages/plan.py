@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ingot.engine.actions import Action
+from ingot.model.component import Components
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.stages.bake import plan_bake
@@ -35,7 +36,7 @@ def plan_model(
     manifest: Manifest,
     lowered: dict[str, Manifest],
     targets: Collection[Target],
-    root: Path,
+    components: Components,
 ) -> Iterator[Action]:
     """Yield the model's actions, stage by stage.
 
@@ -46,11 +47,13 @@ def plan_model(
     for file in (*manifest.weights.source.files, manifest.tokenizer):
         if file and file.url:
             yield plan_fetch(file)
+    root, specialized = components.root, set[str]()
     for item in lowered.values():
         for instance in item.graph.instances:
-            yield plan_specialize(
-                instance, root / f"components/{instance.component}.mlir"
-            )
+            # Layouts share the instances without kernels.
+            if instance.name not in specialized:
+                specialized.add(instance.name)
+                yield plan_specialize(instance, components.code(instance.component))
         yield plan_link(item.graph)
         if not is_splat:
             yield from plan_link_blocks(item.graph)
@@ -73,7 +76,7 @@ def plan_model(
         yield from plan_ir(manifest.graph, target)
         yield from plan_check(manifest, target, root)
         yield plan_bench(manifest, target)
-        yield plan_bundle(manifest, target, compiled, root)
+        yield plan_bundle(manifest, target, compiled, components)
 
 
 def _plan_for_checks(

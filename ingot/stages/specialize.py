@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ingot.emit.mlir_text import mlir_type
 from ingot.engine.actions import Action, InlineText
-from ingot.model.component import code_of
 from ingot.model.graph import Instance
 from ingot.programs.specialize.spec import SpecializeSpec
 from ingot.stages.program import program_argv, program_inputs
 
 
-def plan_specialize(instance: Instance, component_path: Path) -> Action:
+def plan_specialize(instance: Instance, code: str) -> Action:
     """Return the action that writes `<instance>.mlir`, a static module.
+
+    `code` is the text of its component, without comments.
 
     The module's symbol is the instance's name. Its `@forward` takes the tensors, then
     the scalars, each in the component's order, and returns the component's results.
@@ -35,7 +34,7 @@ def plan_specialize(instance: Instance, component_path: Path) -> Action:
         task=f"specialize:{instance.name}",
         argv=program_argv("specialize"),
         inputs=(
-            (component, InlineText(code_of(component_path))),
+            (component, InlineText(code)),
             *program_inputs("specialize", specification),
         ),
         outputs=(output,),
