@@ -86,7 +86,7 @@ def test_a_killed_check_goes_on_with_the_pieces_that_are_left(
     project: Project,
 ) -> None:
     edit(project.root / "models/toy.yaml", "seed: 1", "seed: 2")
-    process = project.start("check", TARGET, "-n", "2")
+    process = project.start("check", TARGET)
     assert process.stdout is not None
     finished: set[str] = set()
     for line in process.stdout:
@@ -95,7 +95,7 @@ def test_a_killed_check_goes_on_with_the_pieces_that_are_left(
         if task.startswith("check-block"):
             break
     project.kill(process)
-    run = project.doit("check", TARGET, "-n", "2")
+    run = project.doit("check", TARGET)
     assert "check:toy@x86_64" in run.done
     assert not finished & run.done.keys()
 
