@@ -136,7 +136,7 @@ def test_a_piece_exports_the_instances_of_a_group_or_the_blocks_of_a_form() -> N
         assert re.findall(r"// Exports: @(.+)", text) == [name]
 
 
-def test_an_emulated_target_checks_each_instance_alone() -> None:
+def test_under_an_emulator_each_instance_is_checked_alone() -> None:
     (group,) = component_groups(GRAPH, True)
     assert group.name == "layer_norm__n_embd_4"
     # Models share what is compiled: nothing of this one is in the text.

@@ -106,14 +106,14 @@ class ComponentGroup:
     instances: tuple[Instance, ...]
 
 
-def component_groups(graph: Graph, emulated: bool) -> tuple[ComponentGroup, ...]:
+def component_groups(graph: Graph, is_slow: bool) -> tuple[ComponentGroup, ...]:
     """Return the groups in which the graph's instances are checked.
 
-    An emulated target takes seconds for an instance, so each is a group. A native one
-    takes less than a process does to start, so all instances of a component are one:
-    an edit changes all of them anyway.
+    A slow target takes seconds for an instance, so each is a group. For the others, to
+    start the compiler and the check costs more than an instance, so all instances of a
+    component are one group: an edit changes all of them anyway.
     """
-    if emulated:
+    if is_slow:
         return tuple(ComponentGroup(x.name, (x,)) for x in graph.instances)
     found: dict[str, list[Instance]] = {}
     for instance in graph.instances:

@@ -14,3 +14,8 @@ class Runner:
     runtime: str = "iree-base-runtime"  # the wheel that has the programs
     env: tuple[tuple[str, str], ...] = ()
     emulated: bool = False
+
+    @property
+    def is_slow(self) -> bool:
+        """Return whether each call starts an emulator."""
+        return bool(self.prefix)

@@ -85,7 +85,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     """
     graph = manifest.graph
     forms = block_forms(graph)
-    groups = component_groups(graph, target.runner.emulated)
+    groups = component_groups(graph, target.runner.is_slow)
     # The longest first: at the end every processor has work.
     pieces = [
         *(_entry_point(manifest, target, root, entry) for entry in graph.entry_points),
@@ -122,7 +122,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
 def _component(
     manifest: Manifest, target: Target, root: Path, group: ComponentGroup
 ) -> Action:
-    part = _component_part(manifest.graph, group.name, target.runner.emulated)
+    part = _component_part(manifest.graph, group.name, target.runner.is_slow)
     files = tuple(component_file(instance.name) for instance in group.instances)
     name = f"component-{group.name}"
     return _piece(manifest, target, root, "component", name, part, files, {"": name})
@@ -154,8 +154,8 @@ def _chain(
 
 # All targets of a layout share the parts, and the JSON text that each keeps.
 @lru_cache(maxsize=128)
-def _component_part(graph: Graph, group: str, emulated: bool) -> Graph:
-    groups = component_groups(graph, emulated)
+def _component_part(graph: Graph, group: str, is_slow: bool) -> Graph:
+    groups = component_groups(graph, is_slow)
     instances = next(item.instances for item in groups if item.name == group)
     names = {instance.name for instance in instances}
     calls = [

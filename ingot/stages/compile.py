@@ -47,7 +47,7 @@ def plan_compile_pieces(graph: Graph, target: Target) -> Iterator[Action]:
 
     They have the flags of `model.vmfb`. Each is so small that one thread does it all.
     """
-    groups = component_groups(graph, target.runner.emulated)
+    groups = component_groups(graph, target.runner.is_slow)
     names = [
         *(f"component-{group.name}" for group in groups),
         *(f"block-{form.name}" for form in block_forms(graph)),

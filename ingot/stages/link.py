@@ -27,9 +27,9 @@ def plan_link(graph: Graph) -> Action:
     return _plan(graph, "link", "main.mlir", main_module(graph), "linked.mlir")
 
 
-def plan_link_components(graph: Graph, emulated: bool) -> Iterator[Action]:
+def plan_link_components(graph: Graph, is_slow: bool) -> Iterator[Action]:
     """Yield the actions that link components alone, as the check calls them."""
-    for group in component_groups(graph, emulated):
+    for group in component_groups(graph, is_slow):
         yield plan_link_component(graph, group)
 
 

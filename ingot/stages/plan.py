@@ -83,8 +83,8 @@ def _plan_for_checks(
     lowered: dict[str, Manifest], targets: Collection[Target], root: Path
 ) -> Iterator[Action]:
     """Yield what the checks of several targets share."""
-    kinds = dict.fromkeys((x.layout.name, x.runner.emulated) for x in targets)
-    for layout, emulated in kinds:
-        if layout in lowered:
-            yield from plan_link_components(lowered[layout].graph, emulated)
-            yield plan_check_inputs(lowered[layout], emulated, root)
+    runners = [(x.layout.name, x.runner) for x in targets if x.layout.name in lowered]
+    for layout, is_slow in dict.fromkeys((name, x.is_slow) for name, x in runners):
+        yield from plan_link_components(lowered[layout].graph, is_slow)
+    for layout, emulated in dict.fromkeys((name, x.emulated) for name, x in runners):
+        yield plan_check_inputs(lowered[layout], emulated, root)
