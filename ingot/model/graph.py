@@ -37,8 +37,8 @@ class Argument:
     limit: Limit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+@dataclass(frozen=True)
+class Instance(KeepsJson):
     """A component bound to dims, which `specialize` turns into one static module.
 
     `name` is unique for (component, dims) and is the stem of the module's file and its
@@ -208,8 +208,8 @@ class Packing:
     part: str  # the kernel's argument: "weight", "weight_scale"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+@dataclass(frozen=True)
+class Parameter(KeepsJson):
     """A weight of the model, under its GGUF name, and its tensor in the source."""
 
     name: str  # "blk.0.attn_q.weight"

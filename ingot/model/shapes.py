@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ingot.codec import KeepsJson
+
 # No i64 and no f64: portable Vulkan has neither.
 ELEMENTS = ("f32", "f16", "bf16", "i32", "i16", "i8", "i1")
 
@@ -106,8 +108,8 @@ def parse_dim(text: str) -> Product:
     return Product.of(size, *names)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+@dataclass(frozen=True)
+class TensorType(KeepsJson):
     """A tensor's shape and element type (`f32`, `i32`, ...)."""
 
     shape: tuple[Dim, ...]
