@@ -138,6 +138,18 @@ def test_a_kernel_takes_what_the_component_takes() -> None:
     )
 
 
+def test_a_kernel_drops_no_argument() -> None:
+    encoder = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT).graph
+    without_bias = PACKED_U32.kernels["linear/linear"]
+    kernels = {**PACKED_U32.kernels, "linear/linear_bias": without_bias}
+    with pytest.raises(IngotError) as caught:
+        lowered(encoder, "f32", replace(PACKED_U32, kernels=kernels))
+    assert str(caught.value) == (
+        "components/linear/linear_packed_u32_f32.mlir: no kernel of linear/linear_bias:"
+        " its arguments or results are others"
+    )
+
+
 def test_a_kernel_is_for_the_stored_types_that_its_weight_may_have(
     graph: Graph,
 ) -> None:
