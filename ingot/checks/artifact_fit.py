@@ -1,9 +1,9 @@
 """Check that a linked module, its vmfb and an archive fit each other.
 
 IREE compares only names and lengths, and rejects only lengths that are too short: a
-wrong shape, type or content silently gives wrong numbers. Also, parameters that nothing
-reads would be shipped for nothing. This module therefore compares the three before
-anything ships.
+wrong shape, type or content silently gives wrong numbers. In addition, a bundle could
+contain parameters that nothing reads. This module therefore compares the three before a
+bundle is packed.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def check_parameters(
 def declared_parameters(linked_text: str) -> dict[str, Declared]:
     """Return the parameters of a linked module.
 
-    Raises: IngotError for one of another scope, one declared twice, or one in a form
-        that this does not understand.
+    Raises: IngotError for one of another scope, one declared twice, or one in an
+        unknown form.
     """
     found: dict[str, Declared] = {}
     matches = list(_DECLARED.finditer(linked_text))
@@ -126,7 +126,7 @@ def declared_parameters(linked_text: str) -> dict[str, Declared]:
 def dump_module(vmfb_bytes: bytes) -> str:
     """Return the output of `iree-dump-module` for a vmfb.
 
-    Raises: IngotError where it is not a vmfb.
+    Raises: IngotError if it is not a vmfb.
     """
     with tempfile.TemporaryDirectory(prefix="dump-") as name:
         folder = Path(name)
@@ -147,7 +147,7 @@ def loaded_parameters(dump: str) -> dict[str, int]:
     A load names its keys by three constants: (offset, length) of each key as i32, the
     keys in one text, and (source offset, target offset, length) of each as i64.
 
-    Raises: IngotError for a load that this does not understand.
+    Raises: IngotError for a load in an unknown form.
     """
     rodata = {
         int(match[1]): bytes.fromhex(match[2]) for match in _RODATA.finditer(dump)

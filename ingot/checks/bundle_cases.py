@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "ingot.golden.v1"
 
-# Cases are short enough for an emulator, and have different lengths.
+# Cases are short enough for an emulator, and differ in length.
 CASES = 4
 LONGEST_TOKENS = 32
 # The same for a decoder, which may be thirty times as large.
 LONGEST_PROMPT = 16
-# Only some logits of a case: a wrong model is wrong in all of them.
+# A case has only some logits, because a wrong model is wrong in all of them.
 IDS = 64
 
 

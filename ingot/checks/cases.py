@@ -81,7 +81,8 @@ def component_cases(
     shapes: tuple[tuple[int, int], ...]
     shapes = ((1, 1), (1, 17), (2, 7), (3, 40), (1, longest))
     if emulated:
-        # Every call starts the emulator or compiles shaders: a second and more.
+        # Every call starts the emulator or compiles shaders, which takes a second or
+        # more.
         shapes = ((1, 1), (3, 7), (1, longest))
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 

@@ -13,14 +13,14 @@ from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 Array: TypeAlias = Any
 
 LEVELS = (*CHECK_LEVELS, "tokens")
-"""From the smallest piece to the whole; the last three judge the shipped model."""
+"""From the smallest piece to the whole; the last three compare the shipped model."""
 
 EXACT = Tolerance(0.0, None, "integers are exact")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a row is about: everything except the numbers."""
+    """The subject of a row: everything except the numbers."""
 
     level: str
     name: str  # the instance, the block, "oracle", "sentence 3"
@@ -29,14 +29,14 @@ class Place:
     value: str  # the result compared: "hidden"
 
     def __str__(self) -> str:
-        """Return it as an error names it."""
+        """Return the subject as an error names it."""
         sizes = ", ".join(f"{name} {size}" for name, size in self.inputs)
         return f"{self.level} {self.name} ({sizes})"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. Numbers that are not finite are kept, and fail."""
+    """One comparison. A number that is not finite fails it."""
 
     place: Place
     max_abs_error: float
@@ -54,7 +54,7 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
 
     Integers are exact at every level, because a nearby index means nothing.
 
-    Raises: IngotError where the shapes differ, or the arrays are empty.
+    Raises: IngotError if the shapes differ, or the arrays are empty.
     """
     import numpy as np
 
@@ -69,7 +69,7 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
         )
     with np.errstate(invalid="ignore"):
         error = np.abs(exact - given)
-    # An expected infinity fails too: the difference of two infinities means
+    # An expected infinity fails too, because the difference of two infinities means
     # nothing.
     error[~np.isfinite(error)] = np.inf
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
@@ -92,7 +92,7 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
 
 
 def smallest_cosine(a: Array, b: Array) -> float:
-    """Return the smallest cosine between vectors; NaN where it is undefined.
+    """Return the smallest cosine between vectors; NaN if it is undefined.
 
     Shapes: a, b [..., n]: the vectors are the last dimension.
     """
@@ -144,7 +144,7 @@ def row_json(row: Row) -> dict[str, Any]:
 
 
 def number(value: float, digits: int) -> float | str:
-    """Return the value rounded to significant digits; as text where not finite."""
+    """Return the value rounded to significant digits; as text if not finite."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 

@@ -1,10 +1,10 @@
 """Compare a decoder's logits with golden logits.
 
-Golden logits judge what the oracle cannot: the graph itself and the weights. Logits are
-compared at some token ids, relative to the range over the whole vocabulary. The
-reference's best token must also be the target's: exactly, because the file contains no
-token that another order of summation could change, or within the cost of rounded
-weights.
+Golden logits test what the oracle cannot: the graph itself and the weights. The logits
+are compared at some token ids, relative to the range over the whole vocabulary. The
+best tokens of reference and target must also be equal: exactly, because the file
+contains no token that another order of summation could change, or within the cost of
+rounded weights.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FREE = 3
 class Amount:
     """The amount of work for a target; an emulated one takes a second per token.
 
-    Its components and blocks run long sequences. Here it runs enough to show that they
-    are put together as for the other targets.
+    Its components and blocks run long sequences. Here it runs enough to show that the
+    model consists of them in the same way as on the other targets.
     """
 
     longest: int | None  # tokens of a prompt
@@ -54,7 +54,7 @@ CALL_CACHE_BYTES = 512 << 20
 def logits_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
     """Yield prompts alone and in a padded batch, the longest first.
 
-    Raises: IngotError where the entry points are not those of a decoder.
+    Raises: IngotError if the entry points are not those of a decoder.
     """
     entry, _ = decoder_entries(subject.graph.entry_points)
     alone, together = choose(golden, subject.runner)
@@ -66,7 +66,7 @@ def logits_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
 def greedy_items(subject: Subject, golden: GoldenLogits) -> Iterator[Item]:
     """Yield greedy tokens, at once and one by one; emulated, a prompt token by token.
 
-    Raises: IngotError where the entry points are not those of a decoder.
+    Raises: IngotError if the entry points are not those of a decoder.
     """
     entries = decoder_entries(subject.graph.entry_points)
     if subject.runner.emulated:
@@ -156,7 +156,7 @@ def prompts_item(
     chosen: tuple[int, ...],
     level: str,
 ) -> Item:
-    """Return the item that runs prompts as one batch, judged at a level."""
+    """Return the item that runs prompts as one batch and compares them at a level."""
     tokens = subject.tolerances["tokens" if level == "golden" else level]
 
     def item() -> list[Row]:

@@ -1,6 +1,7 @@
 """Compare an encoder's embeddings with golden files of an independent implementation.
 
-They judge what the oracle cannot: the graph itself, the weights and the tokenizer.
+Golden files test what the oracle cannot: the graph itself, the weights and the
+tokenizer.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ EMULATED_GROUP_TOKENS = 512
 def golden_items(subject: Subject, golden: GoldenSentences) -> Iterator[Item]:
     """Yield sentences in padded groups and alone, the longest first.
 
-    Raises: IngotError where no entry point computes an embedding of tokens.
+    Raises: IngotError if no entry point computes an embedding of tokens.
     """
     entry = embedding_entry(subject.graph.entry_points)
     if entry is None:
         raise IngotError(
-            f"{subject.graph.model}: no entry point makes an embedding of tokens",
-            "the golden file holds embeddings",
+            f"{subject.graph.model}: no entry point computes an embedding of tokens",
+            "the golden file contains embeddings",
         )
     alone, groups = choose(golden, subject.runner.emulated)
     for group in groups:
@@ -55,7 +56,7 @@ def golden_items(subject: Subject, golden: GoldenSentences) -> Iterator[Item]:
 
 
 def sentence_items(subject: Subject, judged: GoldenSentences) -> Iterator[Item]:
-    """Yield the sentences that the oracle judges, if there is no golden file."""
+    """Yield the sentences to compare with the oracle, if there is no golden file."""
     entry = embedding_entry(subject.graph.entry_points)
     if entry is not None:
         for index in range(len(judged.tokens)):
@@ -65,7 +66,7 @@ def sentence_items(subject: Subject, judged: GoldenSentences) -> Iterator[Item]:
 def judge_sentences(subject: Subject, tokenizer: Any) -> GoldenSentences | None:
     """Return a few sentences with the oracle's embeddings.
 
-    The result is None where the model computes no embedding, or accepts too few tokens.
+    The result is None if the model computes no embedding, or accepts too few tokens.
     """
     import numpy as np
 
@@ -159,7 +160,7 @@ def _token_row(
     index: int, expected: tuple[int, ...], got: tuple[int, ...], exact: Tolerance
 ) -> Row:
     longest = max(len(expected), len(got))
-    # -1 stands for an id that is missing on one side.
+    # -1 means that the id is missing on one side.
     pairs = [
         (
             expected[i] if i < len(expected) else -1,

@@ -1,6 +1,6 @@
 """Compare the entry points of a model's module with the oracles.
 
-`pieces` compares what they consist of: components and blocks.
+The module `pieces` compares the components and blocks that they consist of.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def model_items(subject: Subject, entry: EntryPoint) -> Iterator[Item]:
 
 
 def golden_entry(entries: tuple[EntryPoint, ...]) -> EntryPoint:
-    """Return the entry point that golden files, sentences and prompts are about.
+    """Return the entry point that golden files, sentences and prompts test.
 
-    It is the one that computes embeddings, or the `prefill` of a decoder; of a model
-    that has neither, the first one.
+    It is the one that computes embeddings, or the `prefill` of a decoder; if the model
+    has neither, it is the first one.
     """
     embedding = embedding_entry(entries)
     prefill = (entry for entry in entries if entry.name == PREFILL)

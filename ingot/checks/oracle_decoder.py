@@ -55,7 +55,7 @@ def run_decoder(
 ) -> Made:
     """Return the target's results for the tokens; by default, the caches are empty.
 
-    Raises: IngotError where it does not run, or an input has no rule.
+    Raises: IngotError if it fails, or an input has no rule.
     """
     tensors = decoder_inputs(entry, given, caches or {})
     results = call(runner, module, Call(entry.name, tensors, (), len(entry.outputs)))

@@ -1,8 +1,9 @@
 """Record what a model's oracle computes, so that each piece is checked on its own.
 
-One run of the oracle gives the inputs of every component and block. Each piece gets a
-file of its own: where an edit of an oracle does not change it, the check of that piece
-does not run again. Parameters are recorded by name, because the archive has them.
+One run of the oracle yields the inputs of every component and block. Each piece has a
+file of its own: if an edit of an oracle does not change this file, the check of that
+piece does not run again. Parameters are recorded by name, because the archive contains
+them.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ def chain_file(entry: str) -> str:
 
 
 def _stored(value: Array, element: str) -> Array:
-    """Return the array as it is recorded: what a target takes as f32 needs no f64."""
+    """Return the array as it is recorded: in f32 if the target takes f32."""
     import numpy as np
 
     array = np.asarray(value)

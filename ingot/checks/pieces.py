@@ -23,7 +23,7 @@ from ingot.runtime.invoke import Call, Module
 
 Array: TypeAlias = Any
 
-# The number of samples among which a component's single number is judged.
+# The number of samples that give the scale of a component's single number.
 N_DRAWN = 15
 
 
@@ -72,7 +72,7 @@ def block_rows(piece: Piece, module: Module, recorded: Recorded) -> Iterator[Row
 def chain_rows(
     piece: Piece, modules: Mapping[str, Module], recorded: Recorded
 ) -> Iterator[Row]:
-    """Yield the rows of all blocks, each with what the target made of those before it.
+    """Yield the rows of all blocks, each with the target's results of earlier ones.
 
     `modules` has the module of each block.
     """
@@ -97,7 +97,7 @@ def _component(
     tensors, expected = _drawn(piece, use, operands, rng, shuffled)
     made = [expected]
     if any(value.size == 1 for value in expected):
-        # One may be what remains of terms that cancel; others give the scale.
+        # One number may remain of terms that cancel; others give the scale.
         made += [
             _drawn(piece, use, operands, rng, resampled)[1] for _ in range(N_DRAWN)
         ]
@@ -147,7 +147,7 @@ def _chain(
         got = _call_block(piece, modules[block.name], entry.name, block, inputs)
         for (value, _), name, found in zip(block.outputs, expected, got, strict=True):
             values[value] = found
-            # A cache is seen in what is read from it.
+            # An error in a cache shows in the values that are read from it.
             if name:
                 place = Place("propagated", block.name, entry.name, use.sizes, value)
                 yield compare(place, recorded.array(name), found, piece.tolerance)

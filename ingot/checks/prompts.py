@@ -1,4 +1,4 @@
-"""Generate prompts for a decoder without a golden file, with the oracle as judge."""
+"""Generate prompts for a decoder without a golden file, with the oracle's logits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from ingot.runtime.decoder import decoder_entries
 
 Array: TypeAlias = Any
 
-# Tokens of each prompt: the oracle of a large model takes seconds per token.
+# The number of tokens of each prompt; the oracle of a large model takes seconds per
+# token.
 LENGTHS = (3, 7)
 
 
 def judge_prompts(subject: Subject) -> GoldenLogits | None:
     """Return short prompts of random tokens with the oracle's logits.
 
-    The result is None where the model is not a decoder, or accepts too few tokens.
+    The result is None if the model is not a decoder, or accepts too few tokens.
     """
     import numpy as np
 
@@ -53,7 +54,7 @@ def judge_prompts(subject: Subject) -> GoldenLogits | None:
 
 
 def prompt_items(subject: Subject, judged: GoldenLogits) -> Iterator[Item]:
-    """Yield the prompts that the oracle judges, each alone."""
+    """Yield the prompts to compare with the oracle, each alone."""
     entry, _ = decoder_entries(subject.graph.entry_points)
     for index in range(len(judged.prompts)):
         yield prompts_item(subject, entry, judged, (index,), "model")

@@ -1,4 +1,4 @@
-"""Combine the tolerances of a manifest and a target: the ones a check judges by."""
+"""Combine the tolerances of a manifest and a target into those of a check."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ingot.model.manifest import Manifest
     from ingot.model.target import Target
 
-# What rounding weights may cost of the logits' range, against a reference that did not
-# round: three times what random weights cost, for which it is worst. `doit ablate` says
-# where it comes from.
+# The share of the logits' range that rounded weights may cost, compared with a
+# reference that did not round: three times the cost for random weights, which is the
+# worst case. `doit ablate` shows where it comes from.
 ROUNDING = {
     "bf16": 2e-2,
     "f16": 3e-3,
@@ -22,15 +22,14 @@ ROUNDING = {
     "i4_block32": 4e-1,
 }
 
-# How far the reference's best token may lie below the best one, where nothing is
-# rounded.
+# How far the reference's best token may be below the best one if no weight is rounded.
 EXACT = Tolerance(0.0, None, "the best token is exact")
 
 
 def tolerances(manifest: Manifest, target: Target) -> dict[str, Tolerance]:
     """Return the tolerances by level, and of the best tokens.
 
-    A manifest's stands above its architecture's, and that above the target's.
+    A manifest overrides its architecture, and that overrides the target.
     """
     found = {
         level: manifest.tolerances.get(level) or target.tolerances[level]
@@ -41,7 +40,7 @@ def tolerances(manifest: Manifest, target: Target) -> dict[str, Tolerance]:
     } - {"f32"}
     if not rounded:
         return {**found, "tokens": EXACT}
-    # Only towards a reference that did not round: the oracle has the weights as stored.
+    # Only for a reference that did not round: the oracle uses the stored weights.
     if "golden" not in manifest.own_tolerances:
         share = max(ROUNDING[item] for item in rounded)
         source = f"weights stored as {', '.join(sorted(rounded))}"

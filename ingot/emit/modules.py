@@ -50,7 +50,7 @@ def main_module(graph: Graph, checks_indices: bool = False) -> str:
     """Return the module that exports every entry point of the model.
 
     A sanitizer build checks the indices that components do not check themselves.
-    Raises: IngotError where an entry point has a name that linking reserves.
+    Raises: IngotError if an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]
     if RESERVED in exports:
@@ -127,7 +127,7 @@ def component_groups(graph: Graph, is_slow: bool) -> tuple[ComponentGroup, ...]:
 def component_module(group: ComponentGroup, dynamic: tuple[DynamicDim, ...]) -> str:
     """Return the module that exports instances, with the sizes that a model allows.
 
-    It says nothing else of the model, so that models share what is compiled of it.
+    It contains nothing else of the model, so that models share the compiled module.
     """
     name, instances = symbol(group.name), group.instances
     exports = [component_function(instance.name) for instance in instances]

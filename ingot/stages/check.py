@@ -1,7 +1,7 @@
 """Plan the check of a model on one target, piece by piece.
 
-Each piece is compared by an action of its own: an edit compares again what it changes,
-and an interrupted check goes on with the pieces that are left.
+An action of its own compares each piece. After an edit, only the pieces that it changes
+are compared again, and an interrupted check continues with the remaining pieces.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ingot.runtime.decoder import DECODE
 from ingot.stages.program import program_argv, program_inputs
 
 ENV = (
-    # Beside the other files: the driver's own place is read-only for an action, and
-    # without it each call compiles all shaders again, 10 s and more of it.
+    # An action cannot write to the folder where the driver caches its shaders, and
+    # without a cache each call compiles all of them again, which takes 10 s or more.
     ("MESA_SHADER_CACHE_DIR", "shaders"),
-    # Every processor works at a call of its own; and sums split over threads would
-    # make the oracle depend on how many there are.
+    # Each processor runs calls of its own. Sums that are split over threads would also
+    # make the oracle depend on the number of threads.
     ("OPENBLAS_NUM_THREADS", "1"),
 )
 
@@ -78,15 +78,15 @@ def plan_check_inputs(manifest: Manifest, emulated: bool, root: Path) -> Action:
 
 
 def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Action]:
-    """Yield the actions that compare each piece, and the one that judges them all.
+    """Yield the actions that compare each piece, and the one that reports them all.
 
     An action that compares succeeds whatever it finds, so that the report has the rows
-    of all pieces; the last one fails where any row does.
+    of all pieces; the last action fails if any row failed.
     """
     graph = manifest.graph
     forms = block_forms(graph)
     groups = component_groups(graph, target.runner.is_slow)
-    # The longest first: at the end every processor has work.
+    # The longest come first, so that every processor has work until the end.
     pieces = [
         *(_entry_point(manifest, target, root, entry) for entry in graph.entry_points),
         *(_chain(manifest, target, entry, forms) for entry in graph.entry_points),
@@ -190,7 +190,7 @@ def _chain_part(graph: Graph, entry: EntryPoint) -> Graph:
 def _part(
     graph: Graph, instances: Iterable[Instance], parameters: Collection[str]
 ) -> Graph:
-    """Return as much of the graph as a piece is about."""
+    """Return the part of the graph that a piece needs."""
     read = tuple(item for item in graph.parameters if item.name in parameters)
     return replace(
         graph, model="", dynamic=(), instances=tuple(instances), parameters=read
@@ -207,9 +207,9 @@ def _piece(
     files: tuple[str, ...],
     compiled: dict[str, str],
 ) -> Action:
-    """Return the action that compares a piece, and writes its rows.
+    """Return the action that compares a piece and writes its rows.
 
-    `compiled` has the actions of its modules, and `files` what the oracle recorded.
+    `compiled` contains the actions of its modules, and `files` the oracle's records.
     """
     graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
     recorded = _inputs_task(graph, target.runner.emulated)
@@ -247,10 +247,10 @@ def _piece(
 def _entry_point(
     manifest: Manifest, target: Target, root: Path, entry: EntryPoint
 ) -> Action:
-    """Return the action that compares an entry point, and writes its rows.
+    """Return the action that compares an entry point and writes its rows.
 
-    That of the golden file also writes `golden.json`: a few sentences or prompts that
-    the model was right about.
+    The action of the golden file also writes `golden.json`: a few sentences or prompts
+    that the model computed correctly.
     """
     graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
     inputs: dict[str, Source] = {

@@ -1,1 +1,1 @@
-"""Judge the comparisons of all pieces of a model on one target."""
+"""Report the comparisons of all pieces of a model on one target."""

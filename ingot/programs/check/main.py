@@ -1,6 +1,6 @@
-"""Judge the comparisons of all pieces of a model: write the report, or fail.
+"""Report the comparisons of all pieces of a model, and fail if one of them failed.
 
-A failing check fails the build; what it printed is kept.
+A failed check fails the build, and its output is stored with the failed action.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = "ingot.check.v1"
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names; exit with 1 where a row failed."""
+    """Run the check of the specification in `argv[1]`; exit with 1 if a row failed."""
     specification = from_json(CheckSpec, Path(sys.argv[1]).read_bytes())
     graph = from_json(Graph, Path("graph.json").read_bytes())
     rows = read_rows(specification.pieces, graph)
@@ -43,7 +43,7 @@ def read_rows(pieces: tuple[str, ...], graph: Graph) -> tuple[Row, ...]:
     def order(row: Row) -> tuple[int, int]:
         place = row.place
         level = LEVELS.index(place.level)
-        # A chain is in order already, run by run.
+        # The rows of a chain are in order already, run by run.
         is_block = place.level == "block"
         return level, number[place.entry_point, place.name] if is_block else 0
 
@@ -61,7 +61,7 @@ def first_blocks(graph: Graph) -> dict[str, str]:
 
 
 def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
-    """Return the report. It holds no time: equal artifacts have equal reports."""
+    """Return the report, without times: equal artifacts have equal reports."""
     return {
         "schema": SCHEMA,
         "model": specification.model,
@@ -75,7 +75,7 @@ def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, An
 
 
 def report_text(specification: CheckSpec, rows: tuple[Row, ...], graph: Graph) -> str:
-    """Return what people read: one line per level, then what is wrong first."""
+    """Return the text to print: one line per level, then the first error."""
     lines = [f"{specification.task}: {len(rows)} comparisons", table(rows)]
     if not all(row.passed for row in rows):
         lines.append(explain(specification.task, rows, first_blocks(graph)))

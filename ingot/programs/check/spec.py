@@ -1,4 +1,4 @@
-"""The specification of one model's check on one target."""
+"""Define the specification of one model's check on one target."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSpec:
-    """The comparisons to judge, and what the report says of the target."""
+    """The comparisons to report, and facts about the target for the report."""
 
-    task: str  # as messages name it: "check clm-60m@x86_64"
+    task: str  # its name in messages: "check clm-60m@x86_64"
     model: str
     target: str
     device: str

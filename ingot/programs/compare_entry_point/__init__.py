@@ -1,1 +1,1 @@
-"""Compare an entry point of a model, as a target computes it, with its reference."""
+"""Compare the results of an entry point on a target with its reference."""

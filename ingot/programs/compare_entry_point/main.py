@@ -1,7 +1,7 @@
-"""Compare an entry point, as a target computes it, with what it should compute.
+"""Compare the results of an entry point on a target with those of its references.
 
-All calls run the target's own program. A difference beyond the tolerance is a row like
-any other: the check judges the rows of all pieces.
+All calls run the target's own module. A difference beyond the tolerance is a row like
+any other, and does not fail this program; the check fails after it has all rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names."""
+    """Run the comparisons of the specification in `argv[1]`."""
     specification = from_json(CompareEntryPointSpec, Path(sys.argv[1]).read_bytes())
     try:
         rows = compared(specification, _subject(specification))
@@ -39,10 +39,10 @@ def main() -> None:
 def compared(specification: CompareEntryPointSpec, subject: Subject) -> list[Row]:
     """Return the rows of the entry point.
 
-    That of the golden file, or of sentences or prompts where there is none, also
-    writes the cases that prove a bundle.
+    The comparison with the golden file, or with sentences or prompts if there is none,
+    also writes the cases with which a bundle can verify itself.
 
-    Raises: IngotError where something does not run at all.
+    Raises: IngotError if a call fails.
     """
     from ingot.checks import golden_sentences, levels
     from ingot.checks.bundle_cases import golden_cases
@@ -59,7 +59,7 @@ def compared(specification: CompareEntryPointSpec, subject: Subject) -> list[Row
         path = Path(specification.tokenizer)
         tokenizer = load_tokenizer(path, specification.n_vocab)
     judged, golden_items = _golden(specification, subject, tokenizer)
-    # The longest calls first: at the end every processor has work.
+    # The longest calls come first, so that every processor has work until the end.
     rows = levels.run_items((*golden_items, *levels.model_items(subject, entry)))
     if specification.golden and isinstance(judged, GoldenSentences) and tokenizer:
         rows += golden_sentences.token_rows(judged, tokenizer)
@@ -87,7 +87,7 @@ def _greedy(
 def _golden(
     specification: CompareEntryPointSpec, subject: Subject, tokenizer: Any
 ) -> tuple[GoldenSentences | GoldenLogits | None, Iterator[Item]]:
-    """Return what the golden file judges, or the oracle where there is none."""
+    """Return the cases of the golden file, or of the oracle if there is none."""
     from ingot.checks import golden_logits, golden_sentences, prompts
     from ingot.checks.golden_files import golden_kind, read_logits, read_sentences
 

@@ -1,4 +1,4 @@
-"""The specification of the comparisons of an entry point on one target."""
+"""Define the specification of an entry point's comparisons on one target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ROWS = "rows.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareEntryPointSpec:
-    """What is compared, how far it may differ, and how the target runs here."""
+    """The entry point to compare, its tolerances, and the runner of the target."""
 
-    task: str  # as messages name it: "check clm-60m@x86_64"
+    task: str  # its name in messages: "check clm-60m@x86_64"
     entry_point: str
     runner: Runner
     scope: str  # of the parameters

@@ -1,1 +1,1 @@
-"""Compare a piece of a model, as a target computes it, with its reference."""
+"""Compare the results of a piece of a model on a target with the oracle's."""

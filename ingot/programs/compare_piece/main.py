@@ -1,7 +1,7 @@
-"""Compare a piece of a model, as a target computes it, with what it should compute.
+"""Compare the results of a piece of a model on a target with the oracle's.
 
-All calls run the target's own program. A difference beyond the tolerance is a row like
-any other: the check judges the rows of all pieces.
+All calls run the target's own module. A difference beyond the tolerance is a row like
+any other, and does not fail this program; the check fails after it has all rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingot.runtime.invoke import Module
 
 
 def main() -> None:
-    """Run the specification that `argv[1]` names."""
+    """Run the comparisons of the specification in `argv[1]`."""
     specification = from_json(ComparePieceSpec, Path(sys.argv[1]).read_bytes())
     try:
         rows = tuple(map(rounded, compared(specification)))
@@ -35,7 +35,7 @@ def main() -> None:
 def compared(specification: ComparePieceSpec) -> Iterator[Row]:
     """Return the rows of the piece.
 
-    Raises: IngotError where something does not run at all.
+    Raises: IngotError if a call fails.
     """
     graph = from_json(Graph, Path("graph.json").read_bytes())
     archive = Path("model.irpa")

@@ -1,4 +1,4 @@
-"""The specification of the comparisons of one piece of a model on one target."""
+"""Define the specification of one piece's comparisons on one target."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROWS = "rows.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparePieceSpec:
-    """What is compared, how far it may differ, and how the target runs here."""
+    """The piece to compare, its tolerances, and the runner of the target."""
 
-    task: str  # as messages name it: "check clm-60m@x86_64"
+    task: str  # its name in messages: "check clm-60m@x86_64"
     level: PieceLevel
     inputs: tuple[str, ...]  # the files that the oracle recorded
     modules: dict[str, str]  # by block, of a chain; "" of anything else
