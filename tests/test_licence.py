@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.model.licence import licence_defects
+from ingot.model.licence import licence_errors
 
 OWN = "  one that is not in the list is LicenseRef-NAME"
 
@@ -12,7 +12,7 @@ OWN = "  one that is not in the list is LicenseRef-NAME"
 def told(expression: str) -> list[str]:
     """Return what is wrong, line by line."""
     return [
-        line for error in licence_defects(expression) for line in str(error).split("\n")
+        line for error in licence_errors(expression) for line in str(error).split("\n")
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated
-from ingot.model.licence import FOLDER, licence_defects, text_defects
+from ingot.model.licence import FOLDER, licence_errors, text_errors
 
 
 def choose_licence(
@@ -35,6 +35,6 @@ def choose_licence(
 
 
 def _given(given: str, root: Path, errors: list[IngotError]) -> Stated | None:
-    wrong = list(licence_defects(given)) or list(text_defects(given, root))
+    wrong = list(licence_errors(given)) or list(text_errors(given, root))
     errors += [IngotError(f"licence={given}: {e.message}", e.hint) for e in wrong]
     return None if wrong else Stated(given, "licence=")

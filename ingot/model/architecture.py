@@ -70,7 +70,7 @@ def read_architecture(path: Path, root: Path) -> Architecture:
     """Return the architecture of a file, with everything that it extends.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect of form in the first file that
+        ExceptionGroup: of ManifestError, every mistake of form in the first file that
             has one, or else everything that does not fit what it extends.
     """
     files = list(_files(path, root))

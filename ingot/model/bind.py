@@ -224,8 +224,8 @@ class Binding:
         indices = [item for item in arguments if isinstance(item, IndexFormal)]
         scalars = [item for item in arguments if isinstance(item, ScalarFormal)]
         shown = dict.fromkeys(name for item in tensors for name in item.type.names)
-        told = (item.dim for item in indices if sizes[item.dim] != item.default)
-        named = dict.fromkeys((*shown, *told))
+        given = (item.dim for item in indices if sizes[item.dim] != item.default)
+        named = dict.fromkeys((*shown, *given))
         suffixes = [f"{n}_{sizes[n]}" for n in named if sizes[n] is not None]
         return Instance(
             name="__".join((self.signature.stem, *suffixes)),

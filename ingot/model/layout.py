@@ -76,7 +76,7 @@ def read_layout(path: Path, root: Path) -> Layout:
     """Return the layout that a file below the checkout's root declares.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect.
+        ExceptionGroup: of ManifestError, every mistake.
     """
     layout = read(path.absolute(), root.absolute(), Layout)
     raise_all([*_check(layout, path, Components(root))])

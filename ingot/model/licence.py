@@ -23,7 +23,7 @@ def licences(expression: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(w for w in words if w not in ("AND", "OR", "WITH")))
 
 
-def licence_defects(expression: str) -> Iterator[IngotError]:
+def licence_errors(expression: str) -> Iterator[IngotError]:
     """Yield what is wrong with an expression, each unknown licence by itself.
 
     Source: SPDX specification 2.3, annex D; the list of the package `packaging`.
@@ -72,7 +72,7 @@ def _nearest(word: str, known: list[str]) -> str:
     return plain[near[0]] if near else ""
 
 
-def text_defects(expression: str, root: Path) -> Iterator[IngotError]:
+def text_errors(expression: str, root: Path) -> Iterator[IngotError]:
     """Yield each licence of an expression whose text a bundle would lack."""
     for name in licences(expression):
         place = f"{FOLDER}/{name}.txt"

@@ -78,7 +78,7 @@ class Manifest:
     tokenizer: WeightFile | None
     end_tokens: tuple[int, ...]  # ids that end a text
     golden: Path | None  # absolute; reference outputs as npz
-    # By check level, whatever the target says; the manifest's own stand above its
+    # By check level, instead of the target's; the manifest's own replace its
     # architecture's.
     tolerances: Mapping[str, Tolerance]
     own_tolerances: tuple[str, ...]  # the levels that the manifest itself speaks of
@@ -93,7 +93,7 @@ def read_manifest(
     Those who read several manifests hand over the components, which are read once.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect of the manifest, of its
+        ExceptionGroup: of ManifestError, every mistake in the manifest, of its
             architecture and of the components it names.
     """
     path, root = path.absolute(), root.absolute()
@@ -106,8 +106,8 @@ def read_manifest(
     if named is not None:
         found += rules.check_names(file, named.declared, errors)
     # A mistake of form explains all others at its position.
-    told = {error.position for error in errors}
-    errors += [error for error in found if error.position not in told]
+    reported = {error.position for error in errors}
+    errors += [error for error in found if error.position not in reported]
     if named is not None:
         components = components or Components(root)
         graph, wrong = _read_graph(file, path.stem, named, components)
@@ -160,7 +160,7 @@ def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:
     """Return the architecture that a manifest names, None where it names none.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect of form.
+        ExceptionGroup: of ManifestError, every mistake of form.
     """
     if not file.architecture:
         return None
@@ -174,7 +174,7 @@ def _read_graph(
     """Return the graph, and what is wrong with it.
 
     Sizes and numbers that were reported missing are 1, so that the rest is checked.
-    None without how the source names tensors: the parameters are told by it.
+    The graph is None if the manifest lacks the naming, by which parameters are found.
     """
     if not file.weights.naming:
         return None, []

@@ -13,7 +13,7 @@ from pathlib import Path
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.graph import DynamicDim, EntryPoint, Graph
-from ingot.model.licence import licence_defects, text_defects
+from ingot.model.licence import licence_errors, text_errors
 from ingot.model.manifest_schema import ManifestFile, ToleranceSection
 
 # Of a model: files in the tar of its bundle have 100 characters, the target's too.
@@ -32,8 +32,8 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
         message = f"expected at most {LONGEST_NAME} characters"
         yield file.at.error("model", f"{message}, found {len(file.model)}")
     if file.licence:
-        for defect in licence_defects(file.licence):
-            yield file.at.error("licence", defect.message, defect.hint)
+        for error in licence_errors(file.licence):
+            yield file.at.error("licence", error.message, error.hint)
     weights = file.weights
     kind = weights.source.kind if weights.source else ""
     if kind in ("gguf", "irpa") and weights.naming == "hf":
@@ -116,9 +116,9 @@ def check_files(
     if golden and not golden.is_file():
         message = f"no file '{file.check.golden}' in the manifest's folder"
         yield file.check.at.error("golden", message)
-    if root and file.licence and not any(licence_defects(file.licence)):
-        for defect in text_defects(file.licence, root):
-            yield file.at.error("licence", defect.message, defect.hint)
+    if root and file.licence and not any(licence_errors(file.licence)):
+        for error in text_errors(file.licence, root):
+            yield file.at.error("licence", error.message, error.hint)
 
 
 def _check_tolerances(

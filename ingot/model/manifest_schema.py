@@ -1,7 +1,7 @@
 """List every key of a manifest, with its form and its meaning.
 
 A section whose every key has a default or an empty value loses only its wrong parts, so
-that the rules can judge the rest of a manifest together with the mistakes in it.
+that the rules can check the rest of a manifest together with the mistakes in it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Policy(Section):
     match: str = key(Text("a pattern"), "parameters it holds for; * matches anything")
     source: str | None = optional(
         Choice(SOURCE_ELEMENTS),
-        "type in the weight source; left out, whatever it has is converted",
+        "type in the weight source; left out, any type is converted",
         default=None,
     )
     stored: str = key(

@@ -114,10 +114,10 @@ def run_entry_point(
     observe: Observer | None = None,
     keep: bool = False,
 ) -> tuple[tuple[Array, ...], tuple[Step, ...]]:
-    """Return the entry point's outputs and, to keep, every block as it was run.
+    """Return the entry point's outputs and, with `keep`, every block as it was run.
 
-    A step of a decoder holds the caches of all layers: kept without need, those of a
-    long sequence fill the memory.
+    A step of a decoder holds the caches of all layers, and those of a long sequence
+    would fill the memory.
     """
     values = dict(zip((port.value for port in entry.inputs), inputs, strict=True))
     steps: list[Step] = []

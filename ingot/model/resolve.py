@@ -75,9 +75,9 @@ def resolve(
             if block_name(kind) not in inner
         }
         # The variants of a block, and entry points, share nodes and their mistakes.
-        told = {error.position for error in errors}
-        fresh = {str(error): error for error in found if error.position not in told}
-        errors += fresh.values()
+        reported = {error.position for error in errors}
+        fresh = [error for error in found if error.position not in reported]
+        errors += {str(error): error for error in fresh}.values()
         expanded.append(expand(name, section, patterns, fixed))
         used = {block.kind for block in expanded[-1].entry_point.blocks}
         instances += [item for kind in used for item in patterns[kind].instances]

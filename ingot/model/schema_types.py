@@ -61,7 +61,7 @@ class Place:
 
 
 def _part(node: Node, part: str) -> Node:
-    """Return the node that stands at a part of another one."""
+    """Return the node at a part of another one."""
     if not part:
         return node
     if isinstance(node.value, tuple):
@@ -78,7 +78,7 @@ def _part(node: Node, part: str) -> Node:
 
 
 NOWHERE = Place(Node(Position("", 0, 0), "", None))
-"""The place of a section that stands in no file."""
+"""The place of a section that is in no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ class _AliasFile(Section):
 class Target:
     """A way to compile and run models, complete.
 
-    `name` is what was asked for, `resolved` the target it means: they differ only for
+    `name` is the name in the command, `resolved` the target it means: they differ for
     `host`. Every task is named after `resolved`.
     """
 
@@ -165,7 +165,7 @@ def read_target(path: Path, root: Path, via: tuple[str, ...] = ()) -> Target:
     `via` are the other names of targets that lead to it.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect.
+        ExceptionGroup: of ManifestError, every mistake.
     """
     path, root = path.absolute(), root.absolute()
     if "first_of" in load(path, root).entries:
@@ -231,7 +231,7 @@ def _layout(file: _TargetFile, root: Path) -> Layout:
     """Return the layout that a target names.
 
     Raises:
-        ExceptionGroup: of ManifestError, every defect of the layout.
+        ExceptionGroup: of ManifestError, every mistake in the layout.
     """
     folder = root / FOLDER
     if not os.path.lexists(folder / f"{file.layout}.yaml"):

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 Array: TypeAlias = Any
 
 CHECK_LEVELS = ("component", "block", "propagated", "model", "golden")
-"""From the smallest piece to the whole; the last two judge the model as it ships."""
+"""From the smallest piece to the whole; the last two test the model as it ships."""
 
 
 @dataclass(frozen=True, slots=True)
