@@ -20,7 +20,9 @@ from ingot.cli import build_command, list_commands
 from ingot.cli.build_command import n_parallel
 from ingot.cli.commands import COMMANDS, INTERRUPTED, Command
 from ingot.cli.doit_commands import command_class
+from ingot.cli.tasks import choose_actions
 from ingot.engine import process
+from ingot.engine.actions import Action, Output
 from ingot.errors import IngotError, did_you_mean
 from ingot.project.catalogue import Catalogue, Plan, Selection
 from ingot.project.catalogue_values import Settings
@@ -192,6 +194,31 @@ def test_a_graph_of_nothing_is_an_error_with_the_reasons(
     assert str(caught.value) == (
         "nothing is selected to draw\n  x is left out: the processor lacks y"
     )
+
+
+def test_a_stage_means_its_selected_actions_and_those_that_they_need() -> None:
+    def action(task: str, *needs: str) -> Action:
+        inputs = tuple((name, Output(name, "out")) for name in needs)
+        return Action(task, ("true",), inputs, ("out",))
+
+    plan = Plan(
+        (
+            action("link:a"),
+            action("compile:a@x", "link:a"),
+            action("compile:a@y", "link:a"),
+            action("bundle:a@x", "compile:a@x"),
+        )
+    )
+    selection = Selection(("a",), ("x",))
+    linked, compiled = {"link:a"}, {"link:a", "compile:a@x"}
+    assert choose_actions(plan, selection, call("link")) == linked
+    assert choose_actions(plan, selection, call("compile")) == compiled
+    assert choose_actions(plan, selection, call("compile:*")) == {
+        *("compile:a@x", "compile:a@y")
+    }
+    everything = choose_actions(plan, selection, call("build"))
+    assert everything == choose_actions(plan, selection, call())
+    assert everything == {*compiled, "bundle:a@x"}
 
 
 def test_as_many_actions_are_under_way_as_this_process_has_cores(
