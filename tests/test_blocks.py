@@ -90,7 +90,7 @@ def test_what_cannot_be_is_said(
         ([[-1]], [0], 1, "a block is outside; expected 0 to 5, found -1 to -1"),
         ([[1]], [-1], 1, "a position is outside; expected 0 to 11, found -1 to -1"),
         ([[1]], [11], 2, "a position is outside; expected 0 to 11,"),
-        ([[1, 2], [2, 0]], [0, 0], 1, "two sequences, or two places of one,"),
+        ([[1, 2], [2, 0]], [0, 0], 1, "two sequences, or two positions of one,"),
     ],
 )
 def test_a_module_is_not_given_what_is_undefined(
