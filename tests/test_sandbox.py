@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ingot.engine import missing_inputs, run_action, sandbox, toolchain
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
+from tests.dask_cluster import processes, until
 
 pytestmark = pytest.mark.skipif(
     sandbox.kind() == "none", reason="no sandbox; run: apt-get install bubblewrap"
@@ -351,3 +353,24 @@ def test_a_link_is_no_output(
     assert text.startswith(f"probe:x: sh did not write {name}")
     assert (secret / "out.txt").stat().st_mode & 0o777 == 0o600
     assert not list(checkout.store.root.glob("ac/*/*"))
+
+
+def test_an_action_that_takes_too_long_is_stopped_with_its_children(
+    checkout: Checkout,
+) -> None:
+    mark = f"mark-{os.getpid()}-slow"
+    script = f"echo begun; sh -c ': {mark}; sleep 60' & wait"
+    slow = replace(shell(script), time_limit_s=1)
+    start = time.monotonic()
+    text = refusal(checkout, slow)
+    assert time.monotonic() - start < 30
+    lines = text.splitlines()
+    assert lines[0] == "probe:x: sh was killed by signal 9"
+    assert lines[1:4] == [
+        "begun",
+        "",
+        "ingot stopped it after 1 s: time_limit_s of its target",
+    ]
+    until(lambda: not processes(mark))
+    quick = replace(shell("echo 1 > out.txt"), time_limit_s=60)
+    assert checkout.build(quick) == [("probe:x", "ran")]

@@ -10,12 +10,16 @@ import pytest
 
 from ingot.engine.actions import Output, SourceFile
 from ingot.model import target as reader
+from ingot.model.component import Components
 from ingot.model.graph import Graph
+from ingot.model.manifest import read_manifest
 from ingot.model.runner import Runner
+from ingot.model.select_kernels import select_kernels
 from ingot.model.target import Target, read_target
 from ingot.model.tolerance import CHECK_LEVELS
 from ingot.model.yaml_nodes import format_errors
 from ingot.stages.compile import plan_compile, plan_compile_pieces
+from ingot.stages.plan import plan_model
 from tests.two_norms import NORM
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -210,6 +214,23 @@ def test_names_of_targets_that_lead_to_each_other_are_an_error(
     assert format_errors(group.value) == (
         f"targets/{place}.yaml:3:12: first_of[0]: a circle of names: {circle}"
     )
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_target_may_limit_the_time_of_its_actions(tmp_path: Path) -> None:
+    assert toy(tmp_path, GOOD).time_limit_s == 0
+    limited = toy(tmp_path, f"{GOOD}time_limit_s: 60\n")
+    assert limited.time_limit_s == 60
+    manifest = read_manifest(ROOT / "models/toy-moe.yaml", ROOT)
+    target = replace(of_tree("x86_64"), time_limit_s=60)
+    stored, layout = manifest.weights.stored, target.layout
+    components = Components(ROOT)
+    graph = select_kernels(manifest.graph, stored, layout, components)
+    lowered = {layout.name: replace(manifest, graph=graph)}
+    planned = plan_model(manifest, lowered, [target], components)
+    limits = {action.task: action.time_limit_s for action in planned}
+    assert {n for task, n in limits.items() if task.endswith("@x86_64")} == {60}
+    assert {n for task, n in limits.items() if not task.endswith("@x86_64")} == {0}
 
 
 def test_a_list_of_targets_names_only_targets(tmp_path: Path) -> None:

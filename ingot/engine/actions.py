@@ -79,6 +79,8 @@ class Action:
     exported_to: tuple[str, ...] = field(default=(), compare=False)
     # A benchmark: no other action runs on the machine meanwhile.
     exclusive: bool = field(default=False, compare=False)
+    # Seconds after which its sandboxed command is stopped; 0 is no limit.
+    time_limit_s: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Completed(NamedTuple):
 
     exit_code: int
     output: bytes
+    timed_out: bool = False
 
 
 @cache
@@ -57,11 +58,16 @@ def start(argv: tuple[str, ...]) -> Process:
 
 
 def run(
-    argv: tuple[str, ...], folder: Path, env: dict[str, str], sandboxed: bool = False
+    argv: tuple[str, ...],
+    folder: Path,
+    env: dict[str, str],
+    sandboxed: bool = False,
+    time_limit_s: int = 0,
 ) -> Completed:
     """Run `argv` in `folder` with exactly this environment; return how it ended.
 
     `sandboxed` commands start with bubblewrap, which makes them die with this process.
+    Only these can be stopped with all their children when the time limit has passed.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
@@ -79,14 +85,21 @@ def run(
             process_group=None if sandboxed else _kept_group(),
         )
         _running.add(process)
+    timed_out = False
     try:
+        output, _ = process.communicate(
+            timeout=time_limit_s if sandboxed and time_limit_s else None
+        )
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        process.kill()
         output, _ = process.communicate()
     finally:
         with _lock:
             _running.discard(process)
     if _stopped:
         raise KeyboardInterrupt
-    return Completed(process.returncode, output)
+    return Completed(process.returncode, output, timed_out)
 
 
 def stop_all() -> None:

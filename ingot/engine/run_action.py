@@ -119,7 +119,12 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
         mounts = large | _read_only(action, folder, large)
         words = sandbox.bubblewrap(folder, env, mounts, action.tools, network)
         # bubblewrap is process 1 in there, and /proc/1/environ is readable in there.
-        done = process.run((*words, *argv), folder, {}, sandboxed=True)
+        limit_s = action.time_limit_s
+        done = process.run((*words, *argv), folder, {}, True, limit_s)
+        if done.timed_out:
+            words_of_limit = f"ingot stopped it after {limit_s} s: time_limit_s"
+            output = done.output + f"\n{words_of_limit} of its target\n".encode()
+            done = done._replace(output=output)
     else:
         done = process.run(argv, folder, env)
     missing = tuple(p for p in action.outputs if not _is_plain_file(folder, p))

@@ -19,6 +19,7 @@ from ingot.model.runner import Runner
 from ingot.model.schema_types import (
     Boolean,
     Choice,
+    Integer,
     ListOf,
     MapOf,
     Number,
@@ -105,6 +106,9 @@ class _TargetFile(Section):
     emulator: _Emulator | None = optional(
         _Emulator, "how it is run where the processor is another", default=None
     )
+    time_limit_s: int = optional(
+        Integer(0), "seconds after which an action is stopped; 0 is no limit", default=0
+    )
     tolerances: Mapping[str, _Tolerance] = key(
         MapOf(_Tolerance, Text("a check level", "|".join(CHECK_LEVELS))),
         "what each level of the check may differ by",
@@ -143,6 +147,7 @@ class Target:
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
+    time_limit_s: int  # of each action of the target; 0 is no limit
     tolerances: Mapping[str, Tolerance]  # by check level, one for each
 
     def unrunnable_reason(self) -> str | None:
@@ -260,6 +265,7 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
         runner=run.runner(),
         tools=run.tools,
         packages=run.packages,
+        time_limit_s=file.time_limit_s,
         tolerances={
             level: Tolerance(
                 item.max_abs_error,

@@ -30,6 +30,7 @@ class StoredAction:
     platform: Pairs
     exported_to: tuple[str, ...]
     exclusive: bool
+    time_limit_s: int
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def to_stored(model: Model) -> StoredModel:
                 platform=action.platform,
                 exported_to=action.exported_to,
                 exclusive=action.exclusive,
+                time_limit_s=action.time_limit_s,
             )
             for action in model.actions
         ),
@@ -114,6 +116,7 @@ def model_from_plain(value: Any) -> Model:
                 platform=action.platform,
                 exported_to=action.exported_to,
                 exclusive=action.exclusive,
+                time_limit_s=action.time_limit_s,
             )
             for action in stored.actions
         ),

@@ -6,6 +6,7 @@ The plan is a value: to make it, `ingot` starts no process and reads no further 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ingot.engine.actions import Action
@@ -42,7 +43,6 @@ def plan_model(
 
     `lowered` contains the manifest with the kernels of each layout, by layout.
     """
-    # A splat computes nothing meaningful and may not fit into memory: it is not run.
     is_splat = manifest.weights.source.splat is not None
     for file in (*manifest.weights.source.files, manifest.tokenizer):
         if file and file.url:
@@ -66,17 +66,25 @@ def plan_model(
     for target in targets:
         if target.layout.name not in lowered:
             continue
-        manifest = lowered[target.layout.name]
-        compiled = tuple(plan_compile(manifest.graph, target))
-        yield from compiled
-        if is_splat:
-            continue
-        yield from plan_compile_pieces(manifest.graph, target)
-        yield from plan_compile_sanitize(manifest.graph, target)
-        yield from plan_ir(manifest.graph, target)
-        yield from plan_check(manifest, target, root)
-        yield plan_bench(manifest, target)
-        yield plan_bundle(manifest, target, compiled, components)
+        for action in _plan_target(lowered[target.layout.name], target, components):
+            yield replace(action, time_limit_s=target.time_limit_s)
+
+
+def _plan_target(
+    manifest: Manifest, target: Target, components: Components
+) -> Iterator[Action]:
+    """Yield the actions that are a target's own."""
+    compiled = tuple(plan_compile(manifest.graph, target))
+    yield from compiled
+    # A splat computes nothing meaningful and may not fit into memory: it is not run.
+    if manifest.weights.source.splat is not None:
+        return
+    yield from plan_compile_pieces(manifest.graph, target)
+    yield from plan_compile_sanitize(manifest.graph, target)
+    yield from plan_ir(manifest.graph, target)
+    yield from plan_check(manifest, target, components.root)
+    yield plan_bench(manifest, target)
+    yield plan_bundle(manifest, target, compiled, components)
 
 
 def _plan_for_checks(

@@ -17,7 +17,7 @@ from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedA
 from ingot.engine.protobuf_wire import CorruptMessage
 
 # Bumped when the meaning of a request changes: older workers then reject it.
-VERSION = 4
+VERSION = 5
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -34,6 +34,7 @@ class WorkRequest:
     resolved: ResolvedAction
     tools: tuple[str, ...]
     exclusive: bool
+    time_limit_s: int = 0
     store: str = ""  # identity of the store that waits for the result
     # Outputs of an earlier run did not arrive: upload all of them again.
     again: bool = False
@@ -66,6 +67,7 @@ class WorkRequest:
             env=self.resolved.env,
             platform=self.resolved.platform,
             exclusive=self.exclusive,
+            time_limit_s=self.time_limit_s,
         )
 
 
