@@ -75,7 +75,7 @@ class ParameterSection(Section):
     )
     hf_fused: tuple[str, ...] = optional(
         ListOf(PARAMETER, min=2),
-        "parameters, this among them, whose rows that tensor has one behind the other",
+        "parameters, this among them, whose rows that tensor has in sequence",
     )
     hf_offset: float = optional(
         Number(),

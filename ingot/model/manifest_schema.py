@@ -159,7 +159,7 @@ class ManifestFile(Section):
     )
     end_tokens: tuple[int, ...] = optional(
         ListOf(Integer(0), min=1),
-        "ids of the tokens that end a text, beside those that are known by name",
+        "ids of the tokens that end a text, in addition to those known by name",
     )
     check: CheckSection = optional(
         CheckSection, "what the model is checked against", default=CheckSection()
