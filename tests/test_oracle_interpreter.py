@@ -22,6 +22,7 @@ from ingot.model.oracle import (
     run_instance,
     token_limit,
 )
+from tests.project import builds
 from tests.tiny_model import GRAPH, ORACLES, ROOT, WEIGHT, expected
 
 ENCODE = GRAPH.entry_points[0]
@@ -104,6 +105,8 @@ def test_token_ids_stay_below_the_rows_that_they_index() -> None:
     assert token_limit(GRAPH, ENCODE, "nothing") is None
 
 
+@pytest.mark.reads("tests/data/tiny/*")
+@builds("all-minilm-l6-v2")
 def test_the_graph_of_all_minilm_gives_what_transformers_gives() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     source = manifest.weights.source.files[0].source

@@ -18,7 +18,14 @@ from ingot.stages.specialize import plan_specialize
 from tests import scratch
 from tests.component_cases import instance_of
 from tests.component_runs import FLAGS, compiled, run_tool
-from tests.project import ROOT, Project, copy_components
+from tests.project import (
+    ROOT,
+    TOY,
+    Project,
+    builds,
+    components_named,
+    copy_components,
+)
 
 # Work of the stream level: what moves or makes bytes.
 WORK = r"stream\.(?:async|cmd)\.(copy|clone|fill|dispatch)\b"
@@ -143,6 +150,11 @@ def test_where_lets_nothing_of_the_other_tensor_through(tmp_path: Path) -> None:
     assert run("indexing/where", tmp_path, condition, a, b).tolist() == [[[2, 1]]]
 
 
+@pytest.mark.reads(
+    "tests/data/toy-shapes/*",
+    files=lambda: components_named(ROOT / "tests/data/toy-shapes/architecture.yaml"),
+)
+@builds(TOY)
 def test_a_model_with_calls_of_several_results_passes_its_check(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "checkout")
     data = ROOT / "tests/data/toy-shapes"
