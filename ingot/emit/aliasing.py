@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ingot.errors import IngotError
 from ingot.model.graph import Block, EntryPoint, Graph, held_values
@@ -35,7 +34,6 @@ class Memory:
     own: dict[str, object]  # by block, what `_own_values` returns
 
 
-@lru_cache(maxsize=64)
 def memory_of(graph: Graph, entry: EntryPoint) -> Memory:
     """Return where the values of an entry point live.
 

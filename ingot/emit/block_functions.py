@@ -76,7 +76,7 @@ class Blocks:
 
     def memory(self, entry: EntryPoint) -> Memory:
         """Return where the values of an entry point live."""
-        return memory_of(self.graph, entry)
+        return self.graph.once(memory_of, entry)
 
     def function(self, entry: EntryPoint, step: Step) -> Function:
         """Return the function of a block; the inputs that it holds are buffers.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ingot.emit.aliasing import Step
 from ingot.emit.block_functions import Blocks
@@ -73,9 +72,12 @@ class BlockForm:
     blocks: tuple[tuple[str, str], ...]  # (entry point, block), in the model's order
 
 
-@lru_cache(maxsize=16)
 def block_forms(graph: Graph) -> tuple[BlockForm, ...]:
     """Return the forms of the graph's blocks, in the order of the model."""
+    return graph.once(_block_forms)
+
+
+def _block_forms(graph: Graph) -> tuple[BlockForm, ...]:
     blocks, found = Blocks(graph), dict[str, list[tuple[str, str]]]()
     for entry in graph.entry_points:
         for step in blocks.memory(entry).steps:

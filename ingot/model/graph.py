@@ -6,13 +6,16 @@ it. It is frozen, so that plans can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from ingot.codec import KeepsJson
 from ingot.model.shapes import Limit, TensorType
 from ingot.weights.parameter_spec import SourceForm
+
+T = TypeVar("T")
 
 # Before the name of a parameter among the operands of a call.
 PARAMETER = "param:"
@@ -120,7 +123,7 @@ class EntryPoint:
     outputs: tuple[Port, ...]
 
     def __hash__(self) -> int:
-        """Return a hash that costs nothing, so that functions can cache results."""
+        """Return a hash that costs nothing, so that a graph can keep results by it."""
         return hash(self.name)
 
     @property
@@ -239,9 +242,17 @@ class Graph(KeepsJson):
     parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
     entry_points: tuple[EntryPoint, ...]
 
-    def __hash__(self) -> int:
-        """Return a hash that costs nothing, so that functions can cache results."""
-        return hash((self.model, self.layout))
+    @cached_property
+    def _results(self) -> dict[object, Any]:
+        return {}
+
+    def once(self, function: Callable[..., T], *arguments: Hashable) -> T:
+        """Return `function(graph, *arguments)`; the graph keeps the result."""
+        key = (function, arguments)
+        if key not in self._results:
+            self._results[key] = function(self, *arguments)
+        result: T = self._results[key]
+        return result
 
     @cached_property
     def _by_name(self) -> dict[str, Instance]:

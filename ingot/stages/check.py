@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from ingot.checks.levels import golden_entry
@@ -122,14 +121,14 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
 def _component(
     manifest: Manifest, target: Target, root: Path, group: ComponentGroup
 ) -> Action:
-    part = _component_part(manifest.graph, group.name, target.runner.is_slow)
+    part = manifest.graph.once(_component_part, group.name, target.runner.is_slow)
     files = tuple(component_file(instance.name) for instance in group.instances)
     name = f"component-{group.name}"
     return _piece(manifest, target, root, "component", name, part, files, {"": name})
 
 
 def _block(manifest: Manifest, target: Target, root: Path, form: BlockForm) -> Action:
-    part, name = _block_part(manifest.graph, form), f"block-{form.name}"
+    part, name = manifest.graph.once(_block_part, form), f"block-{form.name}"
     files = (block_file(form.name),)
     return _piece(manifest, target, root, "block", name, part, files, {"": name})
 
@@ -140,7 +139,7 @@ def _chain(
     entry: EntryPoint,
     forms: Iterable[BlockForm],
 ) -> Action:
-    part = _chain_part(manifest.graph, entry)
+    part = manifest.graph.once(_chain_part, entry)
     compiled = {
         block: f"block-{form.name}"
         for form in forms
@@ -153,7 +152,6 @@ def _chain(
 
 
 # All targets of a layout share the parts, and the JSON text that each keeps.
-@lru_cache(maxsize=128)
 def _component_part(graph: Graph, group: str, is_slow: bool) -> Graph:
     groups = component_groups(graph, is_slow)
     instances = next(item.instances for item in groups if item.name == group)
@@ -169,7 +167,6 @@ def _component_part(graph: Graph, group: str, is_slow: bool) -> Graph:
     return replace(part, entry_points=())
 
 
-@lru_cache(maxsize=16)
 def _block_part(graph: Graph, form: BlockForm) -> Graph:
     members = set(form.blocks)
     entries = []
@@ -182,7 +179,6 @@ def _block_part(graph: Graph, form: BlockForm) -> Graph:
     return replace(part, entry_points=tuple(x for x in entries if x.blocks))
 
 
-@lru_cache(maxsize=16)
 def _chain_part(graph: Graph, entry: EntryPoint) -> Graph:
     return replace(_part(graph, (), ()), entry_points=(entry,))
 
