@@ -111,11 +111,13 @@ def test_a_decoder_of_few_layers_is_right_at_its_real_widths(
 def logits(project: Project, model: str, target: str) -> list[NDArray[np.float32]]:
     """The logits of a prompt of 16 tokens, and of 4 more, each after the others."""
     built = project.root / "build" / model
-    run = project.doit("compile", "bake", f"model={model}", f"target={target}")
-    assert run.code == 0, run.err
     manifest = read_manifest(project.root / f"models/{model}.yaml", project.root)
     of_target = read_target(ROOT / f"targets/{target}.yaml", ROOT)
-    weights = built / "weights" / of_target.layout.name / "model.irpa"
+    layout = of_target.layout.name
+    # Of the stage `compile`, only the model itself.
+    run = project.doit(f"compile:{model}@{target}", f"bake:{model}@{layout}")
+    assert run.code == 0, run.err
+    weights = built / "weights" / layout / "model.irpa"
     module = Module(built / target / "model.vmfb", weights)
     dims = dict(manifest.dims)
     shape = (dims["n_layer"], 1, 32, dims["n_head_kv"] * dims["head_dim"])

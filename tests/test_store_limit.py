@@ -197,7 +197,7 @@ def test_usage_is_listed_by_model_target_and_stage() -> None:
     found = StoreSurvey(
         {
             "k1": entry("compile:toy@x86_64", "a", "both"),
-            "k2": entry("compile-probe:toy@vulkan", "b", "both"),
+            "k2": entry("compile-block-run.layer:toy@vulkan", "b", "both"),
             "k3": entry("bake:big@packed_n8", "c"),
         },
         {name: StoredFile(100, 0.0) for name in ("a", "b", "c", "both", "loose")},

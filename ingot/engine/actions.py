@@ -141,5 +141,5 @@ class ActionResult:
 
 
 def stage_of(task: str) -> str:
-    """Return the stage of a task: "compile" for "compile-probe:toy@x86_64"."""
+    """Return the stage of a task: "check" for "check-chain-run:toy@x86_64"."""
     return task.partition(":")[0].partition("-")[0]
