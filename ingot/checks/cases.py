@@ -99,10 +99,10 @@ def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
 
 
 def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
-    """Return the cases of all blocks in a chain: those of blocks, or a small batch."""
+    """Return the cases of all blocks in a chain: those of blocks, or a few tokens."""
     if not emulated:
         return block_cases(graph, entry, emulated)
-    return (make_case(graph, entry, 2, 3),)
+    return (make_case(graph, entry, 1, 4),)
 
 
 def model_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
