@@ -35,6 +35,7 @@ import types
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
+from ingot.project.catalogue import read
 from ingot.project.catalogue_values import Model, Settings
 from ingot.cli.tasks import Checkout, task
 from ingot.engine.actions import Action, Output, SourceFile
@@ -72,11 +73,12 @@ sys.modules["ingot.project.workspace"] = types.SimpleNamespace(
 sys.modules["ingot.project.read_models"] = types.SimpleNamespace(
     plan_named=plan_named, shared_settings=shared_settings
 )
-CHECKOUT = Checkout(HERE)
+CATALOGUE = read(HERE)
+CHECKOUT = Checkout(HERE, lambda *_: CATALOGUE)
 
 
 def task_cat():
-    yield from map(task, CHECKOUT.plan.actions)
+    yield from map(task, CATALOGUE.plan.actions)
 
 
 def task_all():

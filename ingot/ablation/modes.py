@@ -55,8 +55,8 @@ class Mode:
         def narrow(value: Array) -> Array:
             return round_(value) if value.dtype.kind == "f" else value
 
-        def run(*operands: Any) -> Any:
-            results = exact(*operands)
+        def run(**arguments: Any) -> Any:
+            results = exact(**arguments)
             if isinstance(results, tuple):
                 return tuple(narrow(value) for value in results)
             return narrow(results)
