@@ -19,3 +19,8 @@ class Runner:
     def is_slow(self) -> bool:
         """Return whether each call starts an emulator."""
         return bool(self.prefix)
+
+    @property
+    def compiles_at_load(self) -> bool:
+        """Return whether a driver compiles a module each time a process loads it."""
+        return self.device == "vulkan"

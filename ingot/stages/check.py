@@ -27,7 +27,7 @@ from ingot.model.target import Target
 from ingot.programs.check.spec import CheckSpec
 from ingot.programs.check_inputs.spec import CheckInputsSpec
 from ingot.programs.compare_entry_point.spec import ROWS, CompareEntryPointSpec
-from ingot.programs.compare_piece.spec import ComparePieceSpec, PieceLevel
+from ingot.programs.compare_piece.spec import ComparePieceSpec, Comparison
 from ingot.runtime.decoder import DECODE
 from ingot.stages.program import program_argv, program_inputs
 
@@ -88,8 +88,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     # The longest come first, so that every processor has work until the end.
     pieces = [
         *(_entry_point(manifest, target, root, entry) for entry in graph.entry_points),
-        *(_chain(manifest, target, entry, forms) for entry in graph.entry_points),
-        *(_block(manifest, target, root, form) for form in forms),
+        *_blocks(manifest, target, root, forms),
         *(_component(manifest, target, root, group) for group in groups),
     ]
     yield from pieces
@@ -124,31 +123,57 @@ def _component(
     part = manifest.graph.once(_component_part, group.name, target.runner.is_slow)
     files = tuple(component_file(instance.name) for instance in group.instances)
     name = f"component-{group.name}"
-    return _piece(manifest, target, root, "component", name, part, files, {"": name})
+    compared = Comparison(
+        level="component",
+        inputs=files,
+        modules={"": f"{name}.vmfb"},
+        tolerance=tolerances(manifest, target)["component"],
+    )
+    return _piece(manifest, target, root, name, part, (compared,))
 
 
-def _block(manifest: Manifest, target: Target, root: Path, form: BlockForm) -> Action:
-    part, name = manifest.graph.once(_block_part, form), f"block-{form.name}"
-    files = (block_file(form.name),)
-    return _piece(manifest, target, root, "block", name, part, files, {"": name})
+def _blocks(
+    manifest: Manifest, target: Target, root: Path, forms: Iterable[BlockForm]
+) -> Iterator[Action]:
+    """Yield the actions that compare blocks, each alone and all in chains.
 
-
-def _chain(
-    manifest: Manifest,
-    target: Target,
-    entry: EntryPoint,
-    forms: Iterable[BlockForm],
-) -> Action:
-    part = manifest.graph.once(_chain_part, entry)
-    compiled = {
-        block: f"block-{form.name}"
+    If loading a module takes long, one action compares all blocks of an entry point, so
+    that it loads their modules once.
+    """
+    graph, allowed = manifest.graph, tolerances(manifest, target)
+    alone = {
+        form: Comparison(
+            level="block",
+            inputs=(block_file(form.name),),
+            modules={"": f"block-{form.name}.vmfb"},
+            tolerance=allowed["block"],
+        )
         for form in forms
-        for name, block in form.blocks
-        if name == entry.name
     }
-    name, files = f"chain-{entry.name}", (chain_file(entry.name),)
-    root = Path()  # of no oracle
-    return _piece(manifest, target, root, "propagated", name, part, files, compiled)
+    for entry in graph.entry_points:
+        own = {
+            block: form
+            for form in forms
+            for name, block in form.blocks
+            if name == entry.name
+        }
+        chain = Comparison(
+            level="propagated",
+            inputs=(chain_file(entry.name),),
+            modules={block: f"block-{form.name}.vmfb" for block, form in own.items()},
+            tolerance=allowed["propagated"],
+        )
+        if target.runner.compiles_at_load:
+            compared = (chain, *(alone[form] for form in dict.fromkeys(own.values())))
+            part, name = graph.once(_entry_part, entry), f"blocks-{entry.name}"
+        else:
+            compared = (chain,)
+            part, name = graph.once(_chain_part, entry), f"chain-{entry.name}"
+        yield _piece(manifest, target, root, name, part, compared)
+    if not target.runner.compiles_at_load:
+        for form, comparison in alone.items():
+            part, name = graph.once(_block_part, form), f"block-{form.name}"
+            yield _piece(manifest, target, root, name, part, (comparison,))
 
 
 # All targets of a layout share the parts, and the JSON text that each keeps.
@@ -179,6 +204,12 @@ def _block_part(graph: Graph, form: BlockForm) -> Graph:
     return replace(part, entry_points=tuple(x for x in entries if x.blocks))
 
 
+def _entry_part(graph: Graph, entry: EntryPoint) -> Graph:
+    parameters = {name for block in entry.blocks for name in block.parameters}
+    part = _part(graph, instances_of(graph, entry.blocks), parameters)
+    return replace(part, entry_points=(entry,))
+
+
 def _chain_part(graph: Graph, entry: EntryPoint) -> Graph:
     return replace(_part(graph, (), ()), entry_points=(entry,))
 
@@ -197,38 +228,32 @@ def _piece(
     manifest: Manifest,
     target: Target,
     root: Path,
-    level: PieceLevel,
     name: str,
     part: Graph,
-    files: tuple[str, ...],
-    compiled: dict[str, str],
+    comparisons: tuple[Comparison, ...],
 ) -> Action:
-    """Return the action that compares a piece and writes its rows.
-
-    `compiled` contains the actions of its modules, and `files` the oracle's records.
-    """
+    """Return the action that compares a piece and writes its rows."""
     graph, pair = manifest.graph, f"{manifest.model}@{target.resolved}"
     recorded = _inputs_task(graph, target.runner.emulated)
-    modules = {
-        f"{stage}.vmfb": Output(f"compile-{stage}:{pair}", "piece.vmfb")
-        for stage in compiled.values()
-    }
+    modules = [path for item in comparisons for path in item.modules.values()]
     specification = ComparePieceSpec(
         task=f"check {pair}",
-        level=level,
-        inputs=files,
-        modules={block: f"{stage}.vmfb" for block, stage in compiled.items()},
+        comparisons=comparisons,
         runner=target.runner,
         scope="model",
-        tolerance=tolerances(manifest, target)[level],
     )
     inputs: dict[str, Source] = {
         "graph.json": InlineText(part.json),
-        **modules,
-        **{file: Output(recorded, file) for file in files},
+        **{
+            path: Output(f"compile-{path.removesuffix('.vmfb')}:{pair}", "piece.vmfb")
+            for path in modules
+        },
+        **{
+            path: Output(recorded, path) for item in comparisons for path in item.inputs
+        },
         **dict(_oracles(part.instances, root)),
     }
-    if part.parameters or level != "component":
+    if part.parameters or comparisons[0].level != "component":
         inputs["model.irpa"] = _archive(graph)
     return Action(
         task=f"check-{name}:{pair}",

@@ -18,8 +18,10 @@ from ingot.codec import from_json, to_json
 from ingot.errors import IngotError
 from ingot.model.graph import Graph
 from ingot.model.oracle import load_oracles
-from ingot.programs.compare_piece.spec import ROWS, ComparePieceSpec
+from ingot.programs.compare_piece.spec import ROWS, ComparePieceSpec, Comparison
 from ingot.runtime.invoke import Module
+
+ARCHIVE = Path("model.irpa")
 
 
 def main() -> None:
@@ -33,30 +35,29 @@ def main() -> None:
 
 
 def compared(specification: ComparePieceSpec) -> Iterator[Row]:
-    """Return the rows of the piece.
+    """Yield the rows of the piece.
 
     Raises: IngotError if a call fails.
     """
     graph = from_json(Graph, Path("graph.json").read_bytes())
-    archive = Path("model.irpa")
-    parameters = read_parameters(graph, archive) if graph.parameters else {}
-    piece = Piece(
-        graph=graph,
-        oracles=load_oracles(graph),
-        parameters=parameters,
-        runner=specification.runner,
-        tolerance=specification.tolerance,
-    )
+    parameters = read_parameters(graph, ARCHIVE) if graph.parameters else {}
+    oracles = load_oracles(graph)
+    for item in specification.comparisons:
+        piece = Piece(graph, oracles, parameters, specification.runner, item.tolerance)
+        yield from _rows(piece, item, specification.scope)
+
+
+def _rows(piece: Piece, item: Comparison, scope: str) -> Iterator[Row]:
     # The parameters of a component are arguments.
-    is_component = specification.level == "component"
+    is_component = item.level == "component"
     modules = {
-        name: Module(Path(path), None if is_component else archive, specification.scope)
-        for name, path in specification.modules.items()
+        name: Module(Path(path), None if is_component else ARCHIVE, scope)
+        for name, path in item.modules.items()
     }
-    recorded = [Recorded(Path(path)) for path in specification.inputs]
+    recorded = [Recorded(Path(path)) for path in item.inputs]
     if is_component:
         return component_rows(piece, modules[""], recorded)
-    if specification.level == "block":
+    if item.level == "block":
         return block_rows(piece, modules[""], recorded[0])
     return chain_rows(piece, modules, recorded[0])
 

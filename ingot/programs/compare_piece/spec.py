@@ -14,13 +14,20 @@ ROWS = "rows.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparePieceSpec:
-    """The piece to compare, its tolerances, and the runner of the target."""
+class Comparison:
+    """The comparisons of one level."""
 
-    task: str  # its name in messages: "check clm-60m@x86_64"
     level: PieceLevel
     inputs: tuple[str, ...]  # the files that the oracle recorded
     modules: dict[str, str]  # by block, of a chain; "" of anything else
+    tolerance: Tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparePieceSpec:
+    """The comparisons of a piece, and the runner of the target."""
+
+    task: str  # its name in messages: "check clm-60m@x86_64"
+    comparisons: tuple[Comparison, ...]
     runner: Runner
     scope: str  # of the parameters
-    tolerance: Tolerance
