@@ -11,6 +11,7 @@ This is not part of `ingot.weights.irpa`, whose source is an input of every bake
 from __future__ import annotations
 
 import os
+from functools import cache
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
@@ -66,7 +67,7 @@ class Loaded:
         from iree import runtime
 
         try:
-            self._device = _open_device(runner)
+            self._device = _open_device(runner, os.getpid())
             config = runtime.Config(device=self._device)
             instance = config.vm_instance
             # IREE's own `mmap` opens the file for writing, which may fail for an input.
@@ -124,8 +125,14 @@ class Loaded:
         return tensor.to_host().copy()
 
 
-def _open_device(runner: Runner) -> Any:
-    """Return a new device, whose driver reads the runner's environment."""
+@cache
+def _open_device(runner: Runner, process: int) -> Any:
+    """Return a process's device for a runner, whose environment the driver reads.
+
+    All modules share it: the threads of a software driver keep a processor busy as long
+    as their device is open. A forked process has none of these threads, so it opens its
+    own device.
+    """
     # The public `get_device` keeps the first driver of a name for the whole process.
     from iree.runtime._binding import create_hal_driver
 
