@@ -6,7 +6,7 @@ actions refer to it by number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +15,9 @@ from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.project.catalogue_values import Model
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+
+_OTHERS = tuple(item.name for item in fields(Action) if item.name != "inputs")
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,8 @@ def to_stored(model: Model) -> StoredModel:
         outputs=tuple(outputs.values()),
         actions=tuple(
             StoredAction(
-                task=action.task,
-                argv=action.argv,
                 inputs=tuple(numbers[item] for item in action.inputs),
-                outputs=action.outputs,
-                tools=action.tools,
-                env=action.env,
-                platform=action.platform,
-                exported_to=action.exported_to,
-                exclusive=action.exclusive,
-                time_limit_s=action.time_limit_s,
+                **_others(action),
             )
             for action in model.actions
         ),
@@ -107,17 +102,14 @@ def model_from_plain(value: Any) -> Model:
         unbuildable=stored.unbuildable,
         actions=tuple(
             Action(
-                task=action.task,
-                argv=action.argv,
                 inputs=tuple([inputs[number] for number in action.inputs]),
-                outputs=action.outputs,
-                tools=action.tools,
-                env=action.env,
-                platform=action.platform,
-                exported_to=action.exported_to,
-                exclusive=action.exclusive,
-                time_limit_s=action.time_limit_s,
+                **_others(action),
             )
             for action in stored.actions
         ),
     )
+
+
+def _others(action: Action | StoredAction) -> dict[str, Any]:
+    """Return all fields but the inputs, which both kinds of action have."""
+    return {name: getattr(action, name) for name in _OTHERS}
