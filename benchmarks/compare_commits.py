@@ -16,12 +16,16 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 EVERYTHING = ("compile:*", "bake:*")
-FILES = ("*/*/model.vmfb", "*/weights/*/model.irpa")
+MODULES = "*/*/model.vmfb"
+ARCHIVES = "*/weights/*/model.irpa"
 
 
 def main() -> int:
@@ -52,13 +56,27 @@ def artifacts(commit: str, folder: Path, patterns: Sequence[str]) -> dict[str, s
             env={**os.environ, "PYTHONPATH": str(folder)},
             check=False,
         )
-        return {
-            path.relative_to(folder / "build").as_posix(): sha256(path)
-            for pattern in FILES
-            for path in (folder / "build").glob(pattern)
+        build = folder / "build"
+        targets = targets_of_layouts(folder)
+        digests = {
+            path.relative_to(build).as_posix(): sha256(path)
+            for path in build.glob(MODULES)
         }
+        for path in build.glob(ARCHIVES):
+            model, _, layout, name = path.relative_to(build).parts
+            digests[f"{model}/{targets[layout]}/{name}"] = sha256(path)
+        return digests
     finally:
         git("worktree", "remove", "--force", str(folder))
+
+
+def targets_of_layouts(checkout: Path) -> dict[str, str]:
+    """Return which targets use each layout; commits may call a layout differently."""
+    users = defaultdict[str, list[str]](list)
+    for path in sorted((checkout / "targets").glob("*.yaml")):
+        target = yaml.safe_load(path.read_text())
+        users[target.get("layout", "plain")].append(path.stem)
+    return {layout: ",".join(names) for layout, names in users.items()}
 
 
 def sha256(path: Path) -> str:
