@@ -15,12 +15,71 @@ KNOWN = (
     " MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
 )
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
+
+
+def unknown(key: str, found: str, architecture: str = "llama") -> str:
+    """The first line about a key that no rule knows."""
+    return (
+        f"{key}: unknown to architecture '{architecture}'; expected no such key,"
+        f" found {found}"
+    )
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown class": (
         "llama",
         {"architectures": ["LlamaForCasualLM"]},
         "architectures: not a known architecture; found 'LlamaForCasualLM'\n"
-        f"  did you mean 'LlamaForCausalLM'? known: {KNOWN}",
+        f"  known: {KNOWN}",
+    ),
+    # Mistral's attention sees a window; Mixtral is a mixture of experts.
+    "similar class": (
+        "llama",
+        {"architectures": ["MistralForCausalLM"], "model_type": "mistral"},
+        "architectures: not a known architecture; found 'MistralForCausalLM'\n"
+        f"  known: {KNOWN}",
+    ),
+    "SmolLM3 as Llama": (
+        "llama",
+        {"no_rope_layers": [1, 1]},
+        unknown("no_rope_layers", "[1, 1]")
+        + "\n  some layers have no rotary embedding, as in SmolLM3"
+        "\n  if it changes nothing that the model computes: ignore=no_rope_layers",
+    ),
+    "Granite as Llama": (
+        "llama",
+        {"residual_multiplier": 0.22},
+        unknown("residual_multiplier", "0.22")
+        + "\n  it scales each block's output, as in Granite"
+        "\n  if it changes nothing that the model computes: ignore=residual_multiplier",
+    ),
+    "Mistral as Llama": (
+        "llama",
+        {"sliding_window": 4096},
+        unknown("sliding_window", "4096")
+        + "\n  each token sees only a window of positions, as in Mistral; it changes"
+        " nothing if n_ctx is not larger"
+        "\n  if it changes nothing that the model computes: ignore=sliding_window",
+    ),
+    "code of its own": (
+        "qwen3",
+        {"auto_map": {"AutoModel": "modeling.Model"}},
+        unknown("auto_map", "{'AutoModel': 'modeling.Model'}", "qwen3")
+        + "\n  the checkpoint brings its own code, which may compute something else"
+        "\n  if it changes nothing that the model computes: ignore=auto_map",
+    ),
+    "unknown key": (
+        "gemma3",
+        {"qk_clip": 0.0},
+        unknown("qk_clip", "0.0", "gemma3")
+        + "\n  if it changes nothing that the model computes: ignore=qk_clip",
+    ),
+    "unknown key of rope": (
+        "llama",
+        {"rope_scaling": {"rope_type": "default", "mscale": 2.0}},
+        unknown("rope_scaling.mscale", "2.0")
+        + "\n  if it changes nothing that the model computes:"
+        " ignore=rope_scaling.mscale",
     ),
     "vision": (
         "gemma3",
@@ -33,7 +92,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"architectures": None, "model_type": "mamba"},
         "model_type: not a known architecture; found 'mamba'\n"
-        "  did you mean 'llama'? known: dbrx, gemma3_text, grok-1, llama,"
+        "  known: dbrx, gemma3_text, grok-1, llama,"
         " mixtral, qwen2, qwen2_moe, qwen3",
     ),
     "two names": (
@@ -178,6 +237,13 @@ GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
         {"final_logit_softcapping": 30.0},
         "gemma3.final_logit_softcapping: not supported; expected 0, found 30.0\n"
         "  no component computes other values",
+    ),
+    "Granite as Llama": (
+        "llama",
+        {"residual_scale": 0.5},
+        "llama.residual_scale: unknown to architecture 'llama'; expected no such key,"
+        " found 0.5\n"
+        "  if it changes nothing that the model computes: ignore=residual_scale",
     ),
     "partial rope": (
         "qwen3",

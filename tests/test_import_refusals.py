@@ -154,6 +154,24 @@ def test_an_element_type_that_is_not_read_is_told(root: Path) -> None:
     )
 
 
+def test_a_key_that_changes_nothing_is_ignored_if_the_user_says_so(
+    root: Path, tiny: Path
+) -> None:
+    write_config(tiny, {**LLAMA, "sliding_window": 4096, "qk_clip": 1})
+    wrong = refusal(root, tiny, ignored=("sliding_window", "qk_clips"))
+    assert wrong.endswith(
+        "ignore=qk_clip\n"
+        "ignore=qk_clips: expected a key that the import does not know, found"
+        " 'qk_clips'\n"
+        "  unknown in config.json: sliding_window, qk_clip\n"
+        "found 2 errors; nothing was written"
+    )
+    ignored = ("sliding_window", "qk_clip")
+    imported = import_checkpoint(root, str(tiny), ignored=ignored)
+    first = (root / imported.path).read_text().partition("\n")[0]
+    assert first.endswith("of tiny, without sliding_window, qk_clip.")
+
+
 @pytest.mark.parametrize("case", GGUF)
 def test_metadata_that_is_not_computed_here_is_refused(case: str, root: Path) -> None:
     architecture, change, message = GGUF[case]
@@ -167,7 +185,7 @@ def test_an_unknown_architecture_of_a_gguf_file_is_told(root: Path) -> None:
     path = write_as_gguf(root.parent / "m.gguf", config)
     assert refusal(root, path) == (
         "m.gguf: general.architecture: expected a known architecture, found 'lama'\n"
-        "  did you mean 'llama'?" + END
+        "  known architectures: gemma3, llama, qwen2, qwen3" + END
     )
 
 

@@ -183,8 +183,8 @@ COMMANDS = (
     Command(
         name="import",
         purpose="write the manifest of a checkpoint: safetensors or GGUF",
-        usage="source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N]",
-        variables=("source", "model", "licence", "n_ctx"),
+        usage="source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N] [ignore=KEY,...]",
+        variables=("source", "model", "licence", "n_ctx", "ignore"),
         function="import_command:import_",
     ),
     Command(

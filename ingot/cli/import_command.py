@@ -21,6 +21,7 @@ def import_(call: Call) -> int:
         model=given.get("model"),
         licence=given.get("licence"),
         n_ctx=integer(given, "n_ctx", 0),
+        ignored=tuple(filter(None, given.get("ignore", "").split(","))),
     )
     print(imported)
     return 0

@@ -28,6 +28,7 @@ VARIABLES = {
     "filter": "glob for the names that `doit inspect` shows: 'attn_*'",
     "workers": "how many workers `doit cluster` starts (2)",
     "port": "where the scheduler of `doit cluster` listens (8786)",
+    "ignore": "keys of an imported checkpoint that change nothing, with commas",
     "n_ctx": "context length of an imported model (its own, at most 2048)",
     "limit": "the size to which `doit gc` shrinks the store: 20GB, 500MiB",
 }

@@ -16,6 +16,7 @@ from ingot.imports.families import POSITIONS
 from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
 from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
+from ingot.imports.known_keys import check_keys
 from ingot.imports.manifest_writer import Decision, manifest, number, relative, stored
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture import FOLDER, read_architecture
@@ -66,12 +67,14 @@ def import_checkpoint(
     model: str | None = None,
     licence: str | None = None,
     n_ctx: int | None = None,
+    ignored: tuple[str, ...] = (),
 ) -> Imported:
     """Write the manifest of the checkpoint at `source`.
 
     `model` is the manifest's name, `licence` its SPDX id, `n_ctx` its context length;
-    what is None comes from the checkpoint. It reads the manifest back, as every command
-    will.
+    what is None comes from the checkpoint. `ignored` are keys that the import does not
+    know, and of which the user knows that they change nothing. It reads the manifest
+    back, as every command will.
 
     Raises: IngotError with all errors; nothing is written then.
     """
@@ -83,6 +86,7 @@ def import_checkpoint(
     if survey.family is None:
         raise _together(errors)
     errors += check_rules(survey, survey.family)
+    errors += check_keys(survey, survey.family, ignored)
     facts, ends = read_numbers(survey, errors), read_ends(survey, errors)
     _check_tokenizer(survey, facts, errors)
     _add_context(facts, n_ctx, errors)
@@ -106,6 +110,7 @@ def import_checkpoint(
         ignored=compared.ignored,
         ends={t: at for t, at in ends.items() if 0 <= t < facts["n_vocab"].value},
         source=_element(survey),
+        unknown=ignored,
     )
     return Imported(_write(decision, root), decision, compared.notes)
 

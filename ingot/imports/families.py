@@ -1,7 +1,8 @@
 """Describe how checkpoints name each known architecture, and which numbers it needs.
 
 A key of a checkpoint that would change what a model computes is either a Number, which
-is read, or has a Rule, which rejects every value that no component computes.
+is read, or has a Rule, which rejects every value that no component computes. The module
+`known_keys` lists the keys that change nothing; `doit import` rejects all others.
 
 Source: transformers, models/*/configuration_*.py; ggml-org/ggml, docs/gguf.md, and
     ggml-org/llama.cpp, src/llama-model.cpp (load_hparams) for default values.
@@ -60,6 +61,7 @@ class Family:
     layer_types: tuple[str, ...]  # of attention; the sequence repeats
     hf_rules: tuple[Rule, ...]
     gguf_rules: tuple[Rule, ...]
+    harmless: tuple[str, ...] = ()  # keys of config.json without effect in this family
 
     def rules(self, naming: str) -> tuple[Rule, ...]:
         """Return the rules for a checkpoint of this naming."""
@@ -155,11 +157,13 @@ _ROTATED = Rule(
 BIAS = Rule("attention_bias", (None, False), "the architecture has no such biases")
 SILU = (QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
 NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
+UNUSED_WINDOW = ("sliding_window", "max_window_layers")  # without use_sliding_window
 _GGUF = (
     Rule("rope.scaling.type", ("none",), "the architecture does not scale positions"),
     Rule("rope.scaling.factor", (0, 1), "the architecture does not scale positions"),
     Rule("rope.scale_linear", (0, 1), "the architecture does not scale positions"),
     Rule("expert_count", (0,), "each layer has one MLP"),
+    Rule("expert_used_count", (0,), "each layer has one MLP"),
     Rule("attention.causal", (True,), "attention is causal"),
     Rule("attention.scale", (0,), "the scale follows from head_dim"),
     Rule("attn_logit_softcapping", (0,), ANY),
@@ -192,6 +196,7 @@ QWEN2 = Family(
     layer_types=("full_attention",),
     hf_rules=(*SILU, NO_WINDOW),
     gguf_rules=_GGUF_NO_WINDOW,
+    harmless=UNUSED_WINDOW,
 )
 QWEN3 = Family(
     architecture="qwen3",
@@ -201,6 +206,7 @@ QWEN3 = Family(
     layer_types=("full_attention",),
     hf_rules=(*SILU, BIAS, NO_WINDOW),
     gguf_rules=_GGUF_NO_WINDOW,
+    harmless=UNUSED_WINDOW,
 )
 GEMMA3 = Family(
     architecture="gemma3",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated, Survey
 from ingot.imports.families import FAMILIES, N_VOCAB, Family
 from ingot.weights.gguf import GgufHeader, read_gguf
@@ -52,7 +52,7 @@ def _family(header: GgufHeader, label: str, errors: list[IngotError]) -> Family 
     errors.append(
         IngotError(
             f"{message} {name!r}" if name is not None else f"{message} none",
-            did_you_mean(str(name), list(families), "architectures"),
+            f"known architectures: {', '.join(sorted(families))}",
         )
     )
     return None

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ingot.errors import IngotError, did_you_mean
+from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated, Survey
 from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf_metadata import TOKENIZER
@@ -31,6 +31,7 @@ _ROPE_BASES = {
     "full_attention": "rope_theta",
     "sliding_attention": "rope_local_base_freq",
 }
+_ROPE_KEYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 _ATTENTION_BASE = "attn_config.rope_theta"
 _DBRX_BASES = (
     "transformers 5 reads only rope_parameters, and writes 10000 there even for weights"
@@ -125,10 +126,8 @@ def _check_family(
 ) -> None:
     hint = OTHERS.get(found) if isinstance(found, str) else None
     if hint is None:
+        # Programs write these names: a similar name is another architecture.
         hint = f"known: {', '.join(sorted(known))}"
-        close = did_you_mean(str(found), known, "architectures")
-        if close.startswith("did"):
-            hint = f"{close} {hint}"
     errors.append(
         IngotError(
             f"{CONFIG}: {key}: not a known architecture; found"
@@ -198,6 +197,10 @@ def _read_settings(
                     "the architecture does not scale positions",
                 )
             )
+    if named is not None and settings[named] == "default":
+        group = place.removeprefix(f"{CONFIG}: ")
+        for key in sorted(settings.keys() - _ROPE_KEYS):
+            stated[f"{group}.{key}"] = Stated(settings[key], f"{place}.{key}")
     if "partial_rotary_factor" in settings:
         value = settings["partial_rotary_factor"]
         stated.setdefault(

@@ -41,6 +41,7 @@ class Decision:
     ignored: tuple[str, ...]
     ends: dict[int, str]  # tokens that end a text, each with its origin
     source: str | None  # element type of all tensors; None if they differ
+    unknown: tuple[str, ...] = ()  # keys that change nothing, as the user says
 
     @property
     def architecture(self) -> str:
@@ -53,8 +54,9 @@ def manifest(decision: Decision, folder: Path) -> str:
     """Return the manifest's text; its paths are relative to the folder."""
     caches = _Caches(decision)
     dims = ", ".join(f"{name}: {fact.value}" for name, fact in decision.dims.items())
+    keys = f", without {', '.join(decision.unknown)}" if decision.unknown else ""
     lines = [
-        f"# Imported by `doit import` of {quoted(decision.survey.path.name)}.",
+        f"# Imported by `doit import` of {quoted(decision.survey.path.name)}{keys}.",
         f"model: {quoted(decision.model)}",
         f"architecture: {decision.architecture}",
         f"licence: {quoted(str(decision.licence.value))}",

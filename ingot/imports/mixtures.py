@@ -18,6 +18,7 @@ from ingot.imports.families import (
     QUANTISED,
     QUOTIENT,
     SILU,
+    UNUSED_WINDOW,
     Family,
     Number,
     Rule,
@@ -92,6 +93,8 @@ QWEN2_MOE = Family(
         Rule("qkv_bias", (True,), "queries, keys and values have biases"),
     ),
     gguf_rules=(),
+    # The size belongs to layers without experts, of which there are none.
+    harmless=(*UNUSED_WINDOW, "intermediate_size"),
 )
 DBRX = Family(
     architecture="dbrx",
@@ -126,6 +129,14 @@ DBRX = Family(
         Rule("tie_word_embeddings", (False,), "it has a separate head"),
     ),
     gguf_rules=(),
+    # The base is compared with that of rope_parameters; the others repeat sizes, and
+    # the first checkpoints brought the code that is now part of transformers.
+    harmless=(
+        "attn_config.rope_theta",
+        "ffn_config.hidden_size",
+        "num_key_value_heads",
+        "auto_map",
+    ),
 )
 GROK = Family(
     architecture="grok",
@@ -154,6 +165,8 @@ GROK = Family(
         Rule("rope_theta", (None, 10000), "its class always uses this base"),
     ),
     gguf_rules=(),
+    # The code that this family describes, which always uses GELU.
+    harmless=("auto_map", "hidden_act"),
 )
 
 HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX, GROK)
