@@ -167,7 +167,8 @@ def test_of_layers_that_differ_in_their_number_alone_the_last_is_called(
         for item in decoder.parameters
     }
     case = make_case(decoder, prefill, 2, 5)
-    traced = traced_calls(decoder, load_oracles(decoder), parameters, prefill, case)
+    inputs = entry_inputs(decoder, prefill, case)
+    traced = traced_calls(decoder, load_oracles(decoder), parameters, prefill, inputs)
     attention = [call for call, _ in traced if call.name == "attn"]
     # One for each window: layer 2 stands for layer 0 too.
     assert sorted(call.scalars for call in attention) == [(1, 32, 0.5), (2, 3, 0.5)]

@@ -173,7 +173,7 @@ def traced_calls(
     oracles: Mapping[str, Oracle],
     parameters: Parameters,
     entry: EntryPoint,
-    case: Case,
+    inputs: tuple[Array, ...],
 ) -> tuple[tuple[Call, tuple[Array, ...]], ...]:
     """Return each instance's first call in a run of the oracle, with its operands.
 
@@ -188,7 +188,6 @@ def traced_calls(
         if call.layered or key not in found:
             found[key] = (call, operands)
 
-    inputs = entry_inputs(graph, entry, case)
     run_entry_point(graph, oracles, entry, inputs, parameters, keep)
     return tuple(found[key] for key in sorted(found))
 

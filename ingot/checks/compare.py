@@ -49,11 +49,19 @@ class Row:
     passed: bool
 
 
-def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> Row:
+def compare(
+    place: Place,
+    expected: Array,
+    got: Array,
+    tolerance: Tolerance,
+    real: Array | None = None,
+) -> Row:
     """Return the row for two arrays of one shape; a value that is not finite fails.
 
-    Integers are exact at every level, because a nearby index means nothing.
+    Integers are exact at every level, because a nearby index means nothing. Where
+    `real` is false there is padding, which is not compared.
 
+    Shapes: real as expected and got.
     Raises: IngotError if the shapes differ, or the arrays are empty.
     """
     import numpy as np
@@ -72,9 +80,13 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
     # An expected infinity fails too, because the difference of two infinities means
     # nothing.
     error[~np.isfinite(error)] = np.inf
+    if real is not None:
+        # Nothing that is expected of padding, and nothing got there, says anything.
+        error, exact = np.where(real, error, 0.0), np.where(real, exact, 0.0)
+        given = np.where(real, given, 0.0)
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     least = tolerance.min_cosine
-    cosine = None if least is None else smallest_cosine(exact, given)
+    cosine = None if least is None else smallest_cosine(exact, given, real)
     limit = tolerance.limit(exact)
     close = bool(error[worst] <= limit)
     alike = cosine is None or least is None or cosine >= least
@@ -91,16 +103,18 @@ def compare(place: Place, expected: Array, got: Array, tolerance: Tolerance) -> 
     )
 
 
-def smallest_cosine(a: Array, b: Array) -> float:
-    """Return the smallest cosine between vectors; NaN if it is undefined.
+def smallest_cosine(a: Array, b: Array, real: Array | None = None) -> float:
+    """Return the smallest cosine between real vectors; NaN if it is undefined.
 
-    Shapes: a, b [..., n]: the vectors are the last dimension.
+    Shapes: a, b, real [..., n]: the vectors are the last dimension.
     """
     import numpy as np
 
     with np.errstate(all="ignore"):
         dot = np.sum(a * b, axis=-1)
         cosines = dot / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+    if real is not None:
+        cosines = cosines[real.any(axis=-1)]
     return float(np.min(cosines))
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ingot.checks.cases import Case, entry_inputs, model_cases
 from ingot.checks.compare import Place, Row, compare
+from ingot.checks.padding import padding_of, real_of
 from ingot.model.graph import EntryPoint, Graph
 from ingot.model.oracle import Oracle, run_entry_point
 from ingot.model.runner import Runner
@@ -87,16 +88,16 @@ def _model(subject: Subject, entry: EntryPoint, case: Case) -> Item:
         )
         what = Call(entry.name, inputs, (), len(entry.outputs))
         got = call(subject.runner, subject.model, what)
-        names = (port.name for port in entry.outputs)
-        tolerance = subject.tolerances["model"]
+        padding = padding_of(entry, case, inputs)
         return [
             compare(
-                Place("model", "oracle", entry.name, case.inputs(), name),
+                Place("model", "oracle", entry.name, case.inputs(), port.name),
                 wanted,
                 found,
-                tolerance,
+                subject.tolerances["model"],
+                real_of(padding, port.type, wanted),
             )
-            for name, wanted, found in zip(names, expected, got, strict=True)
+            for port, wanted, found in zip(entry.outputs, expected, got, strict=True)
         ]
 
     return item

@@ -22,6 +22,7 @@ from ingot.checks.cases import (
     entry_inputs,
     traced_calls,
 )
+from ingot.checks.padding import Padding, padding_of
 from ingot.codec import from_json, to_json
 from ingot.model.graph import PARAMETER, EntryPoint, Graph
 from ingot.model.oracle import Oracle, Parameters, Step, run_entry_point
@@ -47,6 +48,7 @@ class ComponentCall:
     operands: tuple[str, ...]
     arrays: tuple[str, ...]
     scalars: tuple[float | int, ...]
+    padding: Padding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class BlockCall:
     sizes: Sizes
     block: str
     inputs: tuple[str, ...]
+    padding: Padding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class ChainCall:
     sizes: Sizes
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, ...], ...]  # by block
+    padding: Padding | None
 
 
 @dataclass(slots=True)
@@ -137,7 +141,10 @@ def record_components(
     seen: set[tuple[Any, ...]] = set()
     for entry in graph.entry_points:
         for case in component_cases(graph, entry, emulated):
-            for use, operands in traced_calls(graph, oracles, parameters, entry, case):
+            inputs = entry_inputs(graph, entry, case)
+            padding = padding_of(entry, case, inputs)
+            calls = traced_calls(graph, oracles, parameters, entry, inputs)
+            for use, operands in calls:
                 shapes = tuple(operand.shape for operand in operands)
                 if (use.instance, use.scalars, shapes) in seen:
                     continue
@@ -161,6 +168,7 @@ def record_components(
                         use.operands,
                         tuple(arrays),
                         use.scalars,
+                        padding,
                     )
                 )
     for recording in made.values():
@@ -187,12 +195,14 @@ def record_blocks(
         seen: set[tuple[Any, ...]] = set()
         for case in dict.fromkeys((*alone, *chained)):
             inputs = entry_inputs(graph, entry, case)
+            padding = padding_of(entry, case, inputs)
             _, steps = run_entry_point(
                 graph, oracles, entry, inputs, parameters, keep=True
             )
             ports = {port.name: x for port, x in zip(entry.inputs, inputs, strict=True)}
             if case in chained:
-                chain.calls.append(_chain(chain, entry, case, inputs, steps, held))
+                made_here = _chain(chain, entry, case, inputs, steps, padding)
+                chain.calls.append(made_here)
             for index in chosen if case in alone else ():
                 block = entry.blocks[index]
                 # A cache is as the caller passed it, without what earlier blocks have
@@ -210,9 +220,10 @@ def record_blocks(
                     seen.add(shapes)
                     recording = made[form_of[entry.name, block.name]]
                     names = tuple(map(recording.array, values))
-                    recording.calls.append(
-                        BlockCall(entry.name, case.inputs(), block.name, names)
+                    use = BlockCall(
+                        entry.name, case.inputs(), block.name, names, padding
                     )
+                    recording.calls.append(use)
         chain.write()
     for recording in made.values():
         recording.write()
@@ -265,8 +276,9 @@ def _chain(
     case: Case,
     inputs: tuple[Array, ...],
     steps: tuple[Step, ...],
-    held: Mapping[tuple[str, str], str],
+    padding: Padding | None,
 ) -> ChainCall:
+    held = entry.held()
     outputs = tuple(
         tuple(
             "" if (step.block.name, inner) in held else recording.array(value)
@@ -275,4 +287,4 @@ def _chain(
         for step in steps
     )
     names = tuple(map(recording.array, inputs))
-    return ChainCall(entry.name, case.inputs(), names, outputs)
+    return ChainCall(entry.name, case.inputs(), names, outputs, padding)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from ingot.checks.cases import as_element, np_rng, resampled, shuffled
 from ingot.checks.compare import Place, Row, compare
 from ingot.checks.oracle_runs import BlockCall, ChainCall, ComponentCall, Recorded
+from ingot.checks.padding import real_of
 from ingot.model.graph import PARAMETER, Block, EntryPoint, Graph
 from ingot.model.oracle import Oracle, run_block, run_instance
 from ingot.model.runner import Runner
@@ -67,9 +68,13 @@ def block_rows(piece: Piece, module: Module, recorded: Recorded) -> Iterator[Row
             piece.graph, piece.oracles, block, inputs, piece.parameters
         )
         got = _call_block(piece, module, use.entry_point, block, inputs)
-        for (value, _), wanted, found in zip(block.outputs, expected, got, strict=True):
+        types = dict(block.types)
+        for (value, inner), wanted, found in zip(
+            block.outputs, expected, got, strict=True
+        ):
             place = Place("block", block.name, use.entry_point, use.sizes, value)
-            yield compare(place, wanted, found, piece.tolerance)
+            real = real_of(use.padding, types[inner], wanted)
+            yield compare(place, wanted, found, piece.tolerance, real)
 
 
 def chain_rows(
@@ -112,7 +117,8 @@ def _component(
             "component", use.instance, use.entry_point, use.sizes, result.name
         )
         tolerance = piece.tolerance.among(typical)
-        yield compare(place, expected[index], got[index], tolerance)
+        real = real_of(use.padding, result.type, expected[index])
+        yield compare(place, expected[index], got[index], tolerance, real)
 
 
 def _drawn(
@@ -148,12 +154,17 @@ def _chain(
     for block, expected in zip(entry.blocks, use.outputs, strict=True):
         inputs = tuple(values[value] for _, value in block.inputs)
         got = _call_block(piece, modules[block.name], entry.name, block, inputs)
-        for (value, _), name, found in zip(block.outputs, expected, got, strict=True):
+        types = dict(block.types)
+        for (value, inner), name, found in zip(
+            block.outputs, expected, got, strict=True
+        ):
             values[value] = found
             # An error in a cache shows in the values that are read from it.
             if name:
                 place = Place("propagated", block.name, entry.name, use.sizes, value)
-                yield compare(place, recorded.array(name), found, piece.tolerance)
+                real = real_of(use.padding, types[inner], found)
+                wanted = recorded.array(name)
+                yield compare(place, wanted, found, piece.tolerance, real)
 
 
 def _call_block(
