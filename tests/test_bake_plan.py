@@ -10,14 +10,13 @@ import pytest
 
 from ingot.engine.actions import Output, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import (
+from ingot.model.source_sections import (
     DirectorySection,
     FileSection,
     SyntheticSection,
     UrlSection,
-    WeightSource,
-    find_weights,
 )
+from ingot.model.weight_sources import WeightSource, find_weights
 from ingot.stages import bake, fetch
 from ingot.stages.program import sources
 from tests.weights_cases import ROOT, planned, specification
@@ -87,7 +86,7 @@ def test_an_https_url_is_the_output_of_a_fetch(manifest: Manifest) -> None:
     url = "https://example.org/m/toy.safetensors?x=1"
     section = UrlSection(kind="url", url=url, sha256="a" * 64)
     source = find_weights(section, ROOT)
-    action = fetch.plan_fetch(source.files[0])
+    (action,) = fetch.plan_files(source.files[0])
     assert action.task == "fetch:toy.safetensors-aaaaaaaaaaaa"
     assert action.outputs == ("toy.safetensors",)
     assert action.platform == (("network", "yes"),)

@@ -13,7 +13,8 @@ import pytest
 
 from ingot.engine.actions import Action, InlineText, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import DirectorySection, FileSection, find_weights
+from ingot.model.source_sections import DirectorySection, FileSection
+from ingot.model.weight_sources import find_weights
 from ingot.stages import bake
 from tests.gguf_cases import Twins, random_blocks, write_gguf
 from tests.weights_cases import LABEL, ROOT, Toy, planned, save, specification

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import missing_inputs, run_action, sandbox, toolchain
+from ingot.engine import missing_inputs, network, run_action, sandbox, toolchain
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
@@ -296,10 +296,12 @@ def test_the_target_of_a_network_link_is_mounted_too(
     (tmp_path / "run/stub.conf").write_text("nameserver 127.0.0.53")
     link = tmp_path / "resolv.conf"
     link.symlink_to("run/stub.conf")
-    monkeypatch.setattr(sandbox, "NETWORK_PATHS", (str(link),))
+    monkeypatch.setattr(network, "SYSTEM_PATHS", (str(link),))
+    network.paths.cache_clear()
     sandbox.bind_mounts.cache_clear()
     action = replace(shell(f"cat {link} > out.txt"), platform=(("network", "yes"),))
     assert checkout.build(action) == [("probe:x", "ran")]
+    network.paths.cache_clear()
     sandbox.bind_mounts.cache_clear()
 
 

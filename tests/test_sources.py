@@ -11,7 +11,7 @@ import pytest
 
 from ingot.engine.actions import Output, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import WeightFile
+from ingot.model.weight_sources import Download, WeightFile
 from tests.manifest_cases import GOOD, good, message, place
 
 
@@ -71,8 +71,8 @@ def test_a_gguf_file_or_an_archive_is_beside_the_manifest(
     found = path.read_text("utf-8")
     assert "naming: hf" in found
     assert message(path, tmp_path) == (
-        "models/small.yaml:11:11: weights.naming: kind: "
-        f"{kind} has the names that the parameters have; expected 'gguf', found 'hf'\n"
+        f"models/small.yaml:11:11: weights.naming: a {kind} file has the names that the"
+        " parameters have; expected 'gguf', found 'hf'\n"
     )
     path.write_text(found.replace("naming: hf", "naming: gguf"), "utf-8")
     source = read_manifest(path, tmp_path).weights.source
@@ -168,7 +168,7 @@ def test_an_address_is_pinned_and_nothing_is_downloaded(tmp_path: Path) -> None:
             label=address,
             sha256=digest,
             source=Output(task, "model.safetensors"),
-            url=address,
+            made_by=Download("url", address),
         ),
     )
 

@@ -81,6 +81,8 @@ class Action:
     exclusive: bool = field(default=False, compare=False)
     # Seconds after which its sandboxed command is stopped; 0 is no limit.
     time_limit_s: int = field(default=0, compare=False)
+    # The line that asks for it, which an error shows: "models/toy.yaml:9:11: ...".
+    declared_at: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ingot.engine import network as downloads
 from ingot.engine import process, sandbox, toolchain
 from ingot.engine.actions import (
     Action,
@@ -114,7 +115,11 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
     """
     network = ("network", "yes") in action.platform
     argv = (toolchain.executable(action.argv[0]), *action.argv[1:])
-    env = {**environment(), **(proxies() if network else {}), **dict(action.env)}
+    env = {
+        **environment(),
+        **(downloads.variables() if network else {}),
+        **dict(action.env),
+    }
     if sandbox.kind() == "bubblewrap":
         mounts = large | _read_only(action, folder, large)
         words = sandbox.bubblewrap(folder, env, mounts, action.tools, network)
@@ -170,19 +175,6 @@ def environment() -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": ".",
         "SOURCE_DATE_EPOCH": "0",
-    }
-
-
-def proxies() -> dict[str, str]:
-    """Return the proxy variables; a download is verified, so they are in no key.
-
-    `run-again.sh` does not contain them: a proxy's address may have a password.
-    """
-    return {
-        name: os.environ[name]
-        for word in ("http_proxy", "https_proxy", "no_proxy", "ssl_cert_file")
-        for name in (word, word.upper())
-        if name in os.environ
     }
 
 
@@ -245,7 +237,9 @@ def describe_failure(
         what = f"did not write {', '.join(ended.missing)}"
     text = ended.output.decode(errors="replace").rstrip()
     hints = missing_inputs.explain(action, text, folder, root)
-    text = "\n".join((f"{action.task}: {action.argv[0]} {what}", text, *hints))
+    declared = (f"{action.declared_at} asks for it",) if action.declared_at else ()
+    head = f"{action.task}: {action.argv[0]} {what}"
+    text = "\n".join((head, text, *declared, *hints))
     try:
         script = _save_failed(action, folder, large, root)
     except OSError as error:

@@ -16,6 +16,7 @@ from functools import cache
 from os.path import realpath
 from pathlib import Path
 
+from ingot.engine import network as downloads
 from ingot.engine import process, toolchain
 
 # One fixed folder for every action, so that no output depends on where it was built.
@@ -36,16 +37,6 @@ BASE = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/sys/devices/system",
-)
-
-# What a download needs of the system: name resolution and trusted certificates.
-NETWORK_PATHS = (
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/resolv.conf",
-    "/etc/ssl",
-    "/usr/share/ca-certificates",
-    "/usr/local/share/ca-certificates",
 )
 
 # The base system's programs and libraries, which every sandbox has.
@@ -99,11 +90,7 @@ def visible_paths(tools: tuple[str, ...], network: bool) -> tuple[Path, ...]:
     """
     found = [path for tool in tools for path in toolchain.paths(tool)]
     if network:
-        trusted = os.environ.get("SSL_CERT_FILE", "")
-        paths = (*NETWORK_PATHS, trusted)
-        known = [name for name in paths if os.path.exists(name)]
-        # systemd's /etc/resolv.conf is a link to /run, which is not mounted.
-        found += [Path(item) for name in known for item in (name, realpath(name))]
+        found += downloads.paths()
     # Folders before their content: a later mount covers an earlier one.
     return tuple(sorted(set(found)))
 

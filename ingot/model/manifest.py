@@ -26,6 +26,7 @@ from ingot.model.resolve import resolve
 from ingot.model.schema_types import build
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
+    TOKENIZER,
     WeightFile,
     WeightSource,
     find_file,
@@ -119,7 +120,7 @@ def read_manifest(
             source = find_weights(file.weights.source, path.parent)
     if file.tokenizer:
         with collected(errors):
-            tokenizer = find_file(file.tokenizer, path.parent, ".json")
+            tokenizer = find_file(file.tokenizer, path.parent, TOKENIZER)
     golden = path.parent / file.check.golden if file.check.golden else None
     has_bundle = source is None or source.splat is None
     errors += rules.check_files(file, golden, root if has_bundle else None)

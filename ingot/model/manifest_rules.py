@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.graph import DynamicDim, EntryPoint, Graph
 from ingot.model.licence import licence_errors, text_errors
 from ingot.model.manifest_schema import ManifestFile, ToleranceSection
+from ingot.model.source_sections import (
+    FileSection,
+    NpmSection,
+    PackageSection,
+    PartsSection,
+    SourceSection,
+    UrlSection,
+)
+from ingot.weights.parameter_spec import container
 
 # Of a model: files in the tar of its bundle have 100 characters, the target's too.
 LONGEST_NAME = 64
@@ -35,9 +45,9 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
         for error in licence_errors(file.licence):
             yield file.at.error("licence", error.message, error.hint)
     weights = file.weights
-    kind = weights.source.kind if weights.source else ""
+    kind = _format(weights.source)
     if kind in ("gguf", "irpa") and weights.naming == "hf":
-        message = f"kind: {kind} has the names that the parameters have"
+        message = f"a {kind} file has the names that the parameters have"
         yield weights.at.error("naming", f"{message}; expected 'gguf', found 'hf'")
     if weights.expert_axis and weights.naming == "hf":
         message = "the architecture says how Hugging Face checkpoints hold experts"
@@ -50,6 +60,18 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
         if n_vocab is not None and token >= n_vocab:
             message = f"expected an id below n_vocab = {n_vocab}, found {token}"
             yield file.at.error(f"end_tokens[{index}]", message)
+
+
+def _format(source: SourceSection | None) -> str:
+    """Return the format of a source's file, by its ending; "" if it has none."""
+    match source:
+        case UrlSection(url=name) | PartsSection(name=name):
+            return container(Path(urlsplit(name).path))
+        case PackageSection(path=name) | NpmSection(path=name):
+            return container(Path(name))
+        case FileSection(kind=kind):
+            return kind
+    return ""
 
 
 def _check_dims(file: ManifestFile) -> Iterator[ManifestError]:

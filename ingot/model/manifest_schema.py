@@ -30,13 +30,13 @@ from ingot.model.schema_types import (
     key,
     optional,
 )
-from ingot.model.tolerance import CHECK_LEVELS
-from ingot.model.weight_sources import (
+from ingot.model.source_sections import (
     TOKENIZER_SOURCE,
     WEIGHT_SOURCE,
     FileSourceSection,
     SourceSection,
 )
+from ingot.model.tolerance import CHECK_LEVELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

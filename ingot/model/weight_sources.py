@@ -6,109 +6,51 @@ downloaded and no weight is read: an action gets each file as an input.
 
 from __future__ import annotations
 
-import sysconfig
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from ingot.engine.actions import Output, Source, SourceFile
 from ingot.errors import IngotError, ManifestError
-from ingot.model.name_patterns import PATH, SHA256
-from ingot.model.schema_types import (
-    Integer,
-    Number,
-    Section,
-    Tagged,
-    Text,
-    key,
-    optional,
+from ingot.model.installed_packages import find_installed
+from ingot.model.schema_types import Place
+from ingot.model.source_sections import (
+    DirectorySection,
+    FileSection,
+    FileSourceSection,
+    NpmSection,
+    PackageSection,
+    PartsSection,
+    SourceSection,
+    SplatSection,
+    SyntheticSection,
+    UrlSection,
 )
-from ingot.model.yaml_nodes import raise_all
+from ingot.model.yaml_nodes import collected, raise_all
 from ingot.weights.shards import INDEX, read_index
 
 FOLDER = "weights"
 _SINGLE = "model.safetensors"
-_DIGEST = "digest that the file must have"
+WEIGHTS = (".safetensors", ".gguf", ".irpa")
+TOKENIZER = (".json",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageSection(Section):
-    """A file of a Python distribution."""
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that an action downloads: at an address, or in a package."""
 
-    kind: str
-    distribution: str = key(Text("a distribution's name"), "its name on PyPI")
-    path: str = key(PATH, "the file, relative to site-packages")
-    sha256: str | None = optional(SHA256, _DIGEST, default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSection(Section):
-    """A file in the manifest's folder, or below it."""
-
-    kind: str
-    path: str = key(PATH, "the file, relative to this manifest")
-    sha256: str | None = optional(SHA256, _DIGEST, default=None)
+    kind: str  # "url", "python-package" or "npm-package"
+    name: str  # the URL, or the package's name
+    version: str = ""  # of the package
+    path: str = ""  # of the file in the package
+    integrity: str = ""  # of an npm package
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectorySection(Section):
-    """A Hugging Face checkpoint."""
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A file that an action joins from parts."""
 
-    kind: str
-    path: str = key(PATH, "folder of the checkpoint, relative to this manifest")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrlSection(Section):
-    """A file at an address, pinned."""
-
-    kind: str
-    url: str = key(Text("an https: or file: URL", "(https|file)://.+"), "its address")
-    sha256: str = key(SHA256, _DIGEST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticSection(Section):
-    """Random weights of the right shapes, the same everywhere."""
-
-    kind: str
-    seed: int = key(Integer(0), "seed of the random weights")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplatSection(Section):
-    """One number for every weight: an archive without content, of any size.
-
-    Such a model is compiled and loaded; what it computes means nothing.
-    """
-
-    kind: str
-    value: float = key(Number(), "what every weight is")
-
-
-FileSourceSection = PackageSection | FileSection | UrlSection
-SourceSection = FileSourceSection | DirectorySection | SyntheticSection | SplatSection
-
-WEIGHT_SOURCE = Tagged(
-    "kind",
-    "where the weights come from",
-    (
-        ("python-package", PackageSection),
-        ("file", FileSection),
-        ("hf-directory", DirectorySection),
-        ("gguf", FileSection),
-        ("irpa", FileSection),
-        ("url", UrlSection),
-        ("synthetic", SyntheticSection),
-        ("splat", SplatSection),
-    ),
-)
-TOKENIZER_SOURCE = Tagged(
-    "kind",
-    "where the tokenizer.json comes from",
-    (("python-package", PackageSection), ("file", FileSection), ("url", UrlSection)),
-)
+    parts: tuple[WeightFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +61,8 @@ class WeightFile:
     label: str  # what a message calls it: as the manifest names it
     sha256: str | None  # that the file must have
     source: Source
-    url: str = ""  # of what an action downloads first
+    made_by: Download | Joined | None = None  # an action; None if the file exists
+    declared_at: str = field(default="", compare=False)  # "models/toy.yaml:9:11: ..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,94 +88,114 @@ def find_weights(section: SourceSection, folder: Path) -> WeightSource:
             return WeightSource(f"splat of {value:g}", splat=value)
         case DirectorySection():
             return _find_directory(section, folder)
-        case UrlSection():
-            origin = f"url {section.url}"
-        case PackageSection():
-            origin = f"python-package {section.distribution}: {section.path}"
+    endings: tuple[str, ...] = WEIGHTS
+    if isinstance(section, FileSection):
+        kind = "safetensors" if section.kind == "file" else section.kind
+        endings = (f".{kind}",)
+    file = find_file(section, folder, endings)
+    return WeightSource(_origin(section), (file,))
+
+
+def _origin(section: FileSourceSection) -> str:
+    match section:
+        case UrlSection(url=url):
+            return f"url {url}"
+        case PackageSection(distribution=name, version=version, path=path):
+            return f"python-package {f'{name} {version}'.rstrip()}: {path}"
+        case NpmSection(package=name, version=version, path=path):
+            return f"npm-package {name} {version}: {path}"
+        case PartsSection(name=name, parts=parts):
+            origins = "; ".join(map(_origin, parts))
+            return f"{name}, joined from {origins}"
         case FileSection():
-            origin = f"{section.kind} {PurePosixPath(section.path).name}"
-    kind = section.kind if section.kind in ("gguf", "irpa") else "safetensors"
-    return WeightSource(origin, (find_file(section, folder, f".{kind}"),))
+            return f"{section.kind} {PurePosixPath(section.path).name}"
 
 
-def find_file(section: FileSourceSection, folder: Path, suffix: str) -> WeightFile:
+def find_file(
+    section: FileSourceSection, folder: Path, endings: tuple[str, ...]
+) -> WeightFile:
     """Return one file that a manifest in a folder names.
 
-    Raises: ManifestError where it is not there, or has another suffix.
+    `endings` are those that its name may have, or none if any will do.
+
+    Raises: ManifestError where it is not there, or has another ending; ExceptionGroup
+        of it for parts.
     """
     if isinstance(section, UrlSection):
         return _find_url(section)
-    if not section.path.endswith(suffix):
-        message = f"expected a {suffix} file, found '{section.path}'"
+    part = "name" if isinstance(section, PartsSection) else "path"
+    name = section.name if isinstance(section, PartsSection) else section.path
+    if endings and not name.endswith(endings):
+        message = f"expected a {' or '.join(endings)} file, found '{name}'"
+        raise section.at.error(part, message)
+    match section:
+        case PartsSection():
+            return _find_parts(section, folder)
+        case NpmSection():
+            how = Download(
+                section.kind, section.package, section.version, name, section.integrity
+            )
+            return _made(name, section.sha256, how, section.at)
+        case PackageSection():
+            installed = find_installed(section)
+            if installed is None:
+                assert section.sha256
+                package, version = section.distribution, section.version
+                how = Download(section.kind, package, version, name)
+                return _made(name, section.sha256, how, section.at)
+            return _file(name, name, section.sha256, SourceFile(installed))
+    path = folder / name
+    if not path.is_file():
+        message = f"no file '{name}' in the manifest's folder"
         raise section.at.error("path", message)
-    if isinstance(section, PackageSection):
-        path = _find_package(section)
-    elif not (path := folder / section.path).is_file():
-        message = f"no file '{section.path}' in the manifest's folder"
-        raise section.at.error("path", message)
-    return _file(section.path, section.path, section.sha256, SourceFile(path))
+    return _file(name, name, section.sha256, SourceFile(path))
 
 
-def _file(
-    name: str, label: str, sha256: str | None, source: Source, url: str = ""
+def _find_parts(section: PartsSection, folder: Path) -> WeightFile:
+    """Return the file that the parts are joined to, with every missing part."""
+    parts: list[WeightFile] = []
+    errors: list[ManifestError] = []
+    for part in section.parts:
+        with collected(errors):
+            parts.append(find_file(part, folder, ()))
+    raise_all(errors)
+    # They may have one name: an action sees each under its number.
+    numbered = (
+        replace(part, path=f"{number}-{PurePosixPath(part.path).name}")
+        for number, part in enumerate(parts, 1)
+    )
+    return _made(section.name, section.sha256, Joined(tuple(numbered)), section.at)
+
+
+def _file(name: str, label: str, sha256: str | None, source: Source) -> WeightFile:
+    return WeightFile(_place(name), label, sha256, source)
+
+
+def _place(name: str) -> str:
+    return f"{FOLDER}/{PurePosixPath(name).name or 'file'}"
+
+
+def _made(
+    label: str, sha256: str, made_by: Download | Joined, at: Place, name: str = ""
 ) -> WeightFile:
-    place = f"{FOLDER}/{PurePosixPath(name).name or 'file'}"
-    return WeightFile(place, label, sha256, source, url)
+    """Return a file that an action makes; those who pin one file share the action."""
+    name = name or PurePosixPath(label).name or "file"
+    stage = "join" if isinstance(made_by, Joined) else "fetch"
+    output = Output(f"{stage}:{name}-{sha256[:12]}", name)
+    here = at.error("", "")
+    declared_at = f"{here.position}: {here.key}"
+    return WeightFile(_place(name), label, sha256, output, made_by, declared_at)
 
 
 def _find_url(section: UrlSection) -> WeightFile:
-    """Return the file at an address; models that pin one file share its download."""
+    """Return the file at an address."""
     url, sha256 = section.url, section.sha256
     path = Path(unquote(urlsplit(url).path))
     if url.startswith("file:"):
         if not path.is_file():
             raise section.at.error("url", f"no file '{path}'")
         return _file(path.name, url, sha256, SourceFile(path))
-    name = path.name or "file"
-    return _file(name, url, sha256, Output(f"fetch:{name}-{sha256[:12]}", name), url)
-
-
-def _find_package(section: PackageSection) -> Path:
-    """Return the file of a distribution.
-
-    It is looked up as a file: importing the package would run its code.
-    """
-    relative = PurePosixPath(section.path)
-    if relative.is_absolute() or ".." in relative.parts:
-        raise section.at.error("path", "expected a path inside site-packages")
-    path = Path(sysconfig.get_path("purelib")) / relative
-    if not path.is_file():
-        message = f"no file '{section.path}' in site-packages"
-        hint = f"pip install --no-deps {section.distribution}"
-        raise section.at.error("path", message, hint)
-    for error in _check_distribution(section):
-        raise error
-    return path
-
-
-def _check_distribution(section: PackageSection) -> Iterator[ManifestError]:
-    """Yield an error where a file is not of the distribution that is named.
-
-    A bundle says that it is. Where pip has no list of a distribution's files, nobody
-    knows.
-    """
-    from importlib.metadata import distributions
-
-    name, file = section.distribution, section.path
-    site = [sysconfig.get_path("purelib")]
-    found = list(distributions(name=name, path=site))
-    if any(item.files is None or file in map(str, item.files) for item in found):
-        return
-    owners = [
-        item.metadata["Name"]
-        for item in distributions(path=site)
-        if file in map(str, item.files or ())
-    ]
-    what = "has no such file" if found else "is not installed"
-    hint = f"'{file}' is of '{owners[0]}'" if owners else ""
-    message = f"distribution '{name}' {what}"
-    hint = hint or f"pip install --no-deps {name}"
-    yield section.at.error("distribution", message, hint)
+    return _made(url, sha256, Download("url", url), section.at, path.name or "file")
 
 
 def _find_directory(section: DirectorySection, folder: Path) -> WeightSource:

@@ -34,6 +34,7 @@ class StoredAction:
     exported_to: tuple[str, ...]
     exclusive: bool
     time_limit_s: int
+    declared_at: str
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ingot.stages.compile import (
     plan_compile_sanitize,
     plan_ir,
 )
-from ingot.stages.fetch import plan_fetch
+from ingot.stages.fetch import plan_files
 from ingot.stages.link import (
     plan_link,
     plan_link_blocks,
@@ -45,8 +45,8 @@ def plan_model(
     """
     is_splat = manifest.weights.source.splat is not None
     for file in (*manifest.weights.source.files, manifest.tokenizer):
-        if file and file.url:
-            yield plan_fetch(file)
+        if file:
+            yield from plan_files(file)
     root, specialized = components.root, set[str]()
     for item in lowered.values():
         for instance in item.graph.instances:

@@ -1,0 +1,1 @@
+"""Join a file from its parts."""
