@@ -14,8 +14,11 @@ import pytest
 
 from ingot.cli import doctor_command
 from ingot.cli.doctor_command import Finding, Level
+from ingot.cli.installation import check_installation
 from ingot.engine.cache import shared_cache
+from ingot.errors import IngotError
 from tests import outcomes
+from tests.source_tree import ROOT
 
 # A child that is forked while a server runs here may otherwise be ended, by the poller
 # of grpc 1.85, before it is another program.
@@ -49,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     a result depends on, so a changed tree finds only the results that it would compute.
     The workers of one run share the store, as builds do.
     """
+    try:
+        check_installation(ROOT)
+    except IngotError as error:
+        # The environment of another checkout would test the code of that one.
+        raise pytest.UsageError(str(error)) from None
     kept = os.environ.get("INGOT_TEST_STORE")
     if kept is None and not hasattr(config, "workerinput"):
         kept = tempfile.mkdtemp(prefix="ingot-test-store-")

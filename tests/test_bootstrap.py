@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -214,18 +213,6 @@ def test_sudo_is_used_where_there_is_one(checkout: Checkout) -> None:
     sudo.chmod(0o755)
     assert checkout.run("true", ABSENT="qemu-user", USER_ID="1000").code == 0
     assert checkout.count("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get") == 1
-
-
-def test_doit_is_refused_in_another_folder(checkout: Checkout) -> None:
-    checkout.run("true")
-    command = f"cd /; exec '{checkout.root}/bootstrap' doit list"
-    ran = subprocess.run(
-        ["sh", "-c", command], env=checkout.env, capture_output=True, text=True
-    )
-    assert ran.returncode == 1
-    assert ran.stderr == (
-        f"bootstrap: doit runs in the checkout's folder:\n  cd {checkout.root}\n"
-    )
 
 
 def test_an_unknown_command_is_refused(checkout: Checkout) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.bundles.reader import Bundle
+from ingot.model.library import find
 from ingot.model.runner import Runner
 from ingot.runtime.invoke import Module
 
@@ -56,7 +57,7 @@ def tools_for(bundle: Bundle, root: Path) -> tuple[str, ...]:
 
 def _target(bundle: Bundle, root: Path) -> Target | str | None:
     """Return the target, or what is wrong with its file; None if there is no file."""
-    path = root / "targets" / f"{bundle.contract['target']['name']}.yaml"
+    path = find(root, f"targets/{bundle.contract['target']['name']}.yaml")
     if not path.is_file():
         return None
     from ingot.model.target import read_target

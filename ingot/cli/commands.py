@@ -129,6 +129,11 @@ COMMANDS = (
         options=BUILD_OPTIONS,
     ),
     Command(
+        name="init",
+        purpose="write the files of a new project into an empty folder",
+        function="init_command:init",
+    ),
+    Command(
         name="list",
         purpose="show models, targets and stages",
         function="list_commands:list_catalogue",

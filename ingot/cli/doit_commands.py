@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from errno import ENOSPC
+from pathlib import Path
 from typing import Any
 
 from doit import doit_cmd
@@ -28,6 +29,7 @@ from ingot.cli.commands import (
     UNSUPPORTED,
     Call,
 )
+from ingot.cli.installation import check_installation
 from ingot.cli.variables import VARIABLES, check_known, check_set_once, check_used
 from ingot.engine import process
 from ingot.errors import IngotError
@@ -92,6 +94,7 @@ class TableCommand(Command):  # type: ignore[misc]
         try:
             if self.name in UNSUPPORTED:
                 raise commands.unsupported(self.name)
+            check_installation(Path.cwd())
             doit = {**self._doit, "command": self}
             call = Call(variables=variables(), doit=doit, **self._parsed(in_args))
             if call.words and not self.line.takes_tasks:

@@ -11,6 +11,7 @@ from ingot.cli.variables import one_of_each
 from ingot.errors import IngotError, did_you_mean
 from ingot.inspection.inspect import PHASES, Request, filtered_graph, run
 from ingot.model.component import Components
+from ingot.model.library import find
 from ingot.model.manifest import read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
@@ -41,7 +42,7 @@ def read_request(
         raise IngotError(f"level={level}: no level named '{level}'", hint)
     model, target = one_of_each("inspect", selection.models, selection.targets)
     manifest = read_manifest(root / f"models/{model}.yaml", root)
-    layout = read_target(root / f"targets/{target}.yaml", root).layout
+    layout = read_target(find(root, f"targets/{target}.yaml"), root).layout
     stored, components = manifest.weights.stored, Components(root)
     graph = select_kernels(manifest.graph, stored, layout, components)
     request = Request(graph, target, level, variables.get("filter", ""))

@@ -1,8 +1,9 @@
-"""Run the program `doit`: doit with ingot's commands.
+"""Run the program `ingot`: doit with ingot's commands.
 
 The `doit` of the doit package does the same, from the commands in pyproject.toml. This
-program starts faster, and reports errors that doit shows as tracebacks: Ctrl-C while
-doit is imported, an empty argument, and a pyproject.toml that doit cannot read.
+program works in every folder of a project, starts faster, prints help on each command,
+and reports errors that doit shows as tracebacks: Ctrl-C while doit is imported, an
+empty argument, and a pyproject.toml that doit cannot read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from ingot.cli import startup
 
 REJECTED = 3
 
+# Variables that are paths.
+PATHS = ("source", "bundle")
+
+# Options of doit that name a dodo.py.
+LOADING = ("-f", "--file", "-d", "--dir")
+
 
 def main() -> int:
     """Run doit with the arguments of the command line; return the exit code."""
@@ -24,17 +31,23 @@ def main() -> int:
 
 def run(arguments: list[str]) -> int:
     """Run doit with these arguments; return the exit code."""
-    # Importing doit takes a tenth of a second, so Ctrl-C is caught before.
-    from ingot.cli.doit_commands import Doit
+    from ingot.cli import help as help_
     from ingot.errors import IngotError
-    from ingot.project.pyproject import FILE, read_project
 
     try:
+        if help_.asked(arguments):
+            print(help_.text(arguments))
+            return 0
+        # Importing doit takes a tenth of a second, so Ctrl-C is caught before.
+        from ingot.cli.doit_commands import Doit
+        from ingot.project.pyproject import FILE, read_project
+
         if "" in arguments:
             raise IngotError(
                 "empty argument; expected a task, a command or NAME=VALUE",
                 "is a shell variable not set? `doit list` shows all names",
             )
+        arguments = enter_project(arguments)
         if os.path.lexists(FILE) and not os.path.isfile(FILE):
             # doit would wait until something writes into a pipe.
             read_project(Path.cwd())
@@ -49,6 +62,42 @@ def run(arguments: list[str]) -> int:
         print(f"ERROR: {error}", file=sys.stderr)
         return REJECTED
     return int(doit.run(arguments) or 0)
+
+
+def enter_project(arguments: list[str]) -> list[str]:
+    """Change to the project's folder if this one is below it.
+
+    Return the arguments, in which paths that the user gave lead to the same files.
+
+    Raises: IngotError if there is no project.
+    """
+    from ingot.cli.installation import project_root
+    from ingot.errors import IngotError
+    from ingot.project.pyproject import FILE
+
+    here = Path.cwd()
+    # doit's own options name another dodo.py.
+    named = any(word.startswith(LOADING) for word in arguments)
+    if named or arguments[:1] == ["init"]:
+        return arguments
+    root = project_root(here)
+    if root is None and not (here / FILE).exists():
+        text = f"no project in {here} or a folder above: none has a dodo.py"
+        raise IngotError(text, "`ingot init` writes a project into an empty folder")
+    if root in (None, here):
+        return arguments
+    os.chdir(root)
+    sys.argv[1:] = [_seen_from(here, word, arguments[0]) for word in arguments]
+    return sys.argv[1:]
+
+
+def _seen_from(folder: Path, word: str, command: str) -> str:
+    """Return an argument whose path, if it is one, was relative to the folder."""
+    name, equals, value = word.partition("=")
+    if equals and name in PATHS:
+        return f"{name}={folder / value}"
+    is_file = command == "migrate" and not word.startswith("-") and word != command
+    return str(folder / word) if is_file else word
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from ingot.model.library import find
 from ingot.model.yaml_nodes import Node, load
 
 # Keys that name another file, and the folder where it is.
@@ -34,15 +35,16 @@ def sources(root: Path, task: str) -> list[Path]:
         _add_named(name, root, found)
     # Or the task is a layout's, which several targets have.
     found.append(f"targets/layouts/{target}.yaml")
-    return [root / name for name in found if (root / name).is_file()]
+    return [path for name in found if (path := find(root, name)).is_file()]
 
 
 def _add_named(name: str, root: Path, found: list[str]) -> None:
     """Add a file and those that it names, if there is one that is not found yet."""
-    if name in found or not (root / name).is_file():
+    path = find(root, name)
+    if name in found or not path.is_file():
         return
     found.append(name)
-    texts = {node.key: node.value for node in _nodes(root / name, root)}
+    texts = {node.key: node.value for node in _nodes(path, root)}
     for key, folder in _NAMED.items():
         if key in texts:
             _add_named(f"{folder}/{texts[key]}.yaml", root, found)

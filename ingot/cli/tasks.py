@@ -91,6 +91,12 @@ class Checkout:
             "doc": STAGES[stage],
         }
 
+    def all_tasks(self) -> Iterator[dict[str, Any]]:
+        """Yield the tasks of all stages, and the group `build`."""
+        for stage in STAGES:
+            yield from self.tasks(stage)
+        yield {"basename": "build", **self.build()}
+
     def build(self) -> dict[str, Any]:
         """Return the group of everything up to the bundle."""
         _, plan, selection = self._content()

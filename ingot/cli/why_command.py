@@ -26,6 +26,7 @@ from ingot.engine.executor import Executor
 from ingot.engine.store_survey import latest_results, read_messages
 from ingot.engine.task_records import TaskRecord
 from ingot.errors import IngotError, counted
+from ingot.model.library import name_of
 from ingot.project.catalogue import Plan, read, requested_models
 from ingot.project.selection import select
 
@@ -364,9 +365,7 @@ def _text_changes(
     lines += [f"{more} more values differ"] if more > 1 else []
     if positions and all(positions):
         return lines, ""
-    files = (
-        path.relative_to(root).as_posix() for path in source_lookup.sources(root, task)
-    )
+    files = (name_of(path, root) for path in source_lookup.sources(root, task))
     return lines or digests, ", ".join(files)
 
 

@@ -21,6 +21,7 @@ from ingot.imports.manifest_writer import Decision, manifest, number, relative, 
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture import FOLDER, read_architecture
 from ingot.model.architecture_schema import ArchitectureSection
+from ingot.model.library import find
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
 from ingot.model.yaml_nodes import format_errors
@@ -211,7 +212,7 @@ def _fit_blocks(facts: dict[str, Fact]) -> None:
 
 def _architecture(name: str, root: Path) -> ArchitectureSection:
     try:
-        return read_architecture(root / FOLDER / f"{name}.yaml", root).declared
+        return read_architecture(find(root, f"{FOLDER}/{name}.yaml"), root).declared
     except ExceptionGroup as group:
         raise IngotError(format_errors(group)) from None
 

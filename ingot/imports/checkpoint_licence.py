@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated
+from ingot.model.library import names
 from ingot.model.licence import FOLDER, licence_errors, text_errors
 
 
@@ -19,7 +20,8 @@ def choose_licence(
     """Return the licence from the command line or the checkpoint."""
     if given is not None:
         return _given(given, root, errors)
-    known = {path.stem.lower(): path.stem for path in (root / FOLDER).glob("*.txt")}
+    found_texts = (Path(name).stem for name in names(root, f"{FOLDER}/*.txt"))
+    known = {name.lower(): name for name in found_texts}
     if stated is not None and str(stated.value).lower() in known:
         return Stated(known[str(stated.value).lower()], stated.origin)
     found = f"{stated.origin} is '{stated.value}'" if stated else "it states none"

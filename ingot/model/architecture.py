@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ARCHITECTURE, ArchitectureSection
+from ingot.model.library import find, names
 from ingot.model.schema_types import build, check
 from ingot.model.variants import block_name
 from ingot.model.yaml_nodes import Node, load, raise_all
@@ -58,9 +59,9 @@ def find_architecture(
     Raises:
         ExceptionGroup: of one ManifestError, where there is none.
     """
-    path = root / FOLDER / f"{name}.yaml"
+    path = find(root, f"{FOLDER}/{name}.yaml")
     if not os.path.lexists(path):
-        known = sorted(item.stem for item in path.parent.glob("*.yaml"))
+        known = [Path(item).stem for item in names(root, f"{FOLDER}/*.yaml")]
         hint = did_you_mean(name, known, "architectures")
         raise_all([error(f"no architecture named '{name}'", hint)])
     return path

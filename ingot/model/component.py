@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingot.errors import ManifestError, Position, did_you_mean
 from ingot.model.component_header import Header, Source, read_header
+from ingot.model.library import find, names
 from ingot.model.renamed import error_text
 from ingot.model.shapes import (
     DIM,
@@ -152,25 +153,24 @@ def is_optional(formal: Formal) -> bool:
 
 
 class Components:
-    """The components of a checkout; each file is read once, when it is first named."""
+    """The components of a project; each file is read once, when it is first named."""
 
     def __init__(self, root: Path) -> None:
-        """Look below the checkout's root."""
+        """Look below the project's root, and in the library."""
         self.root = root
         self._found: dict[str, ComponentSignature | ExceptionGroup[ManifestError]] = {}
         self._code: dict[str, str] = {}
 
     def has(self, component: str) -> bool:
         """Return whether there is a file of that name."""
-        return os.path.lexists(self.root / f"components/{component}.mlir")
+        return os.path.lexists(find(self.root, f"components/{component}.mlir"))
 
     def names(self) -> list[str]:
         """Return the names of all components, sorted."""
-        folder = self.root / "components"
-        return sorted(
-            path.relative_to(folder).with_suffix("").as_posix()
-            for path in folder.glob("*/*.mlir")
-        )
+        return [
+            name.removeprefix("components/").removesuffix(".mlir")
+            for name in names(self.root, "components/*/*.mlir")
+        ]
 
     def unknown(self, component: str) -> tuple[str, str]:
         """Return message and hint for a name that no component has."""
@@ -200,7 +200,7 @@ class Components:
     def _read(self, component: str) -> ComponentSignature:
         name = f"components/{component}.mlir"
         try:
-            text = str(read_file(self.root / name), "utf-8", errors="replace")
+            text = str(read_file(find(self.root, name)), "utf-8", errors="replace")
         except OSError as error:
             raise_all([ManifestError(Position(name, 1, 1), "", why(error))])
         self._code[component] = code_of(text)
@@ -220,7 +220,7 @@ class Components:
     def _check_oracle(self, file: str, function: str) -> tuple[str, str]:
         """Return what is wrong with an oracle, and a hint; the file is not imported."""
         try:
-            text = str(read_file(self.root / file), "utf-8", errors="replace")
+            text = str(read_file(find(self.root, file)), "utf-8", errors="replace")
         except FileNotFoundError:
             return f"no file '{file}'", ""
         except OSError as error:

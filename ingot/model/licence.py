@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ingot.errors import IngotError
+from ingot.model.library import find
 from ingot.model.name_patterns import LICENCE
 from ingot.model.text_files import read_file, why
 
@@ -78,7 +79,7 @@ def text_errors(expression: str, root: Path) -> Iterator[IngotError]:
         place = f"{FOLDER}/{name}.txt"
         hint = f"a bundle carries it: save it as {place}"
         try:
-            text = str(read_file(root / place), "utf-8")
+            text = str(read_file(find(root, place)), "utf-8")
         except FileNotFoundError:
             yield IngotError(f"no text of '{name}'", hint)
         except OSError as error:

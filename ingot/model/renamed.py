@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.errors import Position
+from ingot.model.library import find
 
 if TYPE_CHECKING:
     from ingot.model.yaml_nodes import Node
@@ -103,7 +104,7 @@ def new_word(section: str, word: str, root: Path | None = None) -> str:
     for item in RENAMED:
         if word == item.old and fnmatchcase(section, item.section):
             file = item.file.format(word)
-            is_there = root and file and os.path.lexists(root / file)
+            is_there = root and file and os.path.lexists(find(root, file))
             return "" if is_there else item.new
     return ""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
+from ingot.model.library import find, names
 from ingot.model.renamed import error_text
 from ingot.model.runner import Runner
 from ingot.model.schema_types import (
@@ -192,7 +193,7 @@ def _first_of(file: _AliasFile, path: Path, root: Path, via: tuple[str, ...]) ->
     """Return the first target of a list that runs here natively."""
     errors = [*_check_name(file, path)]
     via = (*via, path.stem)
-    known = sorted(item.stem for item in path.parent.glob("*.yaml"))
+    known = [Path(name).stem for name in names(root, "targets/*.yaml")]
     reasons = []
     for index, name in enumerate(file.first_of):
         if name not in known:
@@ -205,7 +206,7 @@ def _first_of(file: _AliasFile, path: Path, root: Path, via: tuple[str, ...]) ->
             circle = " -> ".join((*via[via.index(name) :], name))
             message = f"a circle of names: {circle}"
             raise_all([*errors, file.at.error(f"first_of[{index}]", message)])
-        candidate = read_target(path.with_name(f"{name}.yaml"), root, via)
+        candidate = read_target(find(root, f"targets/{name}.yaml"), root, via)
         reason = candidate.unrunnable_reason()
         if reason is None and not candidate.runner.prefix:
             raise_all(errors)
@@ -224,7 +225,7 @@ def _check(file: _TargetFile, root: Path) -> Iterator[ManifestError]:
         hint = "machine: the processor that needs no emulator"
         yield file.at.key_error("", "emulator", "'machine' is missing", hint)
     for index, name in enumerate(file.compile_inputs):
-        if not (root / name).is_file():
+        if not find(root, name).is_file():
             hint = "write it relative to the checkout: targets/<name>"
             yield file.at.error(f"compile_inputs[{index}]", f"no file '{name}'", hint)
     missing = [level for level in CHECK_LEVELS if level not in file.tolerances]
@@ -238,15 +239,15 @@ def _layout(file: _TargetFile, root: Path) -> Layout:
     Raises:
         ExceptionGroup: of ManifestError, every mistake in the layout.
     """
-    folder = root / FOLDER
-    if not os.path.lexists(folder / f"{file.layout}.yaml"):
-        known = sorted(path.stem for path in folder.glob("*.yaml"))
+    path = find(root, f"{FOLDER}/{file.layout}.yaml")
+    if not os.path.lexists(path):
+        known = [Path(name).stem for name in names(root, f"{FOLDER}/*.yaml")]
         message, hint = error_text("layout", file.layout)
         if not message:
             message = f"no layout named '{file.layout}'"
             hint = did_you_mean(file.layout, known, "layouts")
         raise_all([file.at.error("layout", message, hint)])
-    return read_layout(folder / f"{file.layout}.yaml", root)
+    return read_layout(path, root)
 
 
 def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
@@ -260,7 +261,7 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
         machine=file.machine,
         cpu_features=file.cpu_features,
         compile_flags=file.compile_flags,
-        compile_inputs=tuple((name, root / name) for name in file.compile_inputs),
+        compile_inputs=tuple((name, find(root, name)) for name in file.compile_inputs),
         layout=layout,
         runner=run.runner(),
         tools=run.tools,

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from ingot.errors import ManifestError, Position, counted
+from ingot.model.library import name_of
 from ingot.model.text_files import behind, read_text
 from ingot.model.yaml_scalars import Ambiguous, scalar
 
@@ -149,12 +150,12 @@ def load(path: Path, root: Path) -> Node:
     Raises:
         ExceptionGroup: of ManifestError.
     """
-    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    shown = name_of(path, root)
     try:
-        text = read_text(path, shown.as_posix())
+        text = read_text(path, shown)
     except ManifestError as error:
         raise_all([error])
-    return parse(text, shown.as_posix())
+    return parse(text, shown)
 
 
 # By text: models share architectures, and a changed file is another key.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.errors import IngotError, ManifestError
+from ingot.model.library import name_of
 from ingot.model.renamed import Change, changes
 from ingot.model.text_files import read_text
 from ingot.model.yaml_nodes import collected, parse, raise_all
@@ -51,10 +52,10 @@ def read(paths: list[Path], root: Path) -> list[Rewritten]:
     errors: list[ManifestError] = []
     for path in paths:
         with collected(errors):
-            shown = path.relative_to(root) if path.is_relative_to(root) else path
+            shown = name_of(path, root)
             try:
-                text = read_text(path, shown.as_posix())
-                olds = tuple(changes(parse(text, shown.as_posix()), root))
+                text = read_text(path, shown)
+                olds = tuple(changes(parse(text, shown), root))
                 if olds:
                     found.append(Rewritten(path, olds, rewritten(text, olds)))
             except ManifestError as error:

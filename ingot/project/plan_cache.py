@@ -21,10 +21,12 @@ from ingot.engine.atomic_files import remedy
 from ingot.engine.digests import Identity, identify, is_settled
 from ingot.engine.machine import cpu_features, machine
 from ingot.errors import IngotError
+from ingot.model.library import PACKAGE
 
 SEAL_BYTES = 4
 
-# The folders and files of a checkout that its plans are read from.
+# The folders and files of a project that its plans are read from; the package is
+# another one, unless the project is its checkout.
 SOURCES = ("models", "targets", "components", "oracles", "ingot", "pyproject.toml")
 
 T = TypeVar("T")
@@ -115,7 +117,7 @@ def watched_paths(root: Path, actions: Iterable[Action]) -> set[Path]:
         for _, source in action.inputs
         if isinstance(source, SourceFile)
     }
-    own = [root / name for name in SOURCES]
+    own = [PACKAGE, *(root / name for name in SOURCES)]
     others = {
         folder
         for folder in folders
@@ -142,7 +144,8 @@ def _walk(root: Path) -> Iterator[tuple[str, Identity | None]]:
 
     Hidden files are skipped, because editors store locks and unsaved text in them.
     """
-    pending = [str(root / name) for name in reversed(SOURCES)]
+    folders = dict.fromkeys((str(PACKAGE), *(f"{root}/{x}" for x in SOURCES)))
+    pending = list(reversed(folders))
     while pending:
         path = pending.pop()
         if os.path.isdir(path):

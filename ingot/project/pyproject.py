@@ -23,6 +23,7 @@ SETTINGS = (
     "store-limit",
     "shared-cache",
     "shared-cache-mode",
+    "overrides",
 )
 
 GIT_DIFF = "git diff pyproject.toml shows what was changed"
@@ -45,6 +46,7 @@ class Project:
     store_limit: str  # "20GB", or "none"
     shared_cache: str  # its address; "" if there is none
     shared_cache_mode: str
+    overrides: tuple[str, ...] = ()  # files that it has in place of the library's
 
 
 def read_project(root: Path) -> Project:
@@ -72,6 +74,7 @@ def read_project(root: Path) -> Project:
         store_limit=reader.text((*_OWN, "store-limit"), "none"),
         shared_cache=reader.text((*_OWN, "shared-cache"), ""),
         shared_cache_mode=reader.text((*_OWN, "shared-cache-mode"), "read-write"),
+        overrides=reader.texts((*_OWN, "overrides")),
     )
     reader.check_known()
     if reader.errors:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ingot.engine.byte_sizes import parse_size
 from ingot.errors import ManifestError, Position
 from ingot.model.component import Components
+from ingot.model.library import check_names, find, names
 from ingot.model.target import Target, read_target
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.pyproject import read_project
@@ -36,9 +37,12 @@ def load(root: Path) -> Workspace:
 
     Raises: IngotError if pyproject.toml is wrong.
     """
+    project = read_project(root)
+    check_names(root, project.overrides)
     named: list[Target] = []
     broken: dict[str, str] = {}
-    for path in _manifests(root / "targets"):
+    for name in names(root, "targets/*.yaml"):
+        path = find(root, name)
         try:
             named.append(read_target(path, root))
         except ExceptionGroup as group:
@@ -46,7 +50,6 @@ def load(root: Path) -> Workspace:
     broken |= {
         path.stem: _other_ending(path, root) for path in _misnamed(root / "targets")
     }
-    project = read_project(root)
     misnamed = _misnamed(root / "models")
     models = [*_manifests(root / "models"), *misnamed]
     # Report a wrong limit now, not only when the store is to shrink.

@@ -8,6 +8,7 @@ from ingot.bundles.contract import declaration
 from ingot.checks.levels import golden_entry
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.component import Components
+from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences
 from ingot.model.manifest import Manifest
@@ -105,4 +106,4 @@ def _sources(
         *code,
         *(f"{LICENCES}/{name}.txt" for name in licences(manifest.licence)),
     )
-    return {x: code.get(x) or SourceFile(components.root / x) for x in paths}
+    return {x: code.get(x) or SourceFile(find(components.root, x)) for x in paths}

@@ -22,6 +22,7 @@ from ingot.emit.modules import (
 )
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of
+from ingot.model.library import find
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.check.spec import CheckSpec
@@ -329,7 +330,9 @@ def _oracles(
     paths = sorted({instance.oracle[0] for instance in instances})
     if not paths:
         return ()
-    return tuple((x, SourceFile(root / x)) for x in ("oracles/__init__.py", *paths))
+    return tuple(
+        (x, SourceFile(find(root, x))) for x in ("oracles/__init__.py", *paths)
+    )
 
 
 def _tools(target: Target) -> tuple[str, ...]:

@@ -34,7 +34,18 @@ def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], .
 
 @cache
 def _source_files(name: str) -> tuple[tuple[str, Source], ...]:
-    return tuple((path, SourceFile(ROOT / path)) for path in sources(name))
+    return tuple((path, _source(path)) for path in sources(name))
+
+
+def _source(path: str) -> Source:
+    """Return a source; of the package's own file, which is its API, the docstring.
+
+    No program uses the API, so an edit of it must run nothing again.
+    """
+    if path != "ingot/__init__.py":
+        return SourceFile(ROOT / path)
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return InlineText(f'"""{ast.get_docstring(tree, clean=False)}"""\n')
 
 
 @cache
