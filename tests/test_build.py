@@ -22,6 +22,8 @@ from tests.project import TOY, Project, builds, edit
 pytestmark = [pytest.mark.slow, builds(TOY)]
 
 TARGET = "target=x86_64"
+# The tasks that compare the toy's pieces.
+PIECES = ("check-entry-point-", "check-blocks-", "check-component-")
 SHIPPED = (
     "x86_64/model.vmfb",
     "x86_64/toy-x86_64.tar",
@@ -71,14 +73,15 @@ def test_an_edited_component_reruns_what_depends_on_it(project: Project) -> None
     component.write_text(text.replace("0.5", "0.50001"))
     run = project.doit("build", TARGET)
     ran = {task for task, how in run.done.items() if how == "ran"}
-    own, block = "component-activation.gelu_erf", "block-encode.layer"
-    stages = ("link-{}:toy@packed_n8", "compile-{}:toy@x86_64", "check-{}:toy@x86_64")
-    whole = "compile-configured compile check-chain-encode check-entry-point-encode"
+    # The toy is small: all its components are one piece, and all its blocks another.
+    links = "link link-component-all link-block-all"
+    compiles = "compile-configured compile compile-component-all compile-block-all"
+    checks = "check-component-all check-blocks-all check-entry-point-encode check"
     assert ran == {
         "specialize:gelu_erf__n_ff_64",
-        "link:toy@packed_n8",
-        *(stage.format(piece) for stage in stages for piece in (own, block)),
-        *(f"{task}:toy@x86_64" for task in f"{whole} check bench bundle".split()),
+        *(f"{task}:toy@packed_n8" for task in links.split()),
+        *(f"{task}:toy@x86_64" for task in f"{compiles} {checks}".split()),
+        *(f"{task}:toy@x86_64" for task in ("bench", "bundle")),
     }
 
 
@@ -92,7 +95,7 @@ def test_a_killed_check_goes_on_with_the_pieces_that_are_left(
     for line in process.stdout:
         task = line.split()[1].rstrip(":")
         finished.add(task)
-        if task.startswith("check-block"):
+        if task.startswith(PIECES):
             break
     project.kill(process)
     run = project.doit("check", TARGET)

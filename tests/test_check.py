@@ -12,6 +12,7 @@ from ingot.engine.actions import Output
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
 from ingot.programs.compare_entry_point.spec import ROWS
+from ingot.project.catalogue import read
 from ingot.stages.check import plan_check, plan_check_inputs
 from tests.tiny_model import BLOCKS, ROOT, Tiny, lay_out, run_stage
 
@@ -41,8 +42,8 @@ def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
     *pieces, check = actions
     assert check.task == f"check:{name}"
     assert check.outputs == ("check.json", "check.txt")
-    read = [source for _, source in check.inputs if isinstance(source, Output)]
-    assert read == [Output(action.task, ROWS) for action in pieces]
+    wanted = [source for _, source in check.inputs if isinstance(source, Output)]
+    assert wanted == [Output(action.task, ROWS) for action in pieces]
     by_task = {action.task: dict(action.inputs) for action in pieces}
     entry_point = by_task[f"check-entry-point-encode:{name}"]
     assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= entry_point.keys()
@@ -61,11 +62,34 @@ def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
         if "entry-point" in task:
             continue
         assert not {"golden.npz", "tokenizer.json", "model.vmfb"} & inputs.keys()
-        read = [x for x in inputs.values() if isinstance(x, Output)]
-        own = {source.path for source in read if source.task == recorded.task}
+        made = [x for x in inputs.values() if isinstance(x, Output)]
+        own = {source.path for source in made if source.task == recorded.task}
         assert own
         assert own <= set(recorded.outputs)
     assert actions == tuple(plan_check(manifest, target, ROOT))
+
+
+def test_an_edit_of_a_component_concerns_the_pieces_that_use_it() -> None:
+    model = "all-minilm-l6-v2"
+    found = read(ROOT, (model,)).plan
+    shipped = found.needed([f"bundle:{model}@x86_64"])
+    changed = "specialize:gelu_erf__n_ff_1536"
+    own = {task for task in shipped if changed in found.needed([task])}
+    links = "link link-component-activation.gelu_erf link-block-encode.layer"
+    compiles = (
+        "compile-configured compile compile-component-activation.gelu_erf "
+        "compile-block-encode.layer"
+    )
+    checks = (
+        "check-component-activation.gelu_erf check-block-encode.layer "
+        "check-chain-encode check-entry-point-encode check"
+    )
+    assert own == {
+        changed,
+        *(f"{task}:{model}@packed_n8" for task in links.split()),
+        *(f"{task}:{model}@x86_64" for task in f"{compiles} {checks}".split()),
+        *(f"{task}:{model}@x86_64" for task in ("bench", "bundle")),
+    }
 
 
 FORMS = [["first", [["encode", "counting"]]], ["second", [["encode", "scaling"]]]]

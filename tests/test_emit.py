@@ -13,19 +13,31 @@ import pytest
 
 from ingot.emit.mlir_text import View, literal, mlir_type, symbol
 from ingot.emit.modules import (
+    ALL,
     block_forms,
     block_module,
+    block_modules,
     component_groups,
     component_module,
     main_module,
 )
 from ingot.errors import IngotError
+from ingot.model.graph import SMALL, Parameter
 from ingot.model.manifest import read_manifest
+from ingot.model.shapes import TensorType
 from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
 from tests.source_tree import tracked
 from tests.two_norms import GRAPH
 
 ROOT = Path(__file__).resolve().parent.parent
+# The same graph with as many weights as a model needs that is not small.
+LARGE = replace(
+    GRAPH,
+    parameters=(
+        *GRAPH.parameters,
+        Parameter("large", TensorType((2, SMALL // 2 - 4), "f32"), "large"),
+    ),
+)
 MAIN = """\
 // two_norms: the entry points of the model two-norms.
 //
@@ -125,7 +137,7 @@ def test_the_main_module_reads_like_written_mlir() -> None:
 
 
 def test_a_piece_exports_the_instances_of_a_group_or_the_blocks_of_a_form() -> None:
-    (group,), (form,) = component_groups(GRAPH, False), block_forms(GRAPH)
+    (group,), (form,) = component_groups(LARGE, False), block_modules(LARGE)
     assert group.name == "normalization.layer_norm"
     assert (form.name, form.blocks) == ("run.layer", (("run", "layer.0"),))
     for text, name in (
@@ -136,8 +148,20 @@ def test_a_piece_exports_the_instances_of_a_group_or_the_blocks_of_a_form() -> N
         assert re.findall(r"// Exports: @(.+)", text) == [name]
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_all_components_of_a_small_model_are_one_piece_and_so_are_its_blocks(
+    is_slow: bool,
+) -> None:
+    assert GRAPH.is_small
+    assert not LARGE.is_small
+    (group,), (form,) = component_groups(GRAPH, is_slow), block_modules(GRAPH)
+    assert group.name == form.name == ALL
+    assert group.instances == GRAPH.instances
+    assert form.blocks == block_forms(GRAPH)[0].blocks
+
+
 def test_under_an_emulator_each_instance_is_checked_alone() -> None:
-    (group,) = component_groups(GRAPH, True)
+    (group,) = component_groups(LARGE, True)
     assert group.name == "layer_norm__n_embd_4"
     # Models share what is compiled: nothing of this one is in the text.
     assert GRAPH.model not in component_module(group, GRAPH.dynamic)
@@ -242,8 +266,8 @@ def test_link_plans_are_values() -> None:
     )
     assert action.exported_to == ("build/two-norms/linked/plain/linked.mlir",)
     assert action.tools == ("iree-base-compiler",)
-    (component,) = plan_link_components(GRAPH, False)
-    (block,) = plan_link_blocks(GRAPH)
+    (component,) = plan_link_components(LARGE, False)
+    (block,) = plan_link_blocks(LARGE)
     assert component.task == "link-component-normalization.layer_norm:two-norms@plain"
     assert block.task == "link-block-run.layer:two-norms@plain"
     assert component.outputs == block.outputs == ("piece.linked.mlir",)

@@ -84,9 +84,9 @@ def chain_rows(
 
     `modules` has the module of each block.
     """
-    (entry,) = piece.graph.entry_points
+    entries = {entry.name: entry for entry in piece.graph.entry_points}
     for use in recorded.calls(ChainCall):
-        yield from _chain(piece, modules, entry, use, recorded)
+        yield from _chain(piece, modules, entries[use.entry_point], use, recorded)
 
 
 def _component(

@@ -64,9 +64,13 @@ def main_module(graph: Graph, checks_indices: bool = False) -> str:
     return _module(name, "entry points", exports, functions, blocks, called)
 
 
+# The module of a small model's components, and that of its blocks.
+ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class BlockForm:
-    """The blocks that share a function, and so a module of the check."""
+    """The blocks that share a function, or a module of the check."""
 
     name: str  # of the function: "prefill.layer"
     blocks: tuple[tuple[str, str], ...]  # (entry point, block), in the model's order
@@ -84,6 +88,17 @@ def _block_forms(graph: Graph) -> tuple[BlockForm, ...]:
             function = blocks.function(entry, step)
             found.setdefault(function.name, []).append((entry.name, step.block.name))
     return tuple(BlockForm(name, tuple(members)) for name, members in found.items())
+
+
+def block_modules(graph: Graph) -> tuple[BlockForm, ...]:
+    """Return the blocks of each module of the check: a form, or all of a small model.
+
+    A small model is one module because the compiler starts once for it.
+    """
+    forms = block_forms(graph)
+    if not graph.is_small:
+        return forms
+    return (BlockForm(ALL, tuple(pair for form in forms for pair in form.blocks)),)
 
 
 def block_module(graph: Graph, form: BlockForm) -> str:
@@ -113,8 +128,11 @@ def component_groups(graph: Graph, is_slow: bool) -> tuple[ComponentGroup, ...]:
 
     A slow target takes seconds for an instance, so each is a group. For the others, to
     start the compiler and the check costs more than an instance, so all instances of a
-    component are one group: an edit changes all of them anyway.
+    component are one group: an edit changes all of them anyway. All of a small model
+    are one group.
     """
+    if graph.is_small:
+        return (ComponentGroup(ALL, graph.instances),)
     if is_slow:
         return tuple(ComponentGroup(x.name, (x,)) for x in graph.instances)
     found: dict[str, list[Instance]] = {}

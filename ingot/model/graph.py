@@ -6,6 +6,7 @@ it. It is frozen, so that plans can be compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,10 @@ T = TypeVar("T")
 
 # Before the name of a parameter among the operands of a call.
 PARAMETER = "param:"
+
+# A model with fewer weights is small: its components and its blocks are checked in two
+# pieces, because starting the compiler for each takes as long as compiling it.
+SMALL = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +258,12 @@ class Graph(KeepsJson):
             self._results[key] = function(self, *arguments)
         result: T = self._results[key]
         return result
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Return whether the model has fewer weights than `SMALL`."""
+        shapes = (item.type.shape for item in self.parameters)
+        return sum(math.prod(int(dim) for dim in shape) for shape in shapes) < SMALL
 
     @cached_property
     def _by_name(self) -> dict[str, Instance]:

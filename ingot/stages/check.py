@@ -14,9 +14,11 @@ from ingot.checks.levels import golden_entry
 from ingot.checks.oracle_runs import block_file, chain_file, component_file
 from ingot.checks.tolerances import tolerances
 from ingot.emit.modules import (
+    ALL,
     BlockForm,
     ComponentGroup,
     block_forms,
+    block_modules,
     component_groups,
     instances_of,
 )
@@ -138,39 +140,46 @@ def _blocks(
 ) -> Iterator[Action]:
     """Yield the actions that compare blocks, each alone and all in chains.
 
-    If loading a module takes long, one action compares all blocks of an entry point, so
-    that it loads their modules once.
+    One action compares all blocks of a small model. If loading a module takes long, one
+    compares all blocks of an entry point, so that it loads their modules once.
     """
     graph, allowed = manifest.graph, tolerances(manifest, target)
+    modules = {
+        block: f"block-{module.name}.vmfb"
+        for module in block_modules(graph)
+        for block in module.blocks
+    }
     alone = {
         form: Comparison(
             level="block",
             inputs=(block_file(form.name),),
-            modules={"": f"block-{form.name}.vmfb"},
+            modules={"": modules[form.blocks[0]]},
             tolerance=allowed["block"],
         )
         for form in forms
     }
-    for entry in graph.entry_points:
-        own = {
-            block: form
-            for form in forms
-            for name, block in form.blocks
-            if name == entry.name
-        }
-        chain = Comparison(
+    chains = {
+        entry: Comparison(
             level="propagated",
             inputs=(chain_file(entry.name),),
-            modules={block: f"block-{form.name}.vmfb" for block, form in own.items()},
+            modules={x.name: modules[entry.name, x.name] for x in entry.blocks},
             tolerance=allowed["propagated"],
         )
+        for entry in graph.entry_points
+    }
+    if graph.is_small:
+        part, compared = graph.once(_blocks_part), (*chains.values(), *alone.values())
+        yield _piece(manifest, target, root, f"blocks-{ALL}", part, compared)
+        return
+    for entry, chain in chains.items():
         if target.runner.compiles_at_load:
-            compared = (chain, *(alone[form] for form in dict.fromkeys(own.values())))
+            names = {(entry.name, block.name) for block in entry.blocks}
+            own = (x for form, x in alone.items() if names & set(form.blocks))
             part, name = graph.once(_entry_part, entry), f"blocks-{entry.name}"
+            yield _piece(manifest, target, root, name, part, (chain, *own))
         else:
-            compared = (chain,)
             part, name = graph.once(_chain_part, entry), f"chain-{entry.name}"
-        yield _piece(manifest, target, root, name, part, compared)
+            yield _piece(manifest, target, root, name, part, (chain,))
     if not target.runner.compiles_at_load:
         for form, comparison in alone.items():
             part, name = graph.once(_block_part, form), f"block-{form.name}"
@@ -203,6 +212,10 @@ def _block_part(graph: Graph, form: BlockForm) -> Graph:
     parameters = {name for block in called for name in block.parameters}
     part = _part(graph, instances_of(graph, called), parameters)
     return replace(part, entry_points=tuple(x for x in entries if x.blocks))
+
+
+def _blocks_part(graph: Graph) -> Graph:
+    return _part(graph, graph.instances, {item.name for item in graph.parameters})
 
 
 def _entry_part(graph: Graph, entry: EntryPoint) -> Graph:

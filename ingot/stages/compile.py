@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ingot.emit.modules import block_forms, component_groups
+from ingot.emit.modules import block_modules, component_groups
 from ingot.engine.actions import Action, Output, SourceFile
 from ingot.model.graph import Graph
 
@@ -50,7 +50,7 @@ def plan_compile_pieces(graph: Graph, target: Target) -> Iterator[Action]:
     groups = component_groups(graph, target.runner.is_slow)
     names = [
         *(f"component-{group.name}" for group in groups),
-        *(f"block-{form.name}" for form in block_forms(graph)),
+        *(f"block-{form.name}" for form in block_modules(graph)),
     ]
     for name in names:
         source = ("piece.linked.mlir", f"link-{name}:{graph.model}@{graph.layout}")

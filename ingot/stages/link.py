@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ingot.emit.modules import (
     ComponentGroup,
-    block_forms,
     block_module,
+    block_modules,
     component_groups,
     component_module,
     instances_of,
@@ -40,9 +40,9 @@ def plan_link_component(graph: Graph, group: ComponentGroup) -> Action:
 
 
 def plan_link_blocks(graph: Graph) -> Iterator[Action]:
-    """Yield the actions that link each form of block, as the check calls it."""
+    """Yield the actions that link blocks, as the check calls them."""
     blocks = {(e.name, b.name): b for e in graph.entry_points for b in e.blocks}
-    for form in block_forms(graph):
+    for form in block_modules(graph):
         instances = instances_of(graph, (blocks[pair] for pair in form.blocks))
         stage = f"link-block-{form.name}"
         yield _plan_piece(graph, stage, block_module(graph, form), instances)
