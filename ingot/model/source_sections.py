@@ -105,6 +105,23 @@ class PartsSection(Section):
     )
 
 
+_PARTS = ("parts", PartsSection)
+
+OF = Tagged(
+    "kind",
+    "where llama2.c's file comes from",
+    (_PACKAGE, _NPM, _FILE, _URL, _PARTS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama2cSection(Section):
+    """A checkpoint of llama2.c (version 0), or the vocabulary behind it."""
+
+    kind: str
+    of: PartSection | PartsSection = key(OF, "where llama2.c's file comes from")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSection(Section):
     """Random weights of the right shapes, the same everywhere."""
@@ -124,9 +141,9 @@ class SplatSection(Section):
     value: float = key(Number(), "what every weight is")
 
 
-_PARTS = ("parts", PartsSection)
+_LLAMA2C = ("llama2c", Llama2cSection)
 
-FileSourceSection = PartSection | PartsSection
+FileSourceSection = PartSection | PartsSection | Llama2cSection
 SourceSection = FileSourceSection | DirectorySection | SyntheticSection | SplatSection
 
 WEIGHT_SOURCE = Tagged(
@@ -141,6 +158,7 @@ WEIGHT_SOURCE = Tagged(
         ("irpa", FileSection),
         _URL,
         _PARTS,
+        _LLAMA2C,
         ("synthetic", SyntheticSection),
         ("splat", SplatSection),
     ),
@@ -148,5 +166,5 @@ WEIGHT_SOURCE = Tagged(
 TOKENIZER_SOURCE = Tagged(
     "kind",
     "where the tokenizer.json comes from",
-    (_PACKAGE, _NPM, _FILE, _URL, _PARTS),
+    (_PACKAGE, _NPM, _FILE, _URL, _PARTS, _LLAMA2C),
 )

@@ -18,6 +18,7 @@ from ingot.model.source_sections import (
     DirectorySection,
     FileSection,
     FileSourceSection,
+    Llama2cSection,
     NpmSection,
     PackageSection,
     PartsSection,
@@ -54,6 +55,13 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Converted:
+    """A file that an action converts from another format, llama2.c's."""
+
+    of: WeightFile
+
+
+@dataclass(frozen=True, slots=True)
 class WeightFile:
     """A file of weights, or a tokenizer, that an action reads."""
 
@@ -61,7 +69,9 @@ class WeightFile:
     label: str  # what a message calls it: as the manifest names it
     sha256: str | None  # that the file must have
     source: Source
-    made_by: Download | Joined | None = None  # an action; None if the file exists
+    made_by: Download | Joined | Converted | None = (
+        None  # an action; None if the file exists
+    )
     declared_at: str = field(default="", compare=False)  # "models/toy.yaml:9:11: ..."
 
 
@@ -107,6 +117,8 @@ def _origin(section: FileSourceSection) -> str:
         case PartsSection(name=name, parts=parts):
             origins = "; ".join(map(_origin, parts))
             return f"{name}, joined from {origins}"
+        case Llama2cSection(of=of):
+            return f"llama2c of {_origin(of)}"
         case FileSection():
             return f"{section.kind} {PurePosixPath(section.path).name}"
 
@@ -123,6 +135,8 @@ def find_file(
     """
     if isinstance(section, UrlSection):
         return _find_url(section)
+    if isinstance(section, Llama2cSection):
+        return _find_llama2c(section, folder, endings)
     part = "name" if isinstance(section, PartsSection) else "path"
     name = section.name if isinstance(section, PartsSection) else section.path
     if endings and not name.endswith(endings):
@@ -167,6 +181,20 @@ def _find_parts(section: PartsSection, folder: Path) -> WeightFile:
     return _made(section.name, section.sha256, Joined(tuple(numbered)), section.at)
 
 
+def _find_llama2c(
+    section: Llama2cSection, folder: Path, endings: tuple[str, ...]
+) -> WeightFile:
+    """Return what a file of llama2.c is converted to, by the ending that is wanted."""
+    of = find_file(section.of, folder, ())
+    if of.sha256 is None:
+        hint = "sha256: the digest of the file, by which its conversion is cached"
+        raise section.of.at.error("", "missing key 'sha256'", hint)
+    name = "tokenizer.json" if endings == TOKENIZER else _SINGLE
+    output = Output(f"fetch-convert:{name}-{of.sha256[:12]}", name)
+    declared_at = _declared_at(section.at)
+    return WeightFile(_place(name), of.label, None, output, Converted(of), declared_at)
+
+
 def _file(name: str, label: str, sha256: str | None, source: Source) -> WeightFile:
     return WeightFile(_place(name), label, sha256, source)
 
@@ -180,11 +208,16 @@ def _made(
 ) -> WeightFile:
     """Return a file that an action makes; those who pin one file share the action."""
     name = name or PurePosixPath(label).name or "file"
-    stage = "join" if isinstance(made_by, Joined) else "fetch"
+    stage = "fetch-join" if isinstance(made_by, Joined) else "fetch"
     output = Output(f"{stage}:{name}-{sha256[:12]}", name)
-    here = at.error("", "")
-    declared_at = f"{here.position}: {here.key}"
+    declared_at = _declared_at(at)
     return WeightFile(_place(name), label, sha256, output, made_by, declared_at)
+
+
+def _declared_at(at: Place) -> str:
+    """Return the position and the key of a section."""
+    here = at.error("", "")
+    return f"{here.position}: {here.key}"
 
 
 def _find_url(section: UrlSection) -> WeightFile:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ingot.project.workspace import Workspace
 
 STAGES = {
-    "fetch": "files that manifests pin by sha256, downloaded",
-    "join": "files that were published in parts",
+    "fetch": "files that manifests pin by sha256: downloaded, joined, converted",
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",

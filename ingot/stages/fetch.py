@@ -1,4 +1,4 @@
-"""Plan the downloads of files that a manifest pins by their sha256.
+"""Plan how files are made that a manifest pins: downloaded, joined or converted.
 
 A download is an action like any other: the store caches the file, and machines that
 cannot reach the address get it from a shared cache. It is the only action that uses the
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingot.engine.actions import Action, Output
-from ingot.model.weight_sources import Download, Joined, WeightFile
+from ingot.model.weight_sources import Converted, Download, Joined, WeightFile
+from ingot.programs.convert_llama2c.spec import ConvertSpec
 from ingot.programs.fetch.spec import FetchSpec
 from ingot.programs.join.spec import JoinSpec
 from ingot.stages.program import program_argv, program_inputs
@@ -28,6 +29,9 @@ def plan_files(file: WeightFile) -> Iterator[Action]:
             for part in parts:
                 yield from plan_files(part)
             yield _plan_join(file, parts)
+        case Converted(of=of):
+            yield from plan_files(of)
+            yield _plan_conversion(file, of)
 
 
 def _plan_fetch(file: WeightFile, download: Download) -> Action:
@@ -71,5 +75,23 @@ def _plan_join(file: WeightFile, parts: tuple[WeightFile, ...]) -> Action:
         ),
         outputs=(output,),
         tools=("python",),
+        declared_at=file.declared_at,
+    )
+
+
+def _plan_conversion(file: WeightFile, of: WeightFile) -> Action:
+    """Return the action that converts a file of llama2.c."""
+    assert isinstance(file.source, Output)
+    output = file.source.path
+    specification = ConvertSpec(path=of.path, label=of.label, output=output)
+    return Action(
+        task=file.source.task,
+        argv=program_argv("convert_llama2c"),
+        inputs=(
+            (of.path, of.source),
+            *program_inputs("convert_llama2c", specification),
+        ),
+        outputs=(output,),
+        tools=("python", "numpy"),
         declared_at=file.declared_at,
     )

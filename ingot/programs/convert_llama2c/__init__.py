@@ -1,0 +1,1 @@
+"""Convert a checkpoint of llama2.c, or its vocabulary."""
