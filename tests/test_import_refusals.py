@@ -25,9 +25,11 @@ from tests.weights_cases import save
 LLAMA = TINY["llama"]
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 END = "\nfound 1 error; nothing was written"
+CHECKOUT = Path(__file__).parents[1]
+TEXTS = ", ".join(sorted(path.stem for path in CHECKOUT.glob("models/licences/*.txt")))
 LICENCE_HINT = (
     "\n  set licence=SPDX-ID, with its text in models/licences/<SPDX-ID>.txt; texts"
-    " there: Apache-2.0"
+    f" there: {TEXTS}"
 )
 
 
@@ -231,15 +233,15 @@ def test_a_manifest_that_is_there_is_not_overwritten(root: Path, tiny: Path) -> 
 
 
 def test_a_licence_without_a_text_here_is_a_question(root: Path, tiny: Path) -> None:
-    (tiny / "README.md").write_text(CARD.replace("apache-2.0", "gemma"))
+    (tiny / "README.md").write_text(CARD.replace("apache-2.0", "openrail"))
     assert refusal(root, tiny) == (
-        "the licence of the checkpoint is unknown: README.md: license is 'gemma'"
+        "the licence of the checkpoint is unknown: README.md: license is 'openrail'"
         + LICENCE_HINT
         + END
     )
-    assert refusal(root, tiny, licence="MIT") == (
-        "licence=MIT: no text of 'MIT'\n"
-        "  a bundle carries it: save it as models/licences/MIT.txt" + END
+    assert refusal(root, tiny, licence="ISC") == (
+        "licence=ISC: no text of 'ISC'\n"
+        "  a bundle carries it: save it as models/licences/ISC.txt" + END
     )
     assert refusal(root, tiny, licence="gemma") == (
         "licence=gemma: no licence 'gemma' in SPDX's list\n"
@@ -249,9 +251,25 @@ def test_a_licence_without_a_text_here_is_a_question(root: Path, tiny: Path) -> 
         "licence=Apache: no licence 'Apache' in SPDX's list\n"
         "  did you mean 'Apache-2.0'?" + END
     )
-    (root / "models/licences/MIT.txt").write_text("text")
-    imported = import_checkpoint(root, str(tiny), licence="MIT")
-    assert imported.decision.licence.value == "MIT"
+    (root / "models/licences/ISC.txt").write_text("text")
+    imported = import_checkpoint(root, str(tiny), licence="ISC")
+    assert imported.decision.licence.value == "ISC"
+
+
+@pytest.mark.parametrize(
+    ("stated", "name"),
+    [
+        ("gemma", "LicenseRef-Gemma"),
+        ("llama2", "LicenseRef-Llama-2"),
+        ("llama3.1", "LicenseRef-Llama-3.1"),
+        ("mit", "MIT"),
+    ],
+)
+def test_a_licence_may_have_the_hubs_name(
+    stated: str, name: str, root: Path, tiny: Path
+) -> None:
+    (tiny / "README.md").write_text(CARD.replace("apache-2.0", stated))
+    assert import_checkpoint(root, str(tiny)).decision.licence.value == name
 
 
 def test_a_source_that_does_not_exist_is_refused(root: Path) -> None:
