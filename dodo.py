@@ -36,11 +36,6 @@ def task_compile() -> Tasks:
     yield from CHECKOUT.tasks("compile")
 
 
-def task_sanitize() -> Tasks:
-    """Compile entry points that reject indices outside of tensors; not for build."""
-    yield from CHECKOUT.tasks("sanitize")
-
-
 def task_ir() -> Tasks:
     """Write the compiler's intermediate IR, for `doit inspect`; not for build."""
     yield from CHECKOUT.tasks("ir")

@@ -279,7 +279,7 @@ def test_a_prefill_goes_on_where_another_ended(built: Path) -> None:
     [
         (1, 33, 33, "cache_k: ctx must be 1 to 32"),
         (1, 12, 11, "cache_v: ctx differs between inputs"),
-        (2, 12, 12, "input0 shape dimension 1 mismatch"),
+        (2, 12, 12, "tokens shape dimension 1 mismatch"),
     ],
 )
 def test_decode_refuses_sizes_that_it_does_not_have(

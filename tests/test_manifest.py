@@ -104,6 +104,23 @@ def test_an_instance_keeps_the_range_that_its_component_gives_to_indices() -> No
     assert limits["cache/kv_cache_update", "start"] == "[0, ctx - seq]"
 
 
+def test_an_input_has_the_ranges_of_all_components_that_it_is_given_to() -> None:
+    graph = read_manifest(ROOT / "models/smollm2-135m.yaml", ROOT).graph
+    found = {
+        (entry.name, port.name): [limit.text for limit in port.limits]
+        for entry in graph.entry_points
+        for port in entry.inputs
+        if port.limits
+    }
+    assert found == {
+        ("prefill", "tokens"): ["[0, 49152)"],
+        ("prefill", "start"): ["[0, 2048 - seq]", "[0, ctx - seq]"],
+        ("prefill", "last"): ["[0, seq)"],
+        ("decode", "tokens"): ["[0, 49152)"],
+        ("decode", "start"): ["[0, 2047]", "[0, ctx - 1]"],
+    }
+
+
 def test_repeats_are_written_out_and_each_layer_has_its_own_parameters(
     tmp_path: Path,
 ) -> None:

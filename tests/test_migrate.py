@@ -250,10 +250,6 @@ def test_the_commands_are_there(tmp_path: Path) -> None:
     assert ran.code == 3
     assert "weights.names: 'names' was renamed to 'naming'" in ran.err
     assert project.doit("migrate", "models/toy.yaml").code == 0
-    ran = project.doit("debug")
-    assert ran.err == (
-        "ERROR: no task named 'debug'\n  'debug' was renamed: doit sanitize\n"
-    )
     ran = project.doit("phase-vm:toy@*")
     assert "'phase' was renamed: doit ir-vm:toy@*\n" in ran.err
 

@@ -27,7 +27,7 @@ module @paged_cache_update {
       %cache: tensor<?x?x?x?xf32>,  // [n_layer, n_block, block_size, n_embd_kv]
       %x: tensor<?x?x?xf32>,        // [batch, seq, n_embd_kv] of the new tokens
       %block_table: tensor<?x?xi32>,  // [batch, n_block_seq] in [0, n_block)
-      %start: tensor<?xi32>,        // [batch] position of the first new token
+      %start: tensor<?xi32>,        // [batch] first position, in [0, n_block_seq*block_size)
       %layer: i32                   // 0 to n_layer - 1
   ) -> tensor<?x?x?x?xf32> {        // [n_layer, n_block, block_size, n_embd_kv]
     %c0 = arith.constant 0 : index

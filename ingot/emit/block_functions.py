@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ingot.emit.aliasing import Memory, Step, memory_of
-from ingot.emit.bounds_checks import checked
 from ingot.emit.mlir_text import (
     BUFFER,
     call,
@@ -66,7 +65,6 @@ class Blocks:
     """The functions of one module's blocks."""
 
     graph: Graph
-    checks_indices: bool = False  # as a sanitizer build does
     functions: dict[object, Function] = field(default_factory=dict)
     kinds: dict[str, str] = field(init=False)  # the parameters' types
 
@@ -228,11 +226,7 @@ def _calls(
             if kind.startswith("f"):
                 yield f"{operands[-1]} = arith.constant {literal(value, kind)}"
         results = [f"%{symbol(result)}" for result in use.results]
-        instance, where = graph.instance(use.instance), f"{block.kind}: {use.name}"
-        if blocks.checks_indices:
-            prefix = f"%{symbol(use.name)}"
-            lines, operands = checked(instance, operands, where, prefix)
-            yield from lines
+        instance = graph.instance(use.instance)
         local |= dict(zip(use.results, results, strict=True))
         yield from call(instance, operands, results)
         for result in use.results:

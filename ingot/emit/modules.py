@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ingot.emit.aliasing import Step
 from ingot.emit.block_functions import Blocks
 from ingot.emit.function_body import Run
+from ingot.emit.index_guards import guard_indices
 from ingot.emit.mlir_text import (
     Formals,
     View,
@@ -45,10 +46,9 @@ PARAMETER_SCOPE = "model"
 RESERVED = "forward"
 
 
-def main_module(graph: Graph, checks_indices: bool = False) -> str:
+def main_module(graph: Graph) -> str:
     """Return the module that exports every entry point of the model.
 
-    A sanitizer build checks the indices that components do not check themselves.
     Raises: IngotError if an entry point has a name that linking reserves.
     """
     exports = [entry.name for entry in graph.entry_points]
@@ -57,7 +57,7 @@ def main_module(graph: Graph, checks_indices: bool = False) -> str:
             f"{graph.model}: an entry point cannot be named '{RESERVED}'",
             "the functions of components have that name; choose another, such as 'run'",
         )
-    blocks = Blocks(graph, checks_indices)
+    blocks = Blocks(graph)
     functions = [_entry_point(blocks, entry) for entry in graph.entry_points]
     name = symbol(graph.model)
     called = [block for entry in graph.entry_points for block in entry.blocks]
@@ -265,12 +265,17 @@ def _block(blocks: Blocks, entry: EntryPoint, step: Step, name: str) -> str:
 
 def _start(blocks: Blocks, entry: EntryPoint) -> tuple[Formals, Run]:
     """Return an entry point's arguments, and its body up to the first block."""
-    updated = {port.updates for port in entry.outputs}
+    host_inputs = blocks.graph.host_inputs
+    viewed = {port.updates for port in entry.outputs}
+    if host_inputs:
+        viewed |= {port.name for port in entry.inputs if port.limits}
     formals: Formals = [
-        (port.name, View(port.type) if port.name in updated else port.type)
+        (port.name, View(port.type) if port.name in viewed else port.type)
         for port in entry.inputs
     ]
     lines, guarded = guard(formals, blocks.graph.dynamic)
+    compared, guarded = guard_indices(entry.inputs, guarded, host_inputs)
+    lines += compared
     values = {port.value: guarded[port.name] for port in entry.inputs}
     return formals, Run(blocks, entry, lines, values)
 

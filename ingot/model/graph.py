@@ -116,6 +116,8 @@ class Port:
     value: str  # the entry-point value (for inputs: the name itself)
     # Outputs: the input whose buffer it takes over, "" where it has its own.
     updates: str = ""
+    # Inputs: the ranges that all its numbers must be in, over the graph's dynamic dims.
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,8 @@ class Graph(KeepsJson):
     instances: tuple[Instance, ...]  # sorted by name
     parameters: tuple[Parameter, ...]  # in the order of the manifest, layers expanded
     entry_points: tuple[EntryPoint, ...]
+    # Whether the host can read the inputs of a call where they are, as on a CPU.
+    host_inputs: bool = False
 
     @cached_property
     def _results(self) -> dict[object, Any]:

@@ -15,6 +15,7 @@ from ingot.errors import ManifestError
 from ingot.model.component import Components
 from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
 from ingot.model.schema_types import (
+    Boolean,
     Choice,
     Either,
     Integer,
@@ -45,6 +46,9 @@ class Layout(Section):
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
     tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
+    host_inputs: bool = optional(
+        Boolean(), "whether the host can read a call's inputs where they are"
+    )
     kernels: Mapping[str, Mapping[str, str | Kernel]] = optional(
         MapOf(MapOf(Either((COMPONENT, Kernel)), Choice(STORED_ELEMENTS)), COMPONENT),
         "by component and stored type of its weight, the component that runs",

@@ -82,7 +82,6 @@ RENAMED = (
     Renamed("layout", "words8", "packed_u32", _LAYOUT),
     *(Renamed("*", old, new, _COMPONENT) for old, new in _COMPONENTS.items()),
     # Stages.
-    Renamed(COMMAND_LINE, "debug", "sanitize"),
     Renamed(COMMAND_LINE, "phase", "ir"),
 )
 

@@ -21,6 +21,7 @@ from ingot.model.bind import Scope
 from ingot.model.component import Components
 from ingot.model.entry_points import expand
 from ingot.model.graph import DynamicDim, Graph, Instance
+from ingot.model.input_limits import with_limits
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
 from ingot.model.resolve_blocks import BLOCK, resolve_block
@@ -95,7 +96,7 @@ def resolve(
         parameters=written_parameters(declared, scope, taken, weights),
         entry_points=tuple(item.entry_point for item in expanded),
     )
-    return graph, errors
+    return graph if errors else with_limits(graph), errors
 
 
 def _of_entry_point(scope: Scope, section: EntryPointSection) -> Scope:

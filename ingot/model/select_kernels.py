@@ -83,6 +83,7 @@ def select_kernels(
     return replace(
         graph,
         layout=layout.name,
+        host_inputs=layout.host_inputs,
         instances=tuple(known[name] for name in sorted(used)),
         parameters=tuple(
             part for item in graph.parameters for part in kernels.parts(item)

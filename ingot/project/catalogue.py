@@ -28,7 +28,6 @@ STAGES = {
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",
-    "sanitize": "entry points that check ids, blocks and positions; not for a bundle",
     "ir": "the compiler's intermediate IR, for `doit inspect`; not for a bundle",
     "bake": "the weights as an IREE parameter archive",
     "check": "the target's artifact against oracles and golden outputs",

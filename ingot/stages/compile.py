@@ -39,7 +39,14 @@ PHASES = ("input", "stream", "vm")
 
 def plan_compile(graph: Graph, target: Target) -> Iterator[Action]:
     """Yield the actions that compile `model.vmfb`."""
-    yield from _plan(graph, target, "compile", "link", "", "model.vmfb")
+    source = ("linked.mlir", f"link:{graph.model}@{graph.layout}")
+    steps = (SERIAL, f"--compile-to={CONFIGURED}")
+    configured = "configured.mlir"
+    first = _action(graph, target, "compile-configured", source, configured, steps)
+    yield first
+    rest = (f"--compile-from={CONFIGURED}",)
+    source = (configured, first.task)
+    yield _action(graph, target, "compile", source, "model.vmfb", rest)
 
 
 def plan_compile_pieces(graph: Graph, target: Target) -> Iterator[Action]:
@@ -58,14 +65,6 @@ def plan_compile_pieces(graph: Graph, target: Target) -> Iterator[Action]:
             graph, target, f"compile-{name}", source, "piece.vmfb", (SERIAL,)
         )
         yield replace(action, exported_to=())
-
-
-def plan_compile_sanitize(graph: Graph, target: Target) -> Iterator[Action]:
-    """Yield the actions that compile `sanitize.vmfb` with the flags of `model.vmfb`."""
-    stage = "sanitize"
-    yield from _plan(
-        graph, target, stage, f"{stage}-link", f"{stage}.", f"{stage}.vmfb"
-    )
 
 
 def plan_ir(graph: Graph, target: Target) -> Iterator[Action]:
@@ -91,18 +90,6 @@ def command(
     """Return the command that compiles a file between the phases that `steps` name."""
     flags = (*steps, *REPRODUCIBLE, *target.compile_flags)
     return ("iree-compile", source, *flags, "-o", output)
-
-
-def _plan(
-    graph: Graph, target: Target, stage: str, link: str, prefix: str, output: str
-) -> Iterator[Action]:
-    source = (f"{prefix}linked.mlir", f"{link}:{graph.model}@{graph.layout}")
-    steps = (SERIAL, f"--compile-to={CONFIGURED}")
-    configured = f"{prefix}configured.mlir"
-    first = _action(graph, target, f"{stage}-configured", source, configured, steps)
-    yield first
-    rest = (f"--compile-from={CONFIGURED}",)
-    yield _action(graph, target, stage, (configured, first.task), output, rest)
 
 
 def _action(

@@ -24,7 +24,10 @@ from ingot.model.graph import Graph, Instance
 
 def plan_link(graph: Graph) -> Action:
     """Return the action that links `linked.mlir`: the model's entry points."""
-    return _plan(graph, "link", "main.mlir", main_module(graph), "linked.mlir")
+    text, output = main_module(graph), "linked.mlir"
+    action = _link(graph, "link", "main.mlir", text, output, graph.instances)
+    path = f"build/{graph.model}/linked/{graph.layout}/{output}"
+    return replace(action, exported_to=(path,))
 
 
 def plan_link_components(graph: Graph, is_slow: bool) -> Iterator[Action]:
@@ -46,18 +49,6 @@ def plan_link_blocks(graph: Graph) -> Iterator[Action]:
         instances = instances_of(graph, (blocks[pair] for pair in form.blocks))
         stage = f"link-block-{form.name}"
         yield _plan_piece(graph, stage, block_module(graph, form), instances)
-
-
-def plan_link_sanitize(graph: Graph) -> Action:
-    """Return the action that links `sanitize.linked.mlir`, which checks indices."""
-    text = main_module(graph, checks_indices=True)
-    return _plan(graph, "sanitize-link", "sanitize.mlir", text, "sanitize.linked.mlir")
-
-
-def _plan(graph: Graph, stage: str, source: str, text: str, output: str) -> Action:
-    action = _link(graph, stage, source, text, output, graph.instances)
-    path = f"build/{graph.model}/linked/{graph.layout}/{output}"
-    return replace(action, exported_to=(path,))
 
 
 def _plan_piece(

@@ -17,19 +17,9 @@ from ingot.stages.bake import plan_bake
 from ingot.stages.bench import plan_bench
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check, plan_check_inputs
-from ingot.stages.compile import (
-    plan_compile,
-    plan_compile_pieces,
-    plan_compile_sanitize,
-    plan_ir,
-)
+from ingot.stages.compile import plan_compile, plan_compile_pieces, plan_ir
 from ingot.stages.fetch import plan_files
-from ingot.stages.link import (
-    plan_link,
-    plan_link_blocks,
-    plan_link_components,
-    plan_link_sanitize,
-)
+from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
 from ingot.stages.specialize import plan_specialize
 
 
@@ -57,7 +47,6 @@ def plan_model(
         yield plan_link(item.graph)
         if not is_splat:
             yield from plan_link_blocks(item.graph)
-            yield plan_link_sanitize(item.graph)
         yield plan_bake(item)
     # `doit ablate` reads the weights as f32, whatever type a target stores.
     yield plan_bake(manifest)
@@ -80,7 +69,6 @@ def _plan_target(
     if manifest.weights.source.splat is not None:
         return
     yield from plan_compile_pieces(manifest.graph, target)
-    yield from plan_compile_sanitize(manifest.graph, target)
     yield from plan_ir(manifest.graph, target)
     yield from plan_check(manifest, target, components.root)
     yield plan_bench(manifest, target)
