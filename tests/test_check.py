@@ -151,7 +151,7 @@ def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
             "tolerance": spec["tolerances"][level],
         }
         stages.append(("compare_piece", {**common, "comparisons": [own]}))
-    judged["pieces"] = []
+    judged |= {"pieces": [], "judge": None}
     for stage, specification in stages:
         code, printed = run_stage(folder, stage, specification)
         if code != 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ingot.model.judge import rounded_types
 from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ def tolerances(manifest: Manifest, target: Target) -> dict[str, Tolerance]:
         level: manifest.tolerances.get(level) or target.tolerances[level]
         for level in CHECK_LEVELS
     }
-    rounded = {
-        item.stored for item in manifest.weights.policies if item.source != item.stored
-    } - {"f32"}
+    rounded = rounded_types(manifest)
     if not rounded:
         return {**found, "tokens": EXACT}
     # Only for a reference that did not round: the oracle uses the stored weights.

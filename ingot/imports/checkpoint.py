@@ -21,6 +21,7 @@ from ingot.imports.manifest_writer import Decision, manifest, number, relative, 
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture import FOLDER, read_architecture
 from ingot.model.architecture_schema import ArchitectureSection
+from ingot.model.judge import judge_name
 from ingot.model.library import find
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
@@ -32,11 +33,10 @@ N_CTX_LIMIT = 2048
 """The default maximum of positions, because caches grow with them."""
 
 
-GOLDEN = """\
-      this compares with the project's own oracles; to compare with another
-      implementation, add check.golden: models/golden/{script}
-      generates it{of}, see docs/writing-a-manifest.md"""
-"""What an imported model lacks: no checkpoint contains reference outputs."""
+NO_JUDGE = """\
+      no independent judge: it compares with the project's own oracles, which share
+      what was read here; transformers judges it too after pip install '.[golden]'"""
+"""What the check of an imported model may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Imported:
     path: str  # "models/toy.yaml"
     decision: Decision
     notes: tuple[str, ...]
+    judge: str | None  # what computes the golden outputs of its check
 
     def __str__(self) -> str:
         """Return the report for the user."""
@@ -55,10 +56,8 @@ class Imported:
         lines += [f"  {a:<{width}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
         lines += [f"note: {note}" for note in self.notes]
         command = f"doit check model={self.decision.model}"
-        experts = "n_expert" in self.decision.dims
-        kind, of = ("moe", " from random weights") if experts else ("decoder", "")
-        golden = GOLDEN.format(script=f"make_{kind}_golden.py", of=of)
-        return "\n".join([*lines, f"next: {command}", golden])
+        judged = f"      judged by {self.judge}" if self.judge else NO_JUDGE
+        return "\n".join([*lines, f"next: {command}", judged])
 
 
 def import_checkpoint(
@@ -113,7 +112,8 @@ def import_checkpoint(
         source=_element(survey),
         unknown=ignored,
     )
-    return Imported(_write(decision, root), decision, compared.notes)
+    written, judge = _write(decision, root)
+    return Imported(written, decision, compared.notes, judge)
 
 
 def _source(text: str) -> Path:
@@ -232,8 +232,8 @@ def _together(errors: list[IngotError]) -> IngotError:
     return IngotError(f"{text}\nfound {count}; nothing was written")
 
 
-def _write(decision: Decision, root: Path) -> str:
-    """Write the manifest, and read it as every command will."""
+def _write(decision: Decision, root: Path) -> tuple[str, str | None]:
+    """Write the manifest, read it as every command will, and return its judge."""
     folder = root / "models"
     path = folder / f"{decision.model}.yaml"
     text = manifest(decision, folder)
@@ -247,14 +247,14 @@ def _write(decision: Decision, root: Path) -> str:
             f"models/{path.name}: cannot be written: {error.strerror}"
         ) from error
     try:
-        read_manifest(path, root)
+        judge = judge_name(read_manifest(path, root))
     except ExceptionGroup as group:
         path.unlink()
         # Every mistake that a user can make was reported before.
         raise AssertionError(
             f"the imported manifest is invalid:\n{format_errors(group)}\n{text}"
         ) from None
-    return f"models/{path.name}"
+    return f"models/{path.name}", judge
 
 
 def _rows(decision: Decision) -> list[tuple[str, str, str]]:

@@ -34,6 +34,7 @@ FOLDER = "weights"
 _SINGLE = "model.safetensors"
 WEIGHTS = (".safetensors", ".gguf", ".irpa")
 TOKENIZER = (".json",)
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class WeightSource:
     origin: str  # in a few words, without one about this machine
     files: tuple[WeightFile, ...] = ()
     index: tuple[tuple[str, Source], ...] = ()  # which file holds which tensor
+    config: Source | None = None  # config.json, of a Hugging Face checkpoint
     seed: int | None = None
     splat: float | None = None
 
@@ -258,4 +260,5 @@ def _find_directory(section: DirectorySection, folder: Path) -> WeightSource:
         f"hf-directory {PurePosixPath(section.path).name}",
         tuple(files),
         ((f"{FOLDER}/{INDEX}", SourceFile(directory / INDEX)),) if has_index else (),
+        SourceFile(directory / _CONFIG) if (directory / _CONFIG).is_file() else None,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import sysconfig
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -45,9 +46,18 @@ def sources(root: Path) -> str:
     """Return a hash that differs if plans read from the checkout may differ.
 
     It covers the processor too: benchmarks are planned for it, and its features decide
-    which target `host` is and which targets cannot run here.
+    which target `host` is and which targets cannot run here. Installing a wheel may
+    give a model an independent judge.
     """
-    here = (sys.prefix, sys.version, os.uname().machine, cpu_features(), *machine())
+    wheels = _identity(sysconfig.get_path("purelib"))
+    here = (
+        wheels,
+        sys.prefix,
+        sys.version,
+        os.uname().machine,
+        cpu_features(),
+        *machine(),
+    )
     return hashlib.sha256(repr((here, *_walk(root))).encode()).hexdigest()
 
 

@@ -24,15 +24,22 @@ from ingot.emit.modules import (
 )
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of
-from ingot.model.library import find
+from ingot.model.judge import (
+    golden_task,
+    judge_name,
+    judging_packages,
+    oracle_is_judged,
+    oracle_task,
+)
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.check.spec import CheckSpec
 from ingot.programs.check_inputs.spec import CheckInputsSpec
 from ingot.programs.compare_entry_point.spec import ROWS, CompareEntryPointSpec
 from ingot.programs.compare_piece.spec import ComparePieceSpec, Comparison
+from ingot.programs.golden.spec import GOLDEN
 from ingot.runtime.decoder import DECODE
-from ingot.stages.program import program_argv, program_inputs
+from ingot.stages.program import oracle_sources, program_argv, program_inputs
 
 ENV = (
     # An action cannot write to the folder where the driver caches its shaders, and
@@ -66,7 +73,7 @@ def plan_check_inputs(manifest: Manifest, emulated: bool, root: Path) -> Action:
         inputs=(
             ("graph.json", InlineText(graph.json)),
             ("model.irpa", _archive(graph)),
-            *_oracles(graph.instances, root),
+            *oracle_sources(graph.instances, root),
             *program_inputs("check_inputs", specification),
         ),
         outputs=(
@@ -96,13 +103,17 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     ]
     yield from pieces
     name = f"{manifest.model}@{target.resolved}"
-    files = {f"{number}.json": piece.task for number, piece in enumerate(pieces)}
+    tasks = [piece.task for piece in pieces]
+    if oracle_is_judged(manifest):
+        tasks.append(oracle_task(manifest))
+    files = {f"{number}.json": task for number, task in enumerate(tasks)}
     specification = CheckSpec(
         task=f"check {name}",
         model=manifest.model,
         target=target.resolved,
         device=target.runner.device,
         emulated=target.runner.emulated,
+        judge=judge_name(manifest),
         pieces=tuple(files),
     )
     shown = f"build/{manifest.model}/{target.resolved}"
@@ -265,7 +276,7 @@ def _piece(
         **{
             path: Output(recorded, path) for item in comparisons for path in item.inputs
         },
-        **dict(_oracles(part.instances, root)),
+        **dict(oracle_sources(part.instances, root)),
     }
     if part.parameters or comparisons[0].level != "component":
         inputs["model.irpa"] = _archive(graph)
@@ -292,11 +303,12 @@ def _entry_point(
         "graph.json": InlineText(graph.json),
         "model.vmfb": Output(f"compile:{pair}", "model.vmfb"),
         "model.irpa": _archive(graph),
-        **dict(_oracles(graph.instances, root)),
+        **dict(oracle_sources(graph.instances, root)),
     }
     is_golden = entry == golden_entry(graph.entry_points)
-    if manifest.golden and (is_golden or entry.name == DECODE):
-        inputs["golden.npz"] = SourceFile(manifest.golden)
+    judged = _golden(manifest)
+    if judged and (is_golden or entry.name == DECODE):
+        inputs["golden.npz"] = judged
     if manifest.tokenizer and is_golden:
         inputs["tokenizer.json"] = manifest.tokenizer.source
     specification = CompareEntryPointSpec(
@@ -327,6 +339,19 @@ def _entry_point(
     )
 
 
+def _golden(manifest: Manifest) -> Source | None:
+    """Return the golden file of the manifest, or the output of its judge.
+
+    The judge does not round weights: where targets do, it judges the oracle of the
+    plain graph instead.
+    """
+    if manifest.golden:
+        return SourceFile(manifest.golden)
+    if judging_packages(manifest) and not oracle_is_judged(manifest):
+        return Output(golden_task(manifest), GOLDEN)
+    return None
+
+
 def _inputs_task(graph: Graph, emulated: bool) -> str:
     """Return the task that records inputs; an emulated target gets fewer."""
     stage = "check-inputs-emulated" if emulated else "check-inputs"
@@ -335,17 +360,6 @@ def _inputs_task(graph: Graph, emulated: bool) -> str:
 
 def _archive(graph: Graph) -> Output:
     return Output(f"bake:{graph.model}@{graph.layout}", "model.irpa")
-
-
-def _oracles(
-    instances: Iterable[Instance], root: Path
-) -> tuple[tuple[str, Source], ...]:
-    paths = sorted({instance.oracle[0] for instance in instances})
-    if not paths:
-        return ()
-    return tuple(
-        (x, SourceFile(find(root, x))) for x in ("oracles/__init__.py", *paths)
-    )
 
 
 def _tools(target: Target) -> tuple[str, ...]:

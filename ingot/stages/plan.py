@@ -19,6 +19,7 @@ from ingot.stages.bundle import plan_bundle
 from ingot.stages.check import plan_check, plan_check_inputs
 from ingot.stages.compile import plan_compile, plan_compile_pieces, plan_ir
 from ingot.stages.fetch import plan_files
+from ingot.stages.golden import plan_golden
 from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
 from ingot.stages.specialize import plan_specialize
 
@@ -51,6 +52,7 @@ def plan_model(
     # `doit ablate` reads the weights as f32, whatever type a target stores.
     yield plan_bake(manifest)
     if not is_splat:
+        yield from plan_golden(manifest, root)
         yield from _plan_for_checks(lowered, targets, root)
     for target in targets:
         if target.layout.name not in lowered:

@@ -7,13 +7,15 @@ the bake reruns bakes and nothing else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ingot.codec import to_json
 from ingot.engine.actions import InlineText, Source, SourceFile
+from ingot.model.graph import Instance
+from ingot.model.library import find
 
 # The folder that contains the package `ingot`.
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,18 @@ def program_inputs(name: str, specification: Any) -> tuple[tuple[str, Source], .
     return (
         ("spec.json", InlineText(to_json(specification, indent=True) + "\n")),
         *_source_files(name),
+    )
+
+
+def oracle_sources(
+    instances: Iterable[Instance], root: Path
+) -> tuple[tuple[str, Source], ...]:
+    """Return the files of the oracles that the instances of components have."""
+    paths = sorted({instance.oracle[0] for instance in instances})
+    if not paths:
+        return ()
+    return tuple(
+        (x, SourceFile(find(root, x))) for x in ("oracles/__init__.py", *paths)
     )
 
 

@@ -2,20 +2,22 @@
 
 The check compares the graph with this file, so of this project only the manifest's
 numbers and its random weights go into it: logits come from the class of `transformers`
-for the architecture (float32, eager attention, rope of its own). A checkpoint that was
-imported is read by `transformers` alone. Float32 results differ in the last bits from
-one processor to another, so remake a file only where its manifest or its architecture
-changes. The manifest names it then: `check: {golden: golden/<model>.npz}`.
+for the architecture (float32, eager attention, rope of its own). A checkpoint needs no
+such file, because a build computes its golden outputs if the extra is installed.
+Float32 results differ in the last bits from one processor to another, so remake a file
+only where its manifest or its architecture changes. The manifest names it then:
+`check: {golden: golden/<model>.npz}`.
 
     python -m venv /tmp/golden && . /tmp/golden/bin/activate
     pip install --editable '.[golden]'
     python models/golden/make_decoder_golden.py clm-60m
 
-`judged_logits.py` documents the arrays of the file.
+`ingot/programs/golden/judged_logits.py` documents the arrays of the file.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,10 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from judged_logits import write
 
 from ingot.model.graph import Parameter
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import HfDirectory, Synthetic
+from ingot.programs.golden.judged_logits import describe, float32_error, logits_file
 from ingot.weights.convert import CHUNK_BYTES
 from ingot.weights.synthetic import synthetic_chunks
 
@@ -107,10 +108,8 @@ def make_model(manifest: Manifest) -> Any:
     """
     source = manifest.weights.source
     read = [item for item in manifest.graph.parameters if item.table is None]
-    if isinstance(source, HfDirectory):
-        return published(manifest, read, source.files[0].parent)
-    if not isinstance(source, Synthetic):
-        raise ValueError(f"{manifest.path}: not what transformers reads")
+    if source.seed is None:
+        raise ValueError(f"{manifest.path}: its weights are not random")
     if any(manifest.weights.stored(item.name) != "f32" for item in read):
         raise ValueError(f"{manifest.path}: its weights are rounded")
     state = {item.source_name: weight(item, source.seed) for item in read}
@@ -128,18 +127,14 @@ def make_model(manifest: Manifest) -> Any:
     return model
 
 
-def published(manifest: Manifest, read: list[Parameter], folder: Path) -> Any:
-    """Return the model of a checkpoint, as transformers reads it.
-
-    Raises: ValueError where it has other parameters than the manifest.
-    """
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    sizes = {item.source_name: tuple(map(int, item.type.shape)) for item in read}
-    if sizes != {name: tuple(v.shape) for name, v in model.named_parameters()}:
-        raise ValueError(f"{manifest.path}: other parameters than transformers has")
-    return model
+def write(name: str, model: Any, n_ctx: int, n_ids: int) -> None:
+    """Write the golden file of a model, and print what is in it."""
+    packages = ("torch", "transformers")
+    versions = {item: importlib.metadata.version(item) for item in packages}
+    content, arrays = logits_file(model, name, n_ctx, n_ids, versions)
+    Path(__file__).with_name(f"{name}.npz").write_bytes(content)
+    print(f"{name}: {describe(arrays)}")
+    print(f"float32 against float64: {float32_error(model, arrays):.1e}")
 
 
 def main(name: str) -> None:
@@ -147,7 +142,7 @@ def main(name: str) -> None:
     torch.set_num_threads(2)
     torch.use_deterministic_algorithms(True)
     manifest = read_manifest(ROOT / "models" / f"{name}.yaml", ROOT)
-    write(name, make_model(manifest), dict(manifest.dims), N_IDS)
+    write(name, make_model(manifest), dict(manifest.dims)["n_ctx"], N_IDS)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from judged_logits import write
-from make_decoder_golden import weight
+from make_decoder_golden import weight, write
 
 from ingot.model.manifest import Manifest, read_manifest
-from ingot.model.weight_sources import Synthetic
 
 ROOT = Path(__file__).parents[2]
 N_IDS = 256
@@ -103,7 +101,7 @@ def state(manifest: Manifest) -> dict[str, torch.Tensor]:
     Raises: ValueError where they are not random, or rounded.
     """
     source = manifest.weights.source
-    if not isinstance(source, Synthetic):
+    if source.seed is None:
         raise ValueError(f"{manifest.path}: its weights are not random")
     read = [item for item in manifest.graph.parameters if item.table is None]
     if any(manifest.weights.stored(item.name) != "f32" for item in read):
@@ -220,7 +218,7 @@ def main(name: str) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     manifest = read_manifest(ROOT / "models" / f"{name}.yaml", ROOT)
-    write(name, make_model(manifest), dict(manifest.dims), N_IDS)
+    write(name, make_model(manifest), dict(manifest.dims)["n_ctx"], N_IDS)
 
 
 if __name__ == "__main__":

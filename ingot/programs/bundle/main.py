@@ -138,7 +138,9 @@ def _contract(
             "version": importlib.metadata.version("iree-base-runtime"),
         },
         "inputs": _inputs(specification, baked),
-        "check": {key: checked[key] for key in ("passed", "emulated", "levels")},
+        "check": {
+            key: checked[key] for key in ("passed", "emulated", "judge", "levels")
+        },
         # The times differ from build to build, so they are in a separate file.
         "benchmarks": {
             "file": f"{specification.bundle}.bench.json",

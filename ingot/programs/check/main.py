@@ -12,10 +12,14 @@ from typing import Any
 
 from ingot.checks.compare import LEVELS, Row, explain, row_json, summary, table
 from ingot.codec import from_json
+from ingot.errors import counted
 from ingot.model.graph import Graph
 from ingot.programs.check.spec import CheckSpec
 
 SCHEMA = "ingot.check.v1"
+
+NO_JUDGE = "no independent judge"
+"""What bundles and reports say about a model that only this project has computed."""
 
 
 def main() -> None:
@@ -68,6 +72,7 @@ def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, An
         "target": specification.target,
         "device": specification.device,
         "emulated": specification.emulated,
+        "judge": specification.judge or NO_JUDGE,
         "passed": all(row.passed for row in rows),
         "levels": summary(rows),
         "rows": [row_json(row) for row in rows],
@@ -76,7 +81,10 @@ def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, An
 
 def report_text(specification: CheckSpec, rows: tuple[Row, ...], graph: Graph) -> str:
     """Return the text to print: one line per level, then the first error."""
-    lines = [f"{specification.task}: {len(rows)} comparisons", table(rows)]
+    head = f"{specification.task}: {counted(len(rows), 'comparison')}"
+    judge = specification.judge
+    judged = f"judged by {judge}" if judge else NO_JUDGE
+    lines = [f"{head}, {judged}", table(rows)]
     if not all(row.passed for row in rows):
         lines.append(explain(specification.task, rows, first_blocks(graph)))
     return "\n".join(lines)

@@ -14,4 +14,5 @@ class CheckSpec:
     target: str
     device: str
     emulated: bool
+    judge: str | None  # "transformers 5.23.0, torch 2.13.0"
     pieces: tuple[str, ...]  # the files of rows

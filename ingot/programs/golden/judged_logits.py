@@ -1,4 +1,4 @@
-"""A model of transformers in, <model>.npz out: its logits and a greedy sequence.
+"""Compute logits and a greedy sequence of a model of transformers, as a golden file.
 
 Prompts are random token ids. Of random weights many tokens have nearly the same logit:
 prompts are drawn again until the best token is clear, so that a greedy token is right
@@ -14,25 +14,23 @@ Arrays, text as UTF-8 bytes of JSON in uint8:
     argmax          int32 [n], the token with the largest logit
     range           float32 [n], largest less smallest logit of the whole vocabulary
     greedy          int32 [80], a prompt of 16 tokens, then each the best after the last
+                    (fewer if the model has fewer positions)
     greedy_prompt   int32 [], 16
-    steps           int32 [8], step i makes greedy[16 + i]
-    step_logits     float32 [8, m], at `ids`, of these steps
-    step_range      float32 [8]
+    steps           int32 [s], step i makes greedy[16 + i]
+    step_logits     float32 [s, m], at `ids`, of these steps
+    step_range      float32 [s]
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
-import torch
+Array: TypeAlias = Any
+Rng: TypeAlias = Any
 
 LENGTHS = (1, 2, 7, 16, 33, 64, 200)
 LONGEST = 300
@@ -41,31 +39,40 @@ LONGEST_WINDOWED = 640
 GREEDY_PROMPT, GREEDY_STEPS = 16, 64
 STEPS = (0, 1, 2, 4, 8, 16, 32, 63)
 CANDIDATES = 8
+# Positions of a cache in addition to the written ones, in checks.
+SPARE = 3
 
 # 2.5 times what a logit may be wrong by, both as shares of the range: two logits that
 # are as wrong as they may be still have their order.
 LEAD = 5e-4
 
 
-def last_logits(model: Any, tokens: np.ndarray) -> np.ndarray:
+def last_logits(model: Any, tokens: Array) -> Array:
     """Return the logits after the last token.
 
     Shapes: tokens [seq] -> [n_vocab].
     """
+    import numpy as np
+    import torch
+
     ids = torch.from_numpy(tokens.astype(np.int64))[None]
     with torch.no_grad():
         made = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits
     return made[0, -1].numpy()
 
 
-def lead(logits: np.ndarray) -> float:
+def lead(logits: Array) -> float:
     """Return by which share of the range the best token leads."""
+    import numpy as np
+
     second, best = np.partition(logits, -2)[-2:]
     return float((best - second) / np.ptp(logits))
 
 
-def prompt(model: Any, rng: np.random.Generator, length: int) -> tuple[Any, Any]:
+def prompt(model: Any, rng: Rng, length: int) -> tuple[Array, Array]:
     """Return a prompt with a clear best token, and the logits after it."""
+    import numpy as np
+
     while True:
         tokens = rng.integers(0, model.config.vocab_size, length, np.int32)
         logits = last_logits(model, tokens)
@@ -73,11 +80,14 @@ def prompt(model: Any, rng: np.random.Generator, length: int) -> tuple[Any, Any]
             return tokens, logits
 
 
-def greedy(model: Any, rng: np.random.Generator) -> np.ndarray:
+def greedy(model: Any, rng: Rng, steps: int) -> Array:
     """Return a prompt and what follows by clear steps, made with transformers' cache.
 
-    Shapes: -> [80].
+    Shapes: -> [16 + steps].
     """
+    import numpy as np
+    import torch
+
     n_vocab, tokens = model.config.vocab_size, np.zeros((0, 0), np.int64)
     while True:
         if not len(tokens):
@@ -96,40 +106,55 @@ def greedy(model: Any, rng: np.random.Generator) -> np.ndarray:
         cache.batch_select_indices(torch.tensor(clear, dtype=torch.int64))
         given = logits[clear].argmax(1)[:, None]
         tokens = np.concatenate([tokens[clear], given], axis=1)
-        if len(tokens) and tokens.shape[1] == GREEDY_PROMPT + GREEDY_STEPS:
+        if len(tokens) and tokens.shape[1] == GREEDY_PROMPT + steps:
             # Random weights come to repeat themselves; the last to do so says most.
             best = max(tokens, key=lambda row: len(set(row.tolist())))
             return best.astype(np.int32)
 
 
-def write_npz(path: Path, arrays: dict[str, Any]) -> None:
-    """Write arrays so that equal arrays give equal bytes: sorted, dated 1980."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+def npz(arrays: dict[str, Any]) -> bytes:
+    """Return arrays as a file; equal arrays give equal bytes: sorted, dated 1980."""
+    import numpy as np
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays):
             content = io.BytesIO()
             array = np.asarray(arrays[name])
             np.lib.format.write_array(content, array, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
+    return file.getvalue()
 
 
-def text(value: Any) -> np.ndarray:
+def text(value: Any) -> Array:
     """Return a JSON value as UTF-8 bytes."""
+    import numpy as np
+
     return np.frombuffer(json.dumps(value, sort_keys=True).encode(), np.uint8)
 
 
-def judge(model: Any, rng: np.random.Generator, lengths: list[int], n_ids: int) -> Any:
+def judge(
+    model: Any, rng: Rng, n_ctx: int, n_ids: int, window: int | None
+) -> tuple[dict[str, Any], dict[str, float]]:
     """Return the arrays of the file, and the smallest leads among its best tokens."""
-    n_vocab = model.config.vocab_size
+    import numpy as np
+    import torch
+
+    n_vocab, n_ctx = model.config.vocab_size, n_ctx - SPARE
+    longest = LONGEST_WINDOWED if window else LONGEST
+    lengths = [length for length in (*LENGTHS, longest) if length <= n_ctx]
     ids = np.sort(rng.choice(n_vocab, min(n_ids, n_vocab), replace=False))
     prompts, found = zip(*(prompt(model, rng, n) for n in lengths), strict=True)
-    sequence = greedy(model, rng)
+    count = min(GREEDY_STEPS, n_ctx - GREEDY_PROMPT)
+    sequence = greedy(model, rng, count)
     # Without a cache, all steps at once: what the cache made must be the same.
     with torch.no_grad():
         given = torch.from_numpy(sequence[None, :-1].astype(np.int64))
         every = model(input_ids=given, use_cache=False).logits[0].numpy()
     every = every[GREEDY_PROMPT - 1 :]
     assert np.array_equal(every.argmax(1), sequence[GREEDY_PROMPT:])
-    steps = every[list(STEPS)]
+    chosen = [step for step in STEPS if step < count]
+    steps = every[chosen]
     arrays = {
         "tokens": np.concatenate(prompts),
         "offsets": np.cumsum([0, *lengths], dtype=np.int32),
@@ -139,7 +164,7 @@ def judge(model: Any, rng: np.random.Generator, lengths: list[int], n_ids: int) 
         "range": np.array([np.ptp(item) for item in found]),
         "greedy": sequence,
         "greedy_prompt": np.int32(GREEDY_PROMPT),
-        "steps": np.array(STEPS, np.int32),
+        "steps": np.array(chosen, np.int32),
         "step_logits": steps[:, ids],
         "step_range": np.ptp(steps, axis=1),
     }
@@ -148,6 +173,8 @@ def judge(model: Any, rng: np.random.Generator, lengths: list[int], n_ids: int) 
 
 def float32_error(model: Any, arrays: dict[str, Any]) -> float:
     """Return how far short prompts' logits are from float64's, as a share of range."""
+    import numpy as np
+
     model.double()
     errors = []
     for index, stop in enumerate(arrays["offsets"][1:]):
@@ -158,26 +185,32 @@ def float32_error(model: Any, arrays: dict[str, Any]) -> float:
     return float(max(errors))
 
 
-def write(name: str, model: Any, dims: Mapping[str, int], n_ids: int) -> None:
-    """Write the golden file of a model, and print what is in it.
+def logits_file(
+    model: Any, name: str, n_ctx: int, n_ids: int, versions: dict[str, str]
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the golden file of a model, and its arrays.
 
-    Prompts are as long as the manifest's `n_ctx` lets them be.
+    Prompts have at most `n_ctx` tokens.
     """
+    import numpy as np
+
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    window = dims.get("n_swa")
-    longest = LONGEST_WINDOWED if window else LONGEST
-    lengths = [length for length in (*LENGTHS, longest) if length <= dims["n_ctx"]]
-    arrays, leads = judge(model, rng, lengths, n_ids)
-    packages = ("torch", "transformers")
+    # Some families state a window that no layer uses.
+    local = "sliding_attention" in (getattr(model.config, "layer_types", None) or ())
+    window = model.config.sliding_window if local else None
+    arrays, leads = judge(model, rng, n_ctx, n_ids, window)
     metadata = {
         "kind": "logits",
         "model": name,
-        "versions": {item: importlib.metadata.version(item) for item in packages},
+        "versions": versions,
         "window": window,
         "smallest_lead": leads,
     }
-    path = Path(__file__).with_name(f"{name}.npz")
-    write_npz(path, {**arrays, "metadata": text(metadata)})
+    return npz({**arrays, "metadata": text(metadata)}), arrays
+
+
+def describe(arrays: dict[str, Any]) -> str:
+    """Return in a few words what a golden file contains."""
     different = len(set(arrays["greedy"].tolist()))
-    print(f"{name}: {different} different greedy tokens, smallest leads {leads}")
-    print(f"float32 against float64: {float32_error(model, arrays):.1e}")
+    prompts = len(arrays["offsets"]) - 1
+    return f"{prompts} prompts, {different} different greedy tokens"

@@ -1,0 +1,105 @@
+"""Find the independent judge of a model: a golden file, transformers, or none.
+
+The judge reads the checkpoint's own config.json, or the metadata of a GGUF file, while
+oracles and targets share what the manifest says.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingot.model.manifest import Manifest
+
+PACKAGES = ("torch", "transformers")
+# transformers reads GGUF files with these.
+GGUF_PACKAGES = (*PACKAGES, "accelerate", "gguf")
+
+# The architectures that transformers has a class for, by the kind of checkpoint.
+_HF = ("dbrx", "gemma3", "llama", "mixtral", "qwen2", "qwen2moe", "qwen3")
+_GGUF = ("gemma3", "llama", "qwen2", "qwen3")
+
+# A greedy sequence needs a prompt of 16 tokens, a few steps and some spare positions.
+N_CTX_MIN = 32
+
+
+def judge_name(manifest: Manifest) -> str | None:
+    """Return the model's independent judge in a few words; None if it has none."""
+    if manifest.golden:
+        return f"golden file {manifest.golden.name}"
+    packages = judging_packages(manifest)
+    if not packages:
+        return None
+    versions = dict(wheels(packages))
+    return ", ".join(f"{name} {versions[name]}" for name in reversed(PACKAGES))
+
+
+def golden_task(manifest: Manifest) -> str:
+    """Return the task that computes the model's golden outputs."""
+    return f"check-golden:{manifest.model}"
+
+
+def oracle_task(manifest: Manifest) -> str:
+    """Return the task that compares the model's oracle with golden outputs."""
+    return f"check-oracle:{manifest.model}"
+
+
+def oracle_is_judged(manifest: Manifest) -> bool:
+    """Return whether an action compares the oracle with the computed golden outputs."""
+    return bool(judging_packages(manifest)) and bool(rounded_types(manifest))
+
+
+def rounded_types(manifest: Manifest) -> set[str]:
+    """Return the types to which weights are rounded, and in which targets read them."""
+    policies = manifest.weights.policies
+    return {item.stored for item in policies if item.source != item.stored} - {"f32"}
+
+
+def judging_packages(manifest: Manifest) -> tuple[str, ...]:
+    """Return the packages that compute the checkpoint, if they are installed."""
+    source = manifest.weights.source
+    if manifest.golden or dict(manifest.dims).get("n_ctx", 0) < N_CTX_MIN:
+        return ()
+    kinds = {PurePosixPath(file.path).suffix for file in source.files}
+    if kinds == {".gguf"} and len(source.files) == 1:
+        return _installed(GGUF_PACKAGES, manifest.architecture in _GGUF)
+    elif kinds == {".safetensors"} and source.config:
+        return _installed(PACKAGES, manifest.architecture in _HF)
+    return ()
+
+
+def _installed(packages: tuple[str, ...], is_known: bool) -> tuple[str, ...]:
+    return packages if is_known and wheels(packages) else ()
+
+
+@cache
+def wheels(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the wheels and all that they need, with versions; none if one is missing.
+
+    They are looked up where actions find their tools.
+    """
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    site = [sysconfig.get_path("purelib")]
+    found: dict[str, str] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if canonicalize_name(name) in found:
+            continue
+        wheel = next(iter(distributions(name=name, path=site)), None)
+        if wheel is None:
+            if name in names:
+                return ()
+            continue
+        found[canonicalize_name(name)] = wheel.version
+        for text in wheel.requires or ():
+            required = Requirement(text)
+            if required.marker is None or required.marker.evaluate({"extra": ""}):
+                pending.append(required.name)
+    return tuple(sorted(found.items()))

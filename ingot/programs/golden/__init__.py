@@ -1,0 +1,1 @@
+"""Compute golden outputs of a checkpoint with transformers."""

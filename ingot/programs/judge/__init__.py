@@ -1,0 +1,1 @@
+"""Compare the oracle of a model with golden outputs."""
