@@ -73,6 +73,20 @@ def planned(
     return read_again
 
 
+def test_models_are_listed_without_their_plans(root: Path) -> None:
+    whole = read(root)
+    for place in (root / "build/.ingot/plans").glob("*.model.json"):
+        place.unlink()
+    listed = read(root, with_actions=False)
+    assert not list((root / "build/.ingot/plans").glob("*.model.json"))
+    assert listed.settings == whole.settings
+    assert list(listed.settings.targets) == list(whole.settings.targets)
+    assert listed.plan.actions == ()
+    assert {name: item.summary for name, item in listed.models.items()} == {
+        name: item.summary for name, item in whole.models.items()
+    }
+
+
 def test_a_command_reads_the_models_that_it_is_about(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from ingot.project.catalogue import STAGES, read
 
 def list_catalogue(call: Call) -> int:
     """Print models, targets, stages and variables."""
-    found = read(call.root)
+    found = read(call.root, with_actions=False)
     settings = found.settings
     print("models")
     for name, model in found.models.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,18 +137,20 @@ def requested_models(variables: dict[str, str], tasks: Iterable[str] = ()) -> se
     return models
 
 
-def read(root: Path, models: Collection[str] = ("all",)) -> Catalogue:
+def read(
+    root: Path, models: Collection[str] = ("all",), with_actions: bool = True
+) -> Catalogue:
     """Return the checkout's settings and the requested models.
 
     "" is the default model and "all" are all models; unknown names are left out. The
     catalogue also contains the errors in manifests and targets, so that a command only
-    reports those that it needs.
+    reports those that it needs. Without their actions, models are read much faster.
     """
     reader = _Reader(root)
     settings = reader.settings()
     wanted = {settings.default_model if name == "" else name for name in models}
     found = {
-        name: reader.model(name)
+        name: reader.model(name, with_actions)
         for name in settings.models
         if name in wanted or "all" in wanted
     }
@@ -184,9 +186,9 @@ class _Reader:
                 plan_cache.save(place, settings, self._sources, self._asked_ns)
         return settings
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str, with_actions: bool) -> Model:
         """Return the plan of the manifest with this name, or its errors."""
-        place = self._folder / f"{name}.model.json"
+        place = self._place(name, with_actions)
         model = plan_cache.load(place, model_from_plain, self._sources)
         if model is None:
             from ingot.project.read_models import plan_named
@@ -195,11 +197,18 @@ class _Reader:
             # The fix of a broken manifest may be in any file, so it is never cached.
             # While a target is broken, every plan lacks its actions.
             if not model.broken and not self._loaded().broken:
-                watched = plan_cache.watched_paths(self._root, model.actions)
-                plan_cache.save(
-                    place, to_stored(model), self._sources, self._asked_ns, watched
-                )
+                self._save(name, model)
         return model
+
+    def _save(self, name: str, model: Model) -> None:
+        watched = plan_cache.watched_paths(self._root, model.actions)
+        summary = replace(model, actions=())
+        for part, with_actions in ((model, True), (summary, False)):
+            place, stored = self._place(name, with_actions), to_stored(part)
+            plan_cache.save(place, stored, self._sources, self._asked_ns, watched)
+
+    def _place(self, name: str, with_actions: bool) -> Path:
+        return self._folder / f"{name}.{'model' if with_actions else 'summary'}.json"
 
     def _loaded(self) -> Workspace:
         if self._workspace is None:

@@ -20,7 +20,9 @@ def shared_settings(workspace: Workspace) -> Settings:
     }
     return Settings(
         models=workspace.models,
-        targets={name: item.summary for name, item in workspace.targets.items()},
+        targets={
+            name: item.summary for name, item in sorted(workspace.targets.items())
+        },
         unrunnable={name: text for name, text in unrunnable.items() if text},
         aliases={name: item.resolved for name, item in workspace.aliases.items()},
         broken=workspace.broken,
