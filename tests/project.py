@@ -74,6 +74,7 @@ def builds(*models: str) -> pytest.MarkDecorator:
     return pytest.mark.reads(
         "pyproject.toml",
         "ingot/**/*.proto",
+        "ingot/py.typed",
         "models/*/*",
         "targets/**/*.*",
         files=files,

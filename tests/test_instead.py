@@ -94,7 +94,8 @@ def test_an_unsupported_command_names_the_one_to_use(
         (["report", "toy"], "doit report"),
         (
             ["import", "folder"],
-            "doit import source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N]",
+            "doit import source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N] "
+            "[ignore=KEY,...]",
         ),
     ],
 )

@@ -275,13 +275,15 @@ def test_pieces_are_compiled_with_the_flags_of_the_model() -> None:
     target = of_tree("x86_64")
     graph = replace(ODD, instances=(NORM,))
     first, model = plan_compile(graph, target)
-    (piece,) = plan_compile_pieces(graph, target)
-    name = "component-normalization.layer_norm"
-    assert piece.task == f"compile-{name}:odd@x86_64"
-    assert piece.inputs[0][1] == Output(f"link-{name}:odd@plain", "piece.linked.mlir")
-    assert set(model.argv) & set(first.argv) - {"configured.mlir"} <= set(piece.argv)
-    assert "--mlir-disable-threading" in piece.argv
-    assert piece.outputs == ("piece.vmfb",)
+    pieces = tuple(plan_compile_pieces(graph, target))
+    for piece, name in zip(pieces, ("component-all", "block-all"), strict=True):
+        linked = Output(f"link-{name}:odd@plain", "piece.linked.mlir")
+        assert piece.task == f"compile-{name}:odd@x86_64"
+        assert piece.inputs[0][1] == linked
+        shared = set(model.argv) & set(first.argv) - {"configured.mlir"}
+        assert shared <= set(piece.argv)
+        assert "--mlir-disable-threading" in piece.argv
+        assert piece.outputs == ("piece.vmfb",)
 
 
 def test_host_compiles_as_the_target_that_it_means(machine: pytest.MonkeyPatch) -> None:
