@@ -18,6 +18,7 @@ from ingot.ablation.modes import (
 from ingot.ablation.prompt import prompt
 from ingot.checks.archive_parameters import read_parameters
 from ingot.model.graph import EntryPoint
+from ingot.model.library import place_oracles
 from ingot.model.manifest import Manifest
 from ingot.model.oracle import load_oracles
 
@@ -96,6 +97,7 @@ def checked(path: Path, entry: str) -> dict[str, float]:
 
 def _subject(root: Path, request: Request) -> Subject:
     graph = request.manifest.graph
+    place_oracles(root)
     archive = root / f"build/{graph.model}/weights/plain/model.irpa"
     return Subject(
         graph=graph,

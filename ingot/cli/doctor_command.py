@@ -19,11 +19,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import ingot
 from ingot.cli.commands import Call
 from ingot.cli.connections import store_root
 from ingot.engine import process, sandbox, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError, counted
+from ingot.model.library import LIBRARY
 from ingot.model.runner import Runner
 from ingot.project.pyproject import read_project
 from ingot.runtime import invoke
@@ -128,7 +130,7 @@ def toolchain_findings(root: Path) -> Iterator[Finding]:
     """Yield Python, the pinned packages, and whether every tool starts."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield _ok("python", f"{version} ({sys.executable})")
-    for pin in read_project(root).pins:
+    for pin in (*read_project(root).pins, *_required()):
         yield package_finding(pin, f"pip install '{pin}'")
     for tool in TOOLS:
         try:
@@ -143,14 +145,30 @@ def toolchain_findings(root: Path) -> Iterator[Finding]:
             yield _ok(tool, "starts")
 
 
+def _required() -> list[str]:
+    """Return what ingot itself requires; a checkout says so in its pyproject.toml."""
+    if not LIBRARY.is_dir():
+        return []
+    found = importlib.metadata.requires(ingot.DISTRIBUTION) or []
+    return [item for item in found if "extra ==" not in item]
+
+
 def package_finding(pin: str, command: str) -> Finding:
-    """Return whether the package is installed at the version of `name==version`."""
-    name, _, wanted = pin.partition("==")
+    """Return whether a package is installed as `name==version` or a range wants it."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        required = Requirement(pin)
+    except InvalidRequirement as error:
+        return _error(pin, f"no requirement: {error}", "correct it in pyproject.toml")
+    if required.marker and not required.marker.evaluate():
+        return _ok(required.name, "not needed here")
+    name, wanted = required.name, str(required.specifier).removeprefix("==")
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return _error(name, "not installed", f"run: {command}")
-    if found != wanted:
+    if not required.specifier.contains(found, prereleases=True):
         return _error(name, f"expected {wanted}, found {found}", f"run: {command}")
     return _ok(name, found)
 

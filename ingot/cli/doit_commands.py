@@ -164,5 +164,9 @@ def report_unexpected(error: Exception) -> int:
         text = f"cannot write output: {error.strerror}; free some disk space"
         print(text, file=sys.stderr)
         return FAILED
+    if isinstance(error, ImportError) and (error.name or "").startswith("ingot."):
+        text = f"ingot was changed or upgraded while this command ran: {error}"
+        print(f"{text}\n  run the same command again", file=sys.stderr)
+        return FAILED
     traceback.print_exception(error)
     return INTERNAL_ERROR

@@ -14,6 +14,7 @@ VARIABLES = {
     "executor": "where actions run: local, dask://HOST:PORT or grpc://HOST:PORT",
     "input": "a sentence for `doit run`; several: separated by |",
     "bundle": "a bundle's folder or tar for `doit verify`",
+    "run": "no: `doit verify` hashes the files, and runs nothing of the bundle",
     "prompt": "the text that `doit generate` continues",
     "tokens": "how many `doit generate` writes at most (128), `doit ablate` reads (32)",
     "temperature": "0 takes the most likely token; a higher value draws more evenly",

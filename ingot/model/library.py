@@ -9,8 +9,10 @@ where ingot is installed. A checkout of ingot brings nothing: the files are its 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from ingot.errors import IngotError, did_you_mean
 
@@ -55,6 +57,17 @@ def name_of(path: Path, root: Path) -> str:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return path.as_posix()
+
+
+def place_oracles(root: Path) -> None:
+    """Make `import oracles.NAME` find those of the project and those of the library.
+
+    In a checkout it does so anyway, and actions have both in one folder.
+    """
+    if LIBRARY.is_dir():
+        package = ModuleType("oracles")
+        package.__path__ = [str(folder / "oracles") for folder in (root, LIBRARY)]
+        sys.modules["oracles"] = package
 
 
 def check_names(root: Path, overrides: tuple[str, ...]) -> None:
