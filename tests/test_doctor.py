@@ -95,6 +95,15 @@ def test_a_package_at_another_version_names_the_command() -> None:
         "no-such", Level.ERROR, "not installed", "run: ./bootstrap"
     )
 
+    # A repository of one's own may name a range, and what other systems need.
+    found = [
+        doctor_command.package_finding(pin, "pip install it").found
+        for pin in ("rich>=14,<16", "rich<15", "rich==1.0; python_version < '3'")
+    ]
+    assert found == ["15.0.0", "expected <15, found 15.0.0", "not needed here"]
+    wrong = doctor_command.package_finding("rich 15", "pip install it")
+    assert wrong.remedy == "correct it in pyproject.toml"
+
 
 def test_the_toolchain_of_this_environment_is_the_pinned_one() -> None:
     findings = list(doctor_command.toolchain_findings(ROOT))

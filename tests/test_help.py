@@ -11,6 +11,7 @@ from ingot.cli import help as help_
 from ingot.cli.commands import COMMANDS, TASKS, Command
 from ingot.errors import IngotError
 from ingot.project.catalogue import STAGES
+from tests.source_tree import ROOT
 
 
 def test_the_overview_names_every_command_and_stage() -> None:
@@ -41,6 +42,14 @@ def test_help_on_no_command_suggests_one() -> None:
         help_.text(["biuld", "--help"])
     told = "no command named 'biuld'\n  did you mean 'build'?"
     assert str(caught.value) == told
+
+
+def test_the_version_names_the_package_and_its_place() -> None:
+    program = [sys.executable, "-m", "ingot.cli.main", "--version"]
+    ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("ingot-build ")
+    assert ran.stdout.endswith(f" ({ROOT / 'ingot'})\n")
 
 
 def test_help_imports_neither_doit_nor_yaml() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import ingot
-from ingot.cli import installation
+from ingot.cli import commands, doit_commands, installation
 from ingot.cli.installation import check_installation, project_root
 from ingot.errors import IngotError
 from ingot.model import library
-from ingot.model.library import check_names, find, name_of, names
+from ingot.model.library import check_names, find, name_of, names, place_oracles
 from tests.source_tree import ROOT
 
 
@@ -149,6 +151,30 @@ def test_an_editable_ingot_builds_only_its_own_checkout(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"ingot is installed from the checkout {ROOT} as editable, and builds only"
         f" there\n  install it as a package: pip install {ROOT}"
+    )
+
+
+def test_oracles_of_the_project_and_of_the_library_are_one_package(
+    roots: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, name in zip(roots, ("mine", "theirs"), strict=True):
+        (folder / f"oracles/{name}_tested.py").write_text(f"NAME = '{name}'\n")
+    for name in ("oracles", "oracles.mine_tested", "oracles.theirs_tested"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.delitem(sys.modules, name)
+    place_oracles(roots[0])
+    for name in ("mine", "theirs"):
+        assert name == importlib.import_module(f"oracles.{name}_tested").NAME
+
+
+def test_an_upgrade_while_a_command_runs_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = ModuleNotFoundError("No module named 'ingot.gone'", name="ingot.gone")
+    assert doit_commands.report_unexpected(gone) == commands.FAILED
+    assert capsys.readouterr().err == (
+        "ingot was changed or upgraded while this command ran:"
+        " No module named 'ingot.gone'\n  run the same command again\n"
     )
 
 

@@ -25,6 +25,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ingot.engine import sandbox
 from tests.source_tree import ROOT, table, text, tracked
 
 PAGE = "docs/other-repositories.md"
@@ -239,6 +240,38 @@ def test_a_key_names_content_and_no_place(
     words = ("python", "-P", "-m", "ingot.cli.main", "build")
     ran = installed.good(moved, *words, env={"PYTHONPATH": str(elsewhere)})
     assert re.search(r"^(\d+) of \1 actions: \1 restored; ", ran, re.MULTILINE), ran
+
+
+def test_a_project_that_was_moved_or_has_other_line_ends_is_the_same(
+    installed: Installed, project: Path, tmp_path: Path
+) -> None:
+    moved = project.rename(tmp_path / "moved")
+    try:
+        told = installed.good(moved, "ingot", "why")
+        assert re.fullmatch(r"nothing would run: \d+ actions are up to date\n", told)
+        for name in ("models/small-ffn.yaml", "components/own/hard_swish.mlir"):
+            content = (moved / name).read_bytes()
+            (moved / name).write_bytes(content.replace(b"\n", b"\r\n"))
+        told = installed.good(moved, "ingot", "why", "check")
+        assert re.fullmatch(r"nothing would run: \d+ actions are up to date\n", told)
+    finally:
+        moved.rename(project)
+
+
+@pytest.mark.skipif(sandbox.kind() != "bubblewrap", reason="needs bubblewrap")
+def test_a_project_that_is_mounted_read_only_is_read_and_not_written(
+    installed: Installed, project: Path
+) -> None:
+    mounted = ("bwrap", "--bind", "/", "/", "--dev", "/dev", "--ro-bind")
+    words = (*mounted, str(project), str(project), "--chdir", str(project))
+    installed.good(project, "ingot", "check")
+    ran = installed.good(project, *words, "ingot", "check")
+    assert re.match(r"(\d+) of \1 actions: \1 up to date; ", ran), ran
+    stopped = installed.run(project, *words, "ingot", "-a", "check")
+    assert stopped.returncode == 1
+    told = "records.sqlite: cannot be written: attempt to write a readonly database\n"
+    assert told in stopped.stderr
+    assert "fix the permissions in the build folder" in stopped.stderr
 
 
 def test_the_api_of_the_page_returns_values(

@@ -65,6 +65,11 @@ func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
 INPUT, OUTPUT = "4xf32=1 2 3 4", "4xf32=2 4 6 8"
 
 AARCH64_RUNTIME = "iree-base-runtime-aarch64"
+# A repository of somebody else has no bootstrap.
+SET_UP = "run: ./bootstrap"
+if LIBRARY.is_dir():
+    SET_UP = "docs/other-repositories.md of ingot has the command"
+
 AARCH64_ROOT = Path("/usr/aarch64-linux-gnu")
 # What the aarch64 runtime's programs load, and the Debian package of each.
 AARCH64_LIBRARIES = {
@@ -136,7 +141,7 @@ def toolchain_findings(root: Path) -> Iterator[Finding]:
         try:
             path = toolchain.executable(tool)
         except IngotError as error:
-            yield _error(tool, error.message, "run: ./bootstrap")
+            yield _error(tool, error.message, SET_UP)
             continue
         code, words = start(path, "--help")
         if code != 0:
@@ -327,12 +332,12 @@ def emulator_findings() -> Iterator[Finding]:
     try:
         program = invoke.program(runner, "iree-run-module")
     except IngotError as error:
-        yield _error(AARCH64_RUNTIME, error.message, "run: ./bootstrap")
+        yield _error(AARCH64_RUNTIME, error.message, SET_UP)
         return
     code, words = start(emulator, "-L", str(AARCH64_ROOT), program, "--list_devices")
     if code != 0:
         found = f"aarch64 programs do not start: {last_line(words)}"
-        yield _error("qemu-aarch64", found, "run: ./bootstrap")
+        yield _error("qemu-aarch64", found, SET_UP)
         return
     yield _ok("qemu-aarch64", "starts the aarch64 runtime")
 

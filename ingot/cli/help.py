@@ -8,9 +8,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+import ingot
 from ingot.cli.commands import BY_NAME, COMMANDS, TASKS, Command
 from ingot.cli.variables import VARIABLES
 from ingot.errors import IngotError, did_you_mean
+from ingot.model.library import PACKAGE
 from ingot.project.catalogue import STAGES
 
 WORDS = ("--help", "-h")
@@ -28,6 +30,18 @@ _END = "`ingot COMMAND --help` shows the variables and options of a command."
 def asked(arguments: Sequence[str]) -> bool:
     """Return whether a command line asks for help."""
     return any(word in WORDS for word in arguments)
+
+
+def version() -> str:
+    """Return the name, version and place of this ingot."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        found = installed(ingot.DISTRIBUTION)
+    except PackageNotFoundError:
+        found = "of a checkout"
+    return f"{ingot.DISTRIBUTION} {found} ({PACKAGE})"
 
 
 def text(arguments: Sequence[str]) -> str:

@@ -35,6 +35,9 @@ def run(arguments: list[str]) -> int:
     from ingot.errors import IngotError
 
     try:
+        if arguments[:1] == ["--version"]:
+            print(help_.version())
+            return 0
         if help_.asked(arguments):
             print(help_.text(arguments))
             return 0
