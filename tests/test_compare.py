@@ -139,9 +139,10 @@ def test_a_wrong_component_names_the_first_block_that_calls_it() -> None:
 
 
 def test_a_table_has_one_line_per_level_and_one_per_failure() -> None:
-    rows = (row([0.0], [1e-6]), row([0.0], [1.0]))
+    there = replace(TOLERANCE, source="targets/x.yaml:12")
+    rows = (row([0.0], [1e-6]), row([0.0], [1.0], there))
     assert table(rows).splitlines() == [
-        "level        rows  failed  worst error  tolerance",
-        "block           2       1      1.0e+00  1.0e-04 (targets/aarch64.yaml:12)",
+        "level        rows  failed  worst error    limit   share",
+        "block           2       1      1.0e+00  1.0e-04  1000000% (targets/x.yaml:12)",
         "  failed: block layer.1 (batch 1): 1.0e+00",
     ]

@@ -73,9 +73,8 @@ def test_a_best_token_leads_by_more_than_logits_may_be_wrong(model: str) -> None
     with np.load(FOLDER / f"{model}.npz") as arrays:
         metadata = json.loads(arrays["metadata"].tobytes())
     leads = metadata["smallest_lead"]
-    limit = read_manifest(ROOT / f"models/{model}.yaml", ROOT).tolerances["golden"]
-    assert limit.of_range
-    assert min(leads.values()) > 2 * limit.max_abs_error
+    # As shares of the range; a target may be wrong by a tenth of it.
+    assert min(leads.values()) > 4e-4
 
 
 def test_a_share_of_the_range_stays_one_in_a_bundle_of_sentences() -> None:

@@ -29,12 +29,13 @@ tolerances:
     "targets/here.yaml": """\
 layout: rows
 tolerances:
-  block: {max_abs_error: 2.0e-5}
-  golden: {max_abs_error: 3}
+  block: {times_float32: 20}
+  golden: {times_float32: 3}
 """,
     "targets/layouts/rows.yaml": "tile_n: 8\n",
 }
 BLOCK = "tolerances.block.max_abs_error"
+TIMES = "tolerances.block.times_float32"
 
 
 @pytest.fixture
@@ -83,11 +84,11 @@ def test_sources_of_a_task_follow_from_its_name(root: Path) -> None:
         ("dynamic[batch].max", 4, "models/toy.yaml:4: dynamic.batch.max"),
         ("contract.end_tokens[1]", 9, "models/toy.yaml:7: end_tokens[1]"),
         (BLOCK, 1e-5, f"models/architectures/small.yaml:2: {BLOCK}"),
-        (BLOCK, 2e-5, f"targets/here.yaml:3: {BLOCK}"),
+        (TIMES, 20.0, f"targets/here.yaml:3: {TIMES}"),
         (
-            "tolerances.golden.max_abs_error",
+            "tolerances.golden.times_float32",
             3.0,
-            "targets/here.yaml:4: tolerances.golden.max_abs_error",
+            "targets/here.yaml:4: tolerances.golden.times_float32",
         ),
         ("tile_n", 8, "targets/layouts/rows.yaml:1: tile_n"),
         # Another value, another key, a part of a name, and no number.

@@ -16,7 +16,7 @@ from ingot.model.manifest import read_manifest
 from ingot.model.runner import Runner
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import Target, read_target
-from ingot.model.tolerance import CHECK_LEVELS
+from ingot.model.tolerance import Tolerance
 from ingot.model.yaml_nodes import format_errors
 from ingot.stages.compile import plan_compile, plan_compile_pieces
 from ingot.stages.plan import plan_model
@@ -35,11 +35,7 @@ layout: plain
 run: {device: local-task}
 emulator: {argv: [qemu], device: local-sync, runtime: iree-base-runtime}
 tolerances:
-  component: {max_abs_error: 1.0e-5, reason: so}
-  block: {max_abs_error: 1.0e-5, reason: so}
-  propagated: {max_abs_error: 1.0e-5, reason: so}
-  model: {max_abs_error: 1.0e-5, reason: so}
-  golden: {max_abs_error: 1.0e-5, min_cosine: 0.99, reason: so}
+  component: {times_float32: 100, reason: so}
 """
 
 
@@ -72,7 +68,8 @@ def test_every_target_of_the_tree_is_read(
 ) -> None:
     target = read_target(path, ROOT)
     assert target.name == path.stem
-    assert tuple(target.tolerances) == CHECK_LEVELS
+    # What float32 loses is enough for all of them.
+    assert not target.tolerances
     assert target.summary
 
 
@@ -81,9 +78,8 @@ def test_a_target_is_read_whole(tmp_path: Path, machine: pytest.MonkeyPatch) -> 
     assert target.path == "targets/toy.yaml"
     assert target.compile_flags == ("--iree-hal-target-device=local",)
     assert target.runner == Runner(device="local-task")
-    golden = target.tolerances["golden"]
-    assert (golden.max_abs_error, golden.min_cosine) == (1e-5, 0.99)
-    assert golden.source == "targets/toy.yaml:13"
+    loose = Tolerance.losses(100, "targets/toy.yaml:9")
+    assert target.tolerances == {"component": loose}
 
 
 def test_host_is_the_first_target_that_runs_here(machine: pytest.MonkeyPatch) -> None:
@@ -175,15 +171,19 @@ def test_arm_code_is_emulated_only_elsewhere(machine: pytest.MonkeyPatch) -> Non
             "  machine: the processor that needs no emulator",
         ),
         (
-            "  block: {max_abs_error: 1.0e-5, reason: so}\n",
+            ", reason: so",
             "",
-            "targets/toy.yaml:9:3: tolerances: no tolerance for block",
+            "targets/toy.yaml:9:14: tolerances.component: missing key 'reason'\n"
+            "  reason: why the target loses more than float32",
         ),
         (
-            "  block: {max_abs_error: 1.0e-5, reason: so}\n",
-            "  block: {max_abs_error: 1.0e-5}\n",
-            "targets/toy.yaml:10:10: tolerances.block: missing key 'reason'\n"
-            "  reason: why this much is right, and no more is needed",
+            "times_float32: 100",
+            "max_abs_error: 1.0e-5",
+            "targets/toy.yaml:9:14: tolerances.component: missing key 'times_float32'\n"
+            "  times_float32: largest difference allowed, in multiples of what float32"
+            " loses\n"
+            "targets/toy.yaml:9:15: tolerances.component.max_abs_error: unknown key\n"
+            "  known keys: reason, times_float32",
         ),
     ],
     ids=lambda text: text.split(":")[0].strip() or "none",

@@ -12,10 +12,12 @@ from ingot.checks.tolerances import tolerances
 from ingot.model.manifest import Manifest
 from ingot.model.manifest_schema import Policy
 from ingot.model.target import read_target
+from ingot.model.tolerance import TIMES_FLOAT32, Tolerance
 from tests.manifest_cases import GOOD_DECODER, ROOT, good
 
 TARGET = read_target(ROOT / "targets/x86_64.yaml", ROOT)
 EXACT = (0.0, False)
+USUAL = (32.0, False)  # times what float32 loses
 Stored = tuple[tuple[str | None, str], ...]
 
 
@@ -46,11 +48,11 @@ def of(manifest: Manifest, stored: Stored) -> dict[str, tuple[float, bool]]:
         (("f16", "f16"), ("bf16", "f32")),
     ],
 )
-def test_what_is_not_rounded_has_the_targets_tolerances(
+def test_what_is_not_rounded_may_lose_some_times_what_float32_loses(
     stored: Stored, manifest: Manifest
 ) -> None:
     found = of(manifest, stored)
-    assert found["golden"] == (2e-5, False)
+    assert found["golden"] == found["block"] == USUAL
     assert found["tokens"] == EXACT
 
 
@@ -69,9 +71,21 @@ def test_rounding_is_allowed_for_towards_who_did_not_round(
     found = of(manifest, stored)
     assert found["golden"] == found["tokens"] == (share, True)
     # The oracle has the weights as they are stored.
-    assert found["model"] == (2e-5, False)
+    assert found["model"] == USUAL
 
 
 def test_a_manifests_own_tolerance_holds_for_best_tokens_too(tmp_path: Path) -> None:
     found: Any = of(good(tmp_path, name=GOOD_DECODER), (("f32", "i8"),))
     assert found["golden"] == found["tokens"] == (1e-4, True)
+
+
+def test_a_target_may_lose_more_at_a_level_and_a_manifest_still_decides(
+    manifest: Manifest,
+) -> None:
+    fast = Tolerance.losses(100, "targets/fast.yaml:7")
+    own = Tolerance(1e-3, 0.99, "models/m.yaml:9")
+    target = replace(TARGET, tolerances={"component": fast, "model": fast})
+    found = tolerances(replace(manifest, tolerances={"model": own}), target)
+    assert (found["component"], found["model"]) == (fast, own)
+    assert found["block"].of_losses
+    assert found["block"].max_abs_error == TIMES_FLOAT32

@@ -20,6 +20,8 @@ LONGEST = 640
 # a sequence one position longer than a block of attention_causal, and the whole model
 # runs a few tokens.
 LONGEST_EMULATED = 65
+# Sequences and the tokens of the longest, on a target that is not emulated.
+PADDED_BATCH = (3, 14)
 # Positions of a cache in addition to the sequence's.
 CACHED = 5
 
@@ -92,7 +94,7 @@ def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
 
     A native target runs the longest with the whole model.
     """
-    shapes = [(1, 9), (3, 14)]
+    shapes = [(1, 9), PADDED_BATCH]
     if emulated:
         shapes.append((1, _longest(graph, emulated)))
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
@@ -111,7 +113,7 @@ def model_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
     An emulated target runs the longest in its components and blocks.
     """
     shapes: tuple[tuple[int, int], ...]
-    shapes = ((1, 1), (3, 14), (1, _longest(graph, emulated)))
+    shapes = ((1, 1), PADDED_BATCH, (1, _longest(graph, emulated)))
     if emulated:
         shapes = ((1, 1), (2, 3))
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from ingot.checks.losses import loss_scale
 from ingot.errors import IngotError
 from ingot.model.tolerance import CHECK_LEVELS, Tolerance
 
@@ -36,7 +37,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. A number that is not finite fails it."""
+    """One comparison: the number that is nearest to its limit, or farthest beyond it.
+
+    A number that is not finite fails it.
+    """
 
     place: Place
     max_abs_error: float
@@ -48,6 +52,13 @@ class Row:
     tolerance_source: str
     passed: bool
 
+    @property
+    def share(self) -> float:
+        """Return the error as a share of its limit."""
+        if self.tolerance:
+            return self.max_abs_error / self.tolerance
+        return math.inf if self.max_abs_error else 0.0
+
 
 def compare(
     place: Place,
@@ -55,13 +66,15 @@ def compare(
     got: Array,
     tolerance: Tolerance,
     real: Array | None = None,
+    loss: Array | None = None,
 ) -> Row:
     """Return the row for two arrays of one shape; a value that is not finite fails.
 
     Integers are exact at every level, because a nearby index means nothing. Where
-    `real` is false there is padding, which is not compared.
+    `real` is false there is padding, which is not compared. `loss` is what float32
+    loses of each number. The row is about the number that is nearest to its limit.
 
-    Shapes: real as expected and got.
+    Shapes: real and loss as expected and got.
     Raises: IngotError if the shapes differ, or the arrays are empty.
     """
     import numpy as np
@@ -84,11 +97,12 @@ def compare(
         # Nothing that is expected of padding, and nothing got there, says anything.
         error, exact = np.where(real, error, 0.0), np.where(real, exact, 0.0)
         given = np.where(real, given, 0.0)
-    worst = np.unravel_index(int(np.argmax(error)), error.shape)
+    limits = _limits(tolerance, exact, real, loss)
+    worst = np.unravel_index(int(np.argmax(_shares(error, limits))), error.shape)
     least = tolerance.min_cosine
     cosine = None if least is None else smallest_cosine(exact, given, real)
-    limit = tolerance.limit(exact)
-    close = bool(error[worst] <= limit)
+    limit = float(limits[worst])
+    close = bool((error <= limits).all())
     alike = cosine is None or least is None or cosine >= least
     return Row(
         place=place,
@@ -101,6 +115,27 @@ def compare(
         tolerance_source=tolerance.source,
         passed=close and alike,
     )
+
+
+def _limits(
+    tolerance: Tolerance, exact: Array, real: Array | None, loss: Array | None
+) -> Array:
+    import numpy as np
+
+    if not tolerance.of_losses:
+        return np.full(exact.shape, tolerance.limit(exact))
+    assert loss is not None
+    scale = loss_scale(exact, loss, real)
+    return tolerance.max_abs_error * np.broadcast_to(scale, np.atleast_1d(exact).shape)
+
+
+def _shares(error: Array, limits: Array) -> Array:
+    """Return each error divided by its limit; infinity where no error is allowed."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        shares = error / limits
+    return np.where(error > 0, np.where(limits > 0, shares, np.inf), 0.0)
 
 
 def smallest_cosine(a: Array, b: Array, real: Array | None = None) -> float:
@@ -163,13 +198,13 @@ def number(value: float, digits: int) -> float | str:
 
 
 def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
-    """Return the result of each level: rows, failures, worst error and tolerance."""
+    """Return the result of each level: rows, failures, the row nearest its limit."""
     found: dict[str, Any] = {}
     for level in LEVELS:
         of_level = [row for row in rows if row.place.level == level]
         if not of_level:
             continue
-        worst = max(of_level, key=lambda row: row.max_abs_error / (row.tolerance or 1))
+        worst = max(of_level, key=lambda row: row.share)
         cosines = [row.cosine for row in of_level if row.cosine is not None]
         found[level] = {
             "rows": len(of_level),
@@ -179,18 +214,21 @@ def summary(rows: tuple[Row, ...]) -> dict[str, Any]:
             "min_cosine": _cosine(min(cosines, default=None)),
             "tolerance": number(worst.tolerance, 3),
             "tolerance_source": worst.tolerance_source,
+            "share": number(worst.share, 2),
         }
     return found
 
 
 def table(rows: tuple[Row, ...]) -> str:
     """Return one line per level, and one per failing row below it."""
-    lines = [f"{'level':<12}{'rows':>5}{'failed':>8}  {'worst error':>11}  tolerance"]
+    head = f"{'level':<12}{'rows':>5}{'failed':>8}  {'worst error':>11}  {'limit':>7}"
+    lines = [f"{head}  {'share':>6}"]
     for level, of_level in summary(rows).items():
         lines.append(
             f"{level:<12}{of_level['rows']:>5}{of_level['failed']:>8}  "
             f"{_short(of_level['max_abs_error']):>11}  "
-            f"{_short(of_level['tolerance'])} ({of_level['tolerance_source']})"
+            f"{_short(of_level['tolerance']):>7}  "
+            f"{_percent(of_level['share']):>6} ({of_level['tolerance_source']})"
         )
     failed = [row for row in rows if not row.passed]
     # Enough to see a pattern; the report contains all of them.
@@ -204,6 +242,10 @@ def table(rows: tuple[Row, ...]) -> str:
 
 def _short(value: Mapping[str, Any] | float | str) -> str:
     return f"{value:.1e}" if isinstance(value, float) else str(value)
+
+
+def _percent(share: float | str) -> str:
+    return f"{share:.0%}" if isinstance(share, float) else share
 
 
 def _cosine(value: float | None) -> float | str | None:

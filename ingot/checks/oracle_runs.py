@@ -22,6 +22,7 @@ from ingot.checks.cases import (
     entry_inputs,
     traced_calls,
 )
+from ingot.checks.float32_oracle import in_float32, lost, n_sample, side_by_side
 from ingot.checks.padding import Padding, padding_of
 from ingot.codec import from_json, to_json
 from ingot.model.graph import PARAMETER, EntryPoint, Graph
@@ -73,6 +74,7 @@ class ChainCall:
     sizes: Sizes
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, ...], ...]  # by block
+    losses: tuple[tuple[str, ...], ...]  # what float32 loses of each result
     padding: Padding | None
 
 
@@ -201,8 +203,16 @@ def record_blocks(
             )
             ports = {port.name: x for port, x in zip(entry.inputs, inputs, strict=True)}
             if case in chained:
-                made_here = _chain(chain, entry, case, inputs, steps, padding)
-                chain.calls.append(made_here)
+                types = (port.type for port in entry.inputs)
+                several = side_by_side(
+                    [*zip(types, inputs, strict=True)], n_sample(case.inputs())
+                )
+                narrowed = in_float32(oracles)
+                _, narrow = run_entry_point(
+                    graph, narrowed, entry, several, parameters, keep=True
+                )
+                both = tuple(zip(steps, narrow, strict=True))
+                chain.calls.append(_chain(chain, entry, case, inputs, both, padding))
             for index in chosen if case in alone else ():
                 block = entry.blocks[index]
                 # A cache is as the caller passed it, without what earlier blocks have
@@ -275,16 +285,31 @@ def _chain(
     entry: EntryPoint,
     case: Case,
     inputs: tuple[Array, ...],
-    steps: tuple[Step, ...],
+    steps: tuple[tuple[Step, Step], ...],  # of each block: in float64 and float32
     padding: Padding | None,
 ) -> ChainCall:
-    held = entry.held()
-    outputs = tuple(
-        tuple(
-            "" if (step.block.name, inner) in held else recording.array(value)
-            for (_, inner), value in zip(step.block.outputs, step.outputs, strict=True)
-        )
-        for step in steps
+    held, count = entry.held(), n_sample(case.inputs())
+    outputs, losses = [], []
+    for step, narrow in steps:
+        block, types = step.block, dict(step.block.types)
+        names = [
+            (
+                recording.array(wide),
+                recording.array(lost(types[inner], wide, less, count), "f32"),
+            )
+            if (block.name, inner) not in held
+            else ("", "")
+            for (_, inner), wide, less in zip(
+                block.outputs, step.outputs, narrow.outputs, strict=True
+            )
+        ]
+        outputs.append(tuple(name for name, _ in names))
+        losses.append(tuple(name for _, name in names))
+    return ChainCall(
+        entry_point=entry.name,
+        sizes=case.inputs(),
+        inputs=tuple(map(recording.array, inputs)),
+        outputs=tuple(outputs),
+        losses=tuple(losses),
+        padding=padding,
     )
-    names = tuple(map(recording.array, inputs))
-    return ChainCall(entry.name, case.inputs(), names, outputs, padding)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ingot.checks.cases import as_element, np_rng, resampled, shuffled
 from ingot.checks.compare import Place, Row, compare
+from ingot.checks.float32_oracle import in_float32, lost, n_sample, side_by_side
 from ingot.checks.oracle_runs import BlockCall, ChainCall, ComponentCall, Recorded
 from ingot.checks.padding import real_of
 from ingot.model.graph import PARAMETER, Block, EntryPoint, Graph
@@ -64,17 +65,24 @@ def block_rows(piece: Piece, module: Module, recorded: Recorded) -> Iterator[Row
         inputs = _as_declared(block, values)
         # The oracle gets the inputs as the target receives them, because their rounding
         # is not the target's error.
-        expected = run_block(
-            piece.graph, piece.oracles, block, inputs, piece.parameters
+        types, count = dict(block.types), n_sample(use.sizes)
+        formals = (types[name] for name, _ in block.inputs)
+        several = side_by_side([*zip(formals, inputs, strict=True)], count)
+        expected, narrow = (
+            run_block(piece.graph, oracles, block, given, piece.parameters)
+            for oracles, given in (
+                (piece.oracles, inputs),
+                (in_float32(piece.oracles), several),
+            )
         )
         got = _call_block(piece, module, use.entry_point, block, inputs)
-        types = dict(block.types)
-        for (value, inner), wanted, found in zip(
-            block.outputs, expected, got, strict=True
+        for (value, inner), wanted, less, found in zip(
+            block.outputs, expected, narrow, got, strict=True
         ):
             place = Place("block", block.name, use.entry_point, use.sizes, value)
             real = real_of(use.padding, types[inner], wanted)
-            yield compare(place, wanted, found, piece.tolerance, real)
+            loss = lost(types[inner], wanted, less, count)
+            yield compare(place, wanted, found, piece.tolerance, real, loss)
 
 
 def chain_rows(
@@ -102,23 +110,22 @@ def _component(
         for name, array in zip(use.operands, use.arrays, strict=True)
     )
     rng = np_rng(use.instance, *use.seed)
-    tensors, expected = _drawn(piece, use, operands, rng, shuffled)
-    made = [expected]
+    tensors, expected, losses = _drawn(piece, use, operands, rng, shuffled)
+    drawn = [losses]
     if any(value.size == 1 for value in expected):
-        # One number may remain of terms that cancel; others give the scale.
-        made += [
-            _drawn(piece, use, operands, rng, resampled)[1] for _ in range(N_DRAWN)
+        # One number may be right by chance; others tell what float32 usually loses.
+        drawn += [
+            _drawn(piece, use, operands, rng, resampled)[2] for _ in range(N_DRAWN)
         ]
     what = Call(f"component.{use.instance}", tensors, use.scalars, len(expected))
     got = call(piece.runner, module, what)
     for index, result in enumerate(instance.results):
-        typical = np.stack([values[index] for values in made])
         place = Place(
             "component", use.instance, use.entry_point, use.sizes, result.name
         )
-        tolerance = piece.tolerance.among(typical)
         real = real_of(use.padding, result.type, expected[index])
-        yield compare(place, expected[index], got[index], tolerance, real)
+        loss = np.max([values[index] for values in drawn], axis=0)
+        yield compare(place, expected[index], got[index], piece.tolerance, real, loss)
 
 
 def _drawn(
@@ -127,8 +134,8 @@ def _drawn(
     operands: tuple[Array, ...],
     rng: Any,
     draw: Callable[[str, Array, str, Any], Array],
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Return tensors like the operands, and the oracle's results for them."""
+) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]]:
+    """Return tensors like the operands, the results, and what float32 loses of them."""
     instance = piece.graph.instance(use.instance)
     tensors = tuple(
         draw(name, operand, argument.type.element, rng)
@@ -136,8 +143,15 @@ def _drawn(
             use.operands, operands, instance.arguments, strict=True
         )
     )
-    oracle = piece.oracles[use.instance]
-    return tensors, run_instance(instance, oracle, tensors, use.scalars)
+    oracle, count = piece.oracles[use.instance], n_sample(use.sizes)
+    types = (argument.type for argument in instance.arguments)
+    several = side_by_side([*zip(types, tensors, strict=True)], count)
+    wide = run_instance(instance, oracle, tensors, use.scalars)
+    (narrowed,) = in_float32({use.instance: oracle}).values()
+    narrow = run_instance(instance, narrowed, several, use.scalars)
+    results = zip(instance.results, wide, narrow, strict=True)
+    losses = (lost(result.type, exact, less, count) for result, exact, less in results)
+    return tensors, wide, tuple(losses)
 
 
 def _chain(
@@ -151,20 +165,22 @@ def _chain(
         port.value: recorded.array(name)
         for port, name in zip(entry.inputs, use.inputs, strict=True)
     }
-    for block, expected in zip(entry.blocks, use.outputs, strict=True):
+    for block, expected, losses in zip(
+        entry.blocks, use.outputs, use.losses, strict=True
+    ):
         inputs = tuple(values[value] for _, value in block.inputs)
         got = _call_block(piece, modules[block.name], entry.name, block, inputs)
         types = dict(block.types)
-        for (value, inner), name, found in zip(
-            block.outputs, expected, got, strict=True
+        for (value, inner), name, loss, found in zip(
+            block.outputs, expected, losses, got, strict=True
         ):
             values[value] = found
             # An error in a cache shows in the values that are read from it.
             if name:
                 place = Place("propagated", block.name, entry.name, use.sizes, value)
                 real = real_of(use.padding, types[inner], found)
-                wanted = recorded.array(name)
-                yield compare(place, wanted, found, piece.tolerance, real)
+                wanted, most = recorded.array(name), recorded.array(loss)
+                yield compare(place, wanted, found, piece.tolerance, real, most)
 
 
 def _call_block(

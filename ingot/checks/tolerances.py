@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ingot.model.judge import rounded_types
-from ingot.model.tolerance import CHECK_LEVELS, Tolerance
+from ingot.model.tolerance import CHECK_LEVELS, TIMES_FLOAT32, Tolerance
 
 if TYPE_CHECKING:
     from ingot.model.manifest import Manifest
@@ -23,6 +23,8 @@ ROUNDING = {
     "i4_block32": 4e-1,
 }
 
+USUAL = Tolerance.losses(TIMES_FLOAT32, f"{TIMES_FLOAT32:g} times float32's loss")
+
 # How far the reference's best token may be below the best one if no weight is rounded.
 EXACT = Tolerance(0.0, None, "the best token is exact")
 
@@ -30,10 +32,11 @@ EXACT = Tolerance(0.0, None, "the best token is exact")
 def tolerances(manifest: Manifest, target: Target) -> dict[str, Tolerance]:
     """Return the tolerances by level, and of the best tokens.
 
-    A manifest overrides its architecture, and that overrides the target.
+    A manifest overrides its architecture, that overrides the target, and where none of
+    them says anything, what float32 loses decides.
     """
     found = {
-        level: manifest.tolerances.get(level) or target.tolerances[level]
+        level: manifest.tolerances.get(level) or target.tolerances.get(level, USUAL)
         for level in CHECK_LEVELS
     }
     rounded = rounded_types(manifest)

@@ -244,7 +244,7 @@ class ArchitectureSection(Section):
         MapOf(EntryPointSection, NAME, min=1), "functions that the model exports"
     )
     tolerances: Mapping[str, ToleranceSection] = optional(
-        TOLERANCES, "where its models differ from a target's tolerances, by check level"
+        TOLERANCES, "limits that do not follow from float32's loss, by check level"
     )
 
 

@@ -99,7 +99,7 @@ class Range(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceSection(Section):
-    """By how much a check level may differ, instead of the target's tolerance."""
+    """By how much a check level may differ, whatever float32 loses."""
 
     max_abs_error: float | None = optional(
         Number(), "largest difference allowed", default=None
@@ -113,7 +113,7 @@ class ToleranceSection(Section):
     min_cosine: float | None = optional(
         Number(), "smallest cosine allowed", default=None
     )
-    reason: str = key(Text(), "why the target's own tolerance does not hold")
+    reason: str = key(Text(), "why the loss of float32 does not decide")
 
 
 TOLERANCES = MapOf(ToleranceSection, Choice(CHECK_LEVELS))
@@ -126,7 +126,7 @@ class CheckSection(Section):
     golden: str = optional(PATH, "reference outputs (npz)")
     tolerances: Mapping[str, ToleranceSection] = optional(
         TOLERANCES,
-        "where this model differs from the target's tolerances, by check level",
+        "limits of this model that do not follow from float32's loss, by check level",
     )
 
 

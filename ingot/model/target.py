@@ -79,13 +79,12 @@ class _Emulator(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tolerance(Section):
-    """What a level of the check may differ by."""
+    """What a level of the check may differ by, if not by as much as usual."""
 
-    max_abs_error: float = key(Number(), "largest difference allowed")
-    min_cosine: float | None = optional(
-        Number(), "smallest cosine allowed", default=None
+    times_float32: float = key(
+        Number(), "largest difference allowed, in multiples of what float32 loses"
     )
-    reason: str = key(Text(), "why this much is right, and no more is needed")
+    reason: str = key(Text(), "why the target loses more than float32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +109,9 @@ class _TargetFile(Section):
     time_limit_s: int = optional(
         Integer(0), "seconds after which an action is stopped; 0 is no limit", default=0
     )
-    tolerances: Mapping[str, _Tolerance] = key(
-        MapOf(_Tolerance, Text("a check level", "|".join(CHECK_LEVELS))),
-        "what each level of the check may differ by",
+    tolerances: Mapping[str, _Tolerance] = optional(
+        MapOf(_Tolerance, Choice(CHECK_LEVELS)),
+        "where the target loses more than float32 does, by check level",
     )
 
 
@@ -149,7 +148,7 @@ class Target:
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
     time_limit_s: int  # of each action of the target; 0 is no limit
-    tolerances: Mapping[str, Tolerance]  # by check level, one for each
+    tolerances: Mapping[str, Tolerance]  # by check level, of those that are unusual
 
     def unrunnable_reason(self) -> str | None:
         """Return why this machine's processor cannot run it, None where it can.
@@ -228,9 +227,6 @@ def _check(file: _TargetFile, root: Path) -> Iterator[ManifestError]:
         if not find(root, name).is_file():
             hint = "write it relative to the checkout: targets/<name>"
             yield file.at.error(f"compile_inputs[{index}]", f"no file '{name}'", hint)
-    missing = [level for level in CHECK_LEVELS if level not in file.tolerances]
-    if missing:
-        yield file.at.error("tolerances", f"no tolerance for {', '.join(missing)}")
 
 
 def _layout(file: _TargetFile, root: Path) -> Layout:
@@ -268,10 +264,9 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
         packages=run.packages,
         time_limit_s=file.time_limit_s,
         tolerances={
-            level: Tolerance(
-                item.max_abs_error,
-                item.min_cosine,
-                f"{path}:{item.at.position('max_abs_error').line}",
+            level: Tolerance.losses(
+                item.times_float32,
+                f"{path}:{item.at.position('times_float32').line}",
             )
             for level, item in file.tolerances.items()
         },

@@ -58,13 +58,14 @@ def compared(specification: CompareEntryPointSpec, subject: Subject) -> list[Row
     if specification.tokenizer:
         path = Path(specification.tokenizer)
         tokenizer = load_tokenizer(path, specification.n_vocab)
-    judged, golden_items = _golden(specification, subject, tokenizer)
+    of_cases = levels.case_tolerances(subject, entry)
+    judged, golden_items = _golden(specification, of_cases, tokenizer)
     # The longest calls come first, so that every processor has work until the end.
     rows = levels.run_items((*golden_items, *levels.model_items(subject, entry)))
     if specification.golden and isinstance(judged, GoldenSentences) and tokenizer:
         rows += golden_sentences.token_rows(judged, tokenizer)
     judge = "golden file" if specification.golden else "oracle"
-    cases = golden_cases(judged, judge, specification.tolerances)
+    cases = golden_cases(judged, judge, of_cases.tolerances)
     text = json.dumps(cases, indent=True, sort_keys=True) + "\n"
     Path("golden.json").write_text(text, encoding="utf-8")
     return rows
@@ -76,11 +77,13 @@ def _greedy(
     """Return the greedy tokens of golden logits, which `decode` computes."""
     from ingot.checks.golden_files import golden_kind, read_logits
     from ingot.checks.golden_logits import greedy_items
+    from ingot.checks.levels import case_tolerances
     from ingot.runtime.decoder import DECODE
 
     path = Path(specification.golden or "")
     if specification.golden and entry.name == DECODE and golden_kind(path) == "logits":
-        return greedy_items(subject, read_logits(path))
+        of_cases = case_tolerances(subject, entry)
+        return greedy_items(of_cases, read_logits(path))
     return iter(())
 
 
