@@ -94,12 +94,17 @@ def read_from(checkout: Checkout, gguf: Path) -> None:
     """Make the manifest take its weights from a GGUF file of any types."""
     place = os.path.relpath(gguf, checkout.root / "models")
     _edit(checkout, (r"source: \{kind: .*\}", f"source: {{kind: gguf, path: {place}}}"))
-    _edit(checkout, (r"naming: hf\b", "naming: gguf"))
-    _edit(checkout, (r"(match: \"\*\", )source: f32, ", r"\g<1>"))
+    if "naming: hf" in _manifest(checkout).read_text(encoding="utf-8"):
+        _edit(checkout, (r"naming: hf\b", "naming: gguf"))
+        _edit(checkout, (r"(match: \"\*\", )source: f32, ", r"\g<1>"))
+
+
+def _manifest(checkout: Checkout) -> Path:
+    return checkout.root / "models" / f"{checkout.model}.yaml"
 
 
 def _edit(checkout: Checkout, change: tuple[str, str]) -> None:
-    path = checkout.root / "models" / f"{checkout.model}.yaml"
+    path = _manifest(checkout)
     text, count = re.subn(*change, path.read_text(encoding="utf-8"))
     if count != 1:
         raise SystemExit(f"{path}: expected '{change[0]}' once, found it {count} times")

@@ -24,6 +24,10 @@ from tests.source_tree import ROOT
 # of grpc 1.85, before it is another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+# Terms that this user has accepted would give a model other weights.
+os.environ["XDG_CONFIG_HOME"] = "/no/configuration"
+os.environ.pop("INGOT_ACCEPT", None)
+
 # What a marker requires, and how to find out whether this machine has it.
 NEEDS = {
     "aarch64": doctor_command.emulator_findings,

@@ -81,6 +81,7 @@ def specification(emulated: bool) -> dict[str, Any]:
         "task": "bench tiny@here",
         "model": "tiny",
         "target": "here",
+        "weights": "synthetic weights" if emulated else "",
         "machine": {"cpu": "a processor", "cores": "2", "memory": "4 GiB"},
         "runner": {
             "device": "local-task",
@@ -109,7 +110,7 @@ def test_an_emulated_time_is_marked_and_only_the_shortest_is_taken(
     assert report["skipped"][0]["reason"] == "emulated, and more than 16 tokens"
     assert len(report["runs"][0]["repetitions_ms"]) == 3
     assert printed.startswith(
-        "bench tiny@here: EMULATED, says nothing about the device; "
+        "bench tiny@here: EMULATED, says nothing about the device; synthetic weights; "
     )
     assert report_text("bench tiny@here", report) + "\n" == printed
 

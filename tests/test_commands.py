@@ -241,7 +241,7 @@ def test_results_that_were_not_uploaded_when_the_wait_was_stopped_are_reported(
         def abandon(self) -> None:
             reported.append("1 result was not uploaded")
 
-    checkout = SimpleNamespace(root=tmp_path, settings=NONE)
+    checkout = SimpleNamespace(root=tmp_path, settings=NONE, models={})
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "store"))
     monkeypatch.setattr(build_command, "load", lambda *_: (checkout, {}))
     monkeypatch.setattr(build_command, "open_cache", lambda *_: Cache())

@@ -228,7 +228,7 @@ bench:"""
     source = "models/small.yaml:16"
     assert manifest.tolerances == {"golden": Tolerance(1e-3, None, source)}
     assert manifest.own_tolerances == ("golden",)
-    assert manifest.weights.source == WeightSource("synthetic, seed 1", seed=1)
+    assert manifest.weights.source == WeightSource("synthetic weights, seed 1", seed=1)
     assert manifest.weights.policy("blk.0.attn_q.weight").match == "*"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,15 @@ def test_every_picture_is_well_formed_and_within_its_frame(root: Path) -> None:
             if not item.tag.endswith("svg"):
                 assert 0 <= x <= x + wide <= width + 1, picture
                 assert 0 <= y <= y + high <= height + 1, picture
+
+
+def test_the_page_says_which_weights_are_synthetic(root: Path) -> None:
+    found = build_runs.read(root)
+    cells = {("toy", "here"): replace(cell(root, "here"), weights="synthetic weights")}
+    text = page.page(["toy"], ["here"], cells, found, build_runs.benchmarks(found))
+    assert "<th>toy<small>synthetic weights</small></th>" in text
+    assert "toy@here, synthetic weights" in text
+    assert "synthetic" not in written(root)
 
 
 def test_a_page_without_builds_says_so(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ingot.cli.build_command import build_first
 from ingot.cli.commands import Call
 from ingot.cli.variables import integer, one_of_each
 from ingot.model.manifest import read_manifest
+from ingot.project.accepted_terms import accepted
 from ingot.project.catalogue import Selection, read, requested_models
 from ingot.project.selection import check_runnable, select
 
@@ -39,7 +40,8 @@ def read_request(
     given = integer(variables, "tokens", 0)
     tokens = TOKENS if given is None else given
     seed = integer(variables, "seed", 0) or 0
-    manifest = read_manifest(root / f"models/{model}.yaml", root)
+    path = root / f"models/{model}.yaml"
+    manifest = read_manifest(path, root, accepted=accepted())
     entry = reading_tokens(manifest.graph)
     prompt(manifest.graph, entry, tokens, seed)
     schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)

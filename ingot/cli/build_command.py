@@ -26,6 +26,7 @@ from ingot.cli.scheduler import Job, Scheduler, needed
 from ingot.cli.store_commands import check_limit, record_build
 from ingot.cli.tasks import ACTION, Checkout, choose, load
 from ingot.cli.variables import check_used
+from ingot.cli.weight_notes import baked_models, offer_terms, weight_notes
 from ingot.engine import process, sandbox
 from ingot.engine.actions import Action, stage_of
 from ingot.engine.event_log import EventLog
@@ -77,6 +78,7 @@ class Build:
         self._remote: RemoteExecutor | None = None
         self._log: EventLog | None = None
         self._stale: set[str] = set()
+        self._notes: tuple[str, ...] = ()  # on the weights of what is built
 
     def run(self) -> int:
         """Build; return the exit code.
@@ -139,6 +141,11 @@ class Build:
         config = call.doit["task_loader"].load_doit_config()
         words = self._words or config.get("default_tasks") or list(tasks)
         chosen = choose(tasks, words, call.root)
+        baked = baked_models(checkout, tasks, chosen)
+        if offer_terms(baked.values(), call.root):
+            checkout, tasks = load(call, self._words)
+            baked = baked_models(checkout, tasks, chosen)
+        self._notes = tuple(weight_notes(baked))
         threads = config.get("num_process", n_parallel(call.variables))
         threads = threads if chosen_threads is None else max(chosen_threads, 1)
         with _output(call.options["outfile"], self._first) as out:
@@ -188,7 +195,7 @@ class Build:
         try:
             failures = scheduler.run(order)
         finally:
-            reporter.finish()
+            reporter.finish(self._notes)
         if shared is not None:
             shared.finish()
         if remote is not None:

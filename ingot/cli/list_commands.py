@@ -18,7 +18,7 @@ def list_catalogue(call: Call) -> int:
     print("models")
     for name, model in found.models.items():
         mark = "*" if name == settings.default_model else " "
-        text = model.summary
+        text = "; ".join(filter(None, (model.summary, model.weights)))
         if model.broken:
             mark, text = "!", f"cannot be read; `doit build model={name}` shows why"
         print(_row(mark, name, text))

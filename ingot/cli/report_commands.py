@@ -56,13 +56,14 @@ def report(call: Call) -> int:
     cells = {}
     for model in models:
         splats = plan.compiled_only(Selection((model,), ()))
+        weights = catalogue.models[model].weights
         for target in targets:
             needed = plan.needed(plan.ends(Selection((model,), (target,))))
             cell = build_runs.cell(root, found, f"{model}@{target}", needed)
             why = "no weights to check" if splats else ""
             if target in settings.unrunnable:
                 why = "cannot run here"
-            cells[model, target] = replace(cell, unchecked=why)
+            cells[model, target] = replace(cell, unchecked=why, weights=weights)
     path = root / REPORT
     path.parent.mkdir(exist_ok=True)
     text = page(models, targets, cells, found, build_runs.benchmarks(found))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from typing import IO, Any
 
 from ingot.engine.event_log import EventLog
@@ -84,8 +85,8 @@ class Reporter:
         """Remember a task that did not run because one that it needs failed."""
         self._not_tried.append(task)
 
-    def finish(self) -> None:
-        """Print the summary: the failures, what they prevented, the counts."""
+    def finish(self, notes: Iterable[str] = ()) -> None:
+        """Print the summary: the failures, what they prevented, the counts, notes."""
         if self._progress is not None:
             self._progress.stop()
         if len(self._failures) > 1:
@@ -100,6 +101,8 @@ class Reporter:
         seconds = time.monotonic() - self._start
         total = len(self._actions)
         self._line(f"{done} of {counted(total, 'action')}: {counts}; {seconds:.2f} s")
+        for note in notes:
+            self._line(note)
 
     def _finish(self, task: str) -> None:
         self._seen += task in self._actions

@@ -30,7 +30,7 @@ from ingot.project.catalogue import (
     read,
     requested_models,
 )
-from ingot.project.catalogue_values import Settings
+from ingot.project.catalogue_values import Model, Settings
 from ingot.project.selection import check_readable, select
 
 # Where a task dictionary holds its action: doit does not use this part.
@@ -57,6 +57,7 @@ class Checkout:
         self.root = root
         self._read, self._select = read, select
         self._opened: tuple[Settings, Plan, Selection] | None = None
+        self.models: Mapping[str, Model] = {}  # those that were opened
 
     def open(self, variables: Mapping[str, str], tasks: Sequence[str]) -> None:
         """Read the models that the variables and tasks name; print what is left out.
@@ -66,6 +67,7 @@ class Checkout:
         catalogue = self._read(self.root, requested_models(dict(variables), tasks))
         selection = self._select(catalogue, dict(variables))
         self._opened = catalogue.settings, catalogue.plan, selection
+        self.models = catalogue.models
         for name, reason in selection.skipped:
             print(f"target {name} is left out: {reason}", file=sys.stderr)
         if models := catalogue.plan.compiled_only(selection):

@@ -6,8 +6,9 @@ unknown name or a shape that does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,13 @@ from ingot.model.architecture import (
 )
 from ingot.model.component import Components
 from ingot.model.graph import DynamicDim, Graph
+from ingot.model.library import find
+from ingot.model.licence import FOLDER as LICENCES
+from ingot.model.licence import licences, text_errors
 from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
 from ingot.model.resolve import resolve
 from ingot.model.schema_types import build
+from ingot.model.terms import Terms
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
     TOKENIZER,
@@ -72,6 +77,7 @@ class Manifest:
     architecture: str
     architecture_files: tuple[str, ...]  # its own first, then what it extends
     licence: str  # an SPDX expression
+    terms: Terms | None  # that its weights have, accepted or not
     dims: tuple[tuple[str, int], ...]
     hyperparameters: tuple[tuple[str, float | int], ...]
     graph: Graph
@@ -87,11 +93,15 @@ class Manifest:
 
 
 def read_manifest(
-    path: Path, root: Path, components: Components | None = None
+    path: Path,
+    root: Path,
+    components: Components | None = None,
+    accepted: Collection[str] = (),
 ) -> Manifest:
     """Return the model that a manifest below the checkout's root declares.
 
     Those who read several manifests hand over the components, which are read once.
+    `accepted` are the terms that the user has accepted, see `_apply_terms`.
 
     Raises:
         ExceptionGroup: of ManifestError, every mistake in the manifest, of its
@@ -100,7 +110,9 @@ def read_manifest(
     path, root = path.absolute(), root.absolute()
     file, errors = build(load(path, root), ManifestFile)
     assert file is not None
-    named = graph = source = tokenizer = None
+    named = graph = source = tokenizer = terms = None
+    with collected(errors):
+        file, terms = _apply_terms(file, root, accepted)
     with collected(errors):
         named = _named_architecture(file, root)
     found = [*rules.check_manifest(file, path.stem)]
@@ -135,6 +147,7 @@ def read_manifest(
         architecture=file.architecture,
         architecture_files=named.files,
         licence=file.licence,
+        terms=terms,
         dims=tuple(file.dims.items()),
         hyperparameters=tuple(file.hyperparameters.items()),
         graph=graph,
@@ -155,6 +168,35 @@ def read_manifest(
             for case in cases
         ),
     )
+
+
+def _apply_terms(
+    file: ManifestFile, root: Path, accepted: Collection[str]
+) -> tuple[ManifestFile, Terms | None]:
+    """Return the manifest that holds, and the terms if it has any.
+
+    `accepted` has names of terms, which hold for any text, and `NAME:SHA256` for terms
+    whose text has this digest.
+    """
+    section = file.terms
+    if section is None or not file.licence or file.weights.source is None:
+        return file, None
+    if any(text_errors(file.licence, root)):
+        return file, None  # the check of its files reports it
+    text = f"{LICENCES}/{licences(file.licence)[0]}.txt"
+    sha256 = hashlib.sha256(find(root, text).read_bytes()).hexdigest()
+    is_accepted = section.name in accepted or f"{section.name}:{sha256}" in accepted
+    terms = Terms(section.name, text, sha256, is_accepted)
+    if is_accepted:
+        return file, terms
+    otherwise = section.otherwise
+    return replace(
+        file,
+        licence=otherwise.licence,
+        weights=replace(file.weights, source=otherwise.source),
+        tokenizer=otherwise.tokenizer,
+        check=replace(file.check, golden=otherwise.golden),
+    ), terms
 
 
 def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:

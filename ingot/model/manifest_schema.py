@@ -131,6 +131,28 @@ class CheckSection(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherwiseSection(Section):
+    """What a model is built from without its own weights."""
+
+    licence: str = key(LICENCE, "licence of these weights")
+    source: SourceSection = key(WEIGHT_SOURCE, "where these weights come from")
+    tokenizer: FileSourceSection | None = optional(
+        TOKENIZER_SOURCE, "their tokenizer.json", default=None
+    )
+    golden: str = optional(PATH, "their reference outputs (npz)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsSection(Section):
+    """Terms that everyone who uses the weights has to accept."""
+
+    name: str = key(KEBAB, "their name in INGOT_ACCEPT; their text is the licence's")
+    otherwise: OtherwiseSection = key(
+        OtherwiseSection, "what the model is built from until the user accepts them"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile(Section):
     """A manifest as its file states it, without its wrong parts."""
 
@@ -156,6 +178,9 @@ class ManifestFile(Section):
     )
     tokenizer: FileSourceSection | None = optional(
         TOKENIZER_SOURCE, "the tokenizer.json to ship", default=None
+    )
+    terms: TermsSection | None = optional(
+        TermsSection, "terms that ask for the user's acceptance", default=None
     )
     end_tokens: tuple[int, ...] = optional(
         ListOf(Integer(0), min=1),

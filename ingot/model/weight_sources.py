@@ -31,6 +31,7 @@ from ingot.model.yaml_nodes import collected, raise_all
 from ingot.weights.shards import INDEX, read_index
 
 FOLDER = "weights"
+SYNTHETIC = "synthetic weights"
 _SINGLE = "model.safetensors"
 WEIGHTS = (".safetensors", ".gguf", ".irpa")
 TOKENIZER = (".json",)
@@ -87,6 +88,11 @@ class WeightSource:
     seed: int | None = None
     splat: float | None = None
 
+    @property
+    def note(self) -> str:
+        """Return what everyone has to know of the weights, or ""."""
+        return SYNTHETIC if self.seed is not None else ""
+
 
 def find_weights(section: SourceSection, folder: Path) -> WeightSource:
     """Return the source that a manifest in a folder names.
@@ -95,7 +101,7 @@ def find_weights(section: SourceSection, folder: Path) -> WeightSource:
     """
     match section:
         case SyntheticSection(seed=seed):
-            return WeightSource(f"synthetic, seed {seed}", seed=seed)
+            return WeightSource(f"{SYNTHETIC}, seed {seed}", seed=seed)
         case SplatSection(value=value):
             return WeightSource(f"splat of {value:g}", splat=value)
         case DirectorySection():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingot.engine.actions import Action
+from ingot.model.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Model:
     """The actions of one manifest, or its errors if it has any."""
 
     summary: str = ""
+    weights: str = ""  # "synthetic weights", or "" where they are a checkpoint's
+    terms: Terms | None = None  # that the weights have, accepted or not
     broken: str = ""  # every error in the manifest
     # Target: why it cannot run the model, such as a stored type without a kernel.
     unbuildable: dict[str, str] = field(default_factory=dict)

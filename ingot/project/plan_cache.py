@@ -23,6 +23,7 @@ from ingot.engine.digests import Identity, identify, is_settled
 from ingot.engine.machine import cpu_features, machine
 from ingot.errors import IngotError
 from ingot.model.library import PACKAGE
+from ingot.project.accepted_terms import accepted
 
 SEAL_BYTES = 4
 
@@ -47,17 +48,11 @@ def sources(root: Path) -> str:
 
     It covers the processor too: benchmarks are planned for it, and its features decide
     which target `host` is and which targets cannot run here. Installing a wheel may
-    give a model an independent judge.
+    give a model an independent judge, and accepting terms may give it its own weights.
     """
     wheels = _identity(sysconfig.get_path("purelib"))
-    here = (
-        wheels,
-        sys.prefix,
-        sys.version,
-        os.uname().machine,
-        cpu_features(),
-        *machine(),
-    )
+    processor = (os.uname().machine, cpu_features(), *machine())
+    here = (wheels, sys.prefix, sys.version, *processor, *accepted())
     return hashlib.sha256(repr((here, *_walk(root))).encode()).hexdigest()
 
 

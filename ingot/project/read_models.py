@@ -8,6 +8,7 @@ from ingot.errors import IngotError
 from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.yaml_nodes import format_errors
+from ingot.project.accepted_terms import accepted
 from ingot.project.catalogue_values import Model, Settings
 from ingot.project.workspace import Workspace
 from ingot.stages.plan import plan_model
@@ -39,7 +40,8 @@ def plan_named(workspace: Workspace, name: str) -> Model:
         return Model(broken=workspace.misnamed[name])
     try:
         root, components = workspace.root, workspace.components
-        manifest = read_manifest(root / f"models/{name}.yaml", root, components)
+        path = root / f"models/{name}.yaml"
+        manifest = read_manifest(path, root, components, accepted())
     except IngotError as error:
         return Model(broken=str(error))
     except ExceptionGroup as group:
@@ -48,6 +50,8 @@ def plan_named(workspace: Workspace, name: str) -> Model:
     entries = ", ".join(entry.name for entry in manifest.graph.entry_points)
     return Model(
         summary=f"{manifest.architecture}: {entries}",
+        weights=manifest.weights.source.note,
+        terms=manifest.terms,
         unbuildable={
             target.name: unbuildable[target.layout.name]
             for target in workspace.targets.values()

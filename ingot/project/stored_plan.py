@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ingot import codec
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
+from ingot.model.terms import Terms
 from ingot.project.catalogue_values import Model
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -45,6 +46,8 @@ class StoredModel:
     """
 
     summary: str
+    weights: str
+    terms: Terms | None
     broken: str
     unbuildable: dict[str, str]
     files: Pairs
@@ -68,6 +71,8 @@ def to_stored(model: Model) -> StoredModel:
     numbers = {item: number for number, item in enumerate((*files, *texts, *outputs))}
     return StoredModel(
         summary=model.summary,
+        weights=model.weights,
+        terms=model.terms,
         broken=model.broken,
         unbuildable=model.unbuildable,
         files=tuple(files.values()),
@@ -99,6 +104,8 @@ def model_from_plain(value: Any) -> Model:
     ]
     return Model(
         summary=stored.summary,
+        weights=stored.weights,
+        terms=stored.terms,
         broken=stored.broken,
         unbuildable=stored.unbuildable,
         actions=tuple(

@@ -68,6 +68,7 @@ class Cell:
     at_s: float = 0.0
     changed: bool = False  # whether it changed since it was checked
     unchecked: str = ""  # why it cannot be checked here
+    weights: str = ""  # "synthetic weights", or "" where they are a checkpoint's
 
     @property
     def status(self) -> str:

@@ -112,16 +112,13 @@ def _benchmarks(
     yield "repetitions, the band their middle half: a step within the band is noise."
     yield '</p><div class="grid">'
     for (pair, what), points in series.items():
-        emulated = _is_emulated(cells, pair)
-        note = ", emulated: not the speed of the device" if emulated else ""
+        model, _, target = pair.partition("@")
+        found = cells.get((model, target))
+        note = f", {found.weights}" if found and found.weights else ""
+        if found and found.figures.get("emulated"):
+            note += ", emulated: not the speed of the device"
         yield _card(f"{pair}{note}", plots.benchmark(what, points[-60:]))
     yield "</div>"
-
-
-def _is_emulated(cells: dict[tuple[str, str], Cell], pair: str) -> bool:
-    model, _, target = pair.partition("@")
-    found = cells.get((model, target))
-    return bool(found and found.figures.get("emulated"))
 
 
 def _head(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
@@ -157,7 +154,9 @@ def _matrix(
     yield "</tr></thead><tbody>"
     for model in models:
         row = [_cell(cells[model, target], target) for target in targets]
-        yield f"<tr><th>{escape(model)}</th>{''.join(row)}</tr>"
+        notes = {cells[model, target].weights for target in targets}
+        note = "".join(f"<small>{escape(text)}</small>" for text in notes if text)
+        yield f"<tr><th>{escape(model)}{note}</th>{''.join(row)}</tr>"
     yield "</tbody></table>"
 
 

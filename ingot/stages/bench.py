@@ -21,6 +21,7 @@ def plan_bench(manifest: Manifest, target: Target) -> Action:
         task=f"bench {model}@{name}",
         model=model,
         target=name,
+        weights=manifest.weights.source.note,
         machine=dict(machine()),
         runner=target.runner,
         scope="model",

@@ -70,6 +70,7 @@ def bench(specification: BenchSpec) -> dict[str, Any]:
         "schema": SCHEMA,
         "model": specification.model,
         "target": specification.target,
+        "weights": specification.weights,
         "machine": specification.machine,
         "load_before": load_before,
         "emulated": runner.emulated,
@@ -167,6 +168,7 @@ def report_text(task: str, report: dict[str, Any]) -> str:
     cores = counted(int(facts["cores"]), "core")
     machine = f"{facts['cpu']}, {cores}, {facts['memory']}"
     kind = "EMULATED, says nothing about the device; " if report["emulated"] else ""
+    kind += f"{report['weights']}; " if report["weights"] else ""
     lines = [f"{task}: {kind}{counted(report['threads'], 'thread')} on {machine}"]
     for run in report["runs"]:
         sizes = " ".join(f"{name} {size}" for name, size in run["sizes"].items())

@@ -22,6 +22,7 @@ class BenchSpec:
     task: str  # its name in messages: "bench clm-60m@x86_64"
     model: str
     target: str
+    weights: str  # "synthetic weights", or "" where they are a checkpoint's
     machine: dict[str, str]  # the machine that measures the times
     runner: Runner
     scope: str  # of the parameters
