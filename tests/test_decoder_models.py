@@ -30,6 +30,7 @@ NATIVE = [
     for name in ("x86_64", "x86_64-v4")
 ]
 GEMMA = "gemma3-270m"
+KINDS = "layer.local, layer.global"
 MODELS = (GEMMA, "smollm2-135m", "clm-60m", "qwen2-0.5b", "qwen3-0.6b")
 CASES = [
     pytest.param(
@@ -86,11 +87,13 @@ def test_a_decoder_says_what_transformers_says(
 
 @pytest.fixture(scope="module")
 def small(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A checkout whose Gemma has 6 layers of both kinds, and a small vocabulary."""
+    """A checkout whose Gemma has a layer of each kind, and a small vocabulary."""
     root = tmp_path_factory.mktemp("few-layers") / "checkout"
     made = Project.create(root, models=(GEMMA,))
     manifest = made.root / "models/gemma3-270m.yaml"
-    edit(manifest, "n_layer: 18", "n_layer: 6")
+    edit(manifest, "n_layer: 18", "n_layer: 2")
+    architecture = made.root / "models/architectures/gemma3.yaml"
+    edit(architecture, f"[{'layer.local, ' * 5}layer.global]", f"[{KINDS}]")
     edit(manifest, "n_vocab: 262144", "n_vocab: 4096")
     text = manifest.read_text().replace("golden: golden/gemma3-270m.npz", "")
     manifest.write_text(text.replace("check:\n  \n", "").replace("check: {}\n", ""))
@@ -104,6 +107,8 @@ def test_a_decoder_of_few_layers_is_right_at_its_real_widths(
     run = small.doit("check", "model=gemma3-270m", f"target={target}")
     assert run.code == 0, run.err
     rows = report(small, "gemma3-270m", target)
+    blocks = {row["name"] for row in rows if row["level"] == "block"}
+    assert blocks == {"embed", "layer.0", "layer.1", "select", "head"}
     assert {row["entry_point"] for row in rows} == {"prefill", "decode"}
     assert all(row["passed"] for row in rows)
 

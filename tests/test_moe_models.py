@@ -22,6 +22,7 @@ MARKS["vulkan-llvmpipe"] = [pytest.mark.vulkan]
 # transformers has no class for Grok-1, so only the oracle checks its graph.
 JUDGED = ("dbrx-tiny", "mixtral-tiny", "qwen2-moe-tiny")
 MODELS = (*JUDGED, "grok-tiny", "toy-moe")
+NIGHTLY = [pytest.mark.nightly]
 SETTINGS = read(ROOT, ()).settings
 SAMPLED = {
     ("dbrx-tiny", "x86_64"),
@@ -108,47 +109,48 @@ I8_POLICY = """\
 """
 
 
-@pytest.mark.slow
-def test_experts_may_be_stored_as_integers(project: Project) -> None:
-    text = (ROOT / "models/toy-moe.yaml").read_text("utf-8")
-    before, _, after = text.partition("  policy:\n")
-    own = after.partition("\n")[2]
-    path = project.root / "models/toy-moe-i8.yaml"
-    path.write_text(
-        before.replace("model: toy-moe", "model: toy-moe-i8") + I8_POLICY + own
-    )
-    run = project.doit("check", "model=toy-moe-i8", "target=x86_64")
-    assert run.code == 0, run.err
-    folder = project.root / "build/toy-moe-i8"
-    rows = json.loads((folder / "x86_64/check.json").read_text())["rows"]
-    names = {row["name"].partition("__")[0] for row in rows}
-    assert {"mul_mat_id_packed_i8", "mul_mat_id_per_expert_x_packed_i8"} <= names
-    baked = json.loads(next(folder.rglob("bake.json")).read_text())["parameters"]
-    types = {item["name"]: (item["type"], item["shape"]) for item in baked}
-    name = "blk.0.ffn_down_exps.weight"
-    assert types[name] == ("i8", [4, 8, 128, 8])
-    assert types[f"{name}.scale"] == ("f32", [4, 8, 8])
-
-
 # 9 and 11 tiles of 8 columns, which IREE's own tiling leaves unwritten in part.
 ODD_DIMS = {"n_embd": 72, "n_head": 6, "head_dim": 12, "n_ff": 88, "n_expert": 8}
 
 
 @pytest.mark.slow
-@pytest.mark.aarch64
-def test_experts_may_have_any_number_of_columns(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        pytest.param("aarch64", "i8", marks=pytest.mark.aarch64),
+        pytest.param("aarch64", "f32", marks=[*NIGHTLY, pytest.mark.aarch64]),
+        pytest.param("x86_64", "i8", marks=NIGHTLY),
+    ],
+)
+def test_experts_may_be_integers_and_have_any_number_of_columns(
+    project: Project, target: str, stored: str
+) -> None:
+    name = f"toy-moe-odd-{stored}"
     text = (ROOT / "models/toy-moe.yaml").read_text("utf-8")
-    text = text.replace("model: toy-moe", "model: toy-moe-odd")
-    for name, size in ODD_DIMS.items():
-        text = re.sub(rf"^  {name}: .*", f"  {name}: {size}", text, flags=re.MULTILINE)
-    (project.root / "models/toy-moe-odd.yaml").write_text(text)
-    run = project.doit("check", "model=toy-moe-odd", "target=aarch64")
+    text = text.replace("model: toy-moe", f"model: {name}")
+    for dim, size in ODD_DIMS.items():
+        text = re.sub(rf"^  {dim}: .*", f"  {dim}: {size}", text, flags=re.MULTILINE)
+    if stored == "i8":
+        before, _, after = text.partition("  policy:\n")
+        text = before + I8_POLICY + after.partition("\n")[2]
+    (project.root / f"models/{name}.yaml").write_text(text)
+    run = project.doit("check", f"model={name}", f"target={target}")
     assert run.code == 0, run.err
-    folder = project.root / "build/toy-moe-odd"
-    rows = json.loads((folder / "aarch64/check.json").read_text())["rows"]
+    folder = project.root / "build" / name
+    rows = json.loads((folder / target / "check.json").read_text())["rows"]
     found = {row["name"] for row in rows if row["level"] == "component"}
+    kernels = {word for word in found if word.startswith("mul_mat_id_")}
     tiles = {int(n) for n in re.findall(r"mul_mat_id\S*?__n_tile_(\d+)", str(found))}
     assert tiles == {9, 11}
+    expected = {"mul_mat_id_packed", "mul_mat_id_per_expert_x_packed"}
+    if stored == "i8":
+        expected = {f"{kernel}_i8" for kernel in expected}
+        baked = json.loads(next(folder.rglob("bake.json")).read_text())["parameters"]
+        types = {item["name"]: (item["type"], item["shape"]) for item in baked}
+        weight = "blk.0.ffn_down_exps.weight"
+        assert types[weight] == ("i8", [8, 9, 88, 8])
+        assert types[f"{weight}.scale"] == ("f32", [8, 9, 8])
+    assert {kernel.partition("__")[0] for kernel in kernels} == expected
 
 
 @pytest.mark.nightly
