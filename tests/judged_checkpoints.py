@@ -8,12 +8,22 @@ outputs again, where the extra `golden` is installed:
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ingot.checks.archive_parameters import read_parameters
+from ingot.codec import from_json
+from ingot.engine.actions import InlineText
+from ingot.errors import IngotError
+from ingot.model.manifest import Manifest
+from ingot.programs.bake.main import bake
+from ingot.programs.bake.spec import BakeSpec
+from ingot.stages.bake import plan_bake
 from tests.import_cases import F32, TINY, Config, shapes, write_config, write_hf
 
 DATA = Path(__file__).parent / "data/judged"
@@ -44,6 +54,26 @@ def write_judged(folder: Path, family: str) -> Path:
     write_hf(folder, config, **arrays)
     write_config(folder, config)
     return folder
+
+
+def baked(root: Path, manifest: Manifest, source: Path) -> dict[str, Any]:
+    """The parameters of the plain graph, as the bake writes them.
+
+    Raises: IngotError if the bake refuses the checkpoint.
+    """
+    (text,) = (
+        given.text
+        for name, given in plan_bake(manifest).inputs
+        if name == "spec.json" and isinstance(given, InlineText)
+    )
+    (root / "weights").mkdir()
+    shutil.copy(source / "model.safetensors", root / "weights")
+    with contextlib.chdir(root):
+        try:
+            bake(from_json(BakeSpec, text.encode()))
+        except* IngotError as group:
+            raise IngotError(str(group.exceptions[0])) from None
+    return read_parameters(manifest.graph, root / "model.irpa")
 
 
 def main() -> None:

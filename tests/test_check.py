@@ -151,7 +151,8 @@ def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
             "tolerance": spec["tolerances"][level],
         }
         stages.append(("compare_piece", {**common, "comparisons": [own]}))
-    judged |= {"pieces": [], "judge": None}
+    judged |= {"pieces": [], "judge": None, "is_rounded": False}
+    judged |= {"unmeasured": None, "gates": {}}
     for stage, specification in stages:
         code, printed = run_stage(folder, stage, specification)
         if code != 0:

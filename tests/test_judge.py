@@ -123,6 +123,9 @@ def test_every_report_names_the_judge_or_says_that_there_is_none(
         device="local-sync",
         emulated=False,
         judge=known,
+        is_rounded=False,
+        unmeasured=None,
+        gates={},
         pieces=(),
     )
     manifest = read_manifest(ROOT / "tests/data/toy.yaml", ROOT)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,21 +8,15 @@ from typing import Any
 
 import pytest
 
-from ingot.checks.archive_parameters import read_parameters
 from ingot.checks.compare import Row
 from ingot.checks.golden_files import read_logits
 from ingot.checks.oracle_judge import judge_rows
-from ingot.codec import from_json
-from ingot.engine.actions import InlineText
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles
-from ingot.programs.bake.main import bake
-from ingot.programs.bake.spec import BakeSpec
-from ingot.stages.bake import plan_bake
 from tests.import_cases import LOCAL, checkout
-from tests.judged_checkpoints import DATA, FAMILIES, write_judged
+from tests.judged_checkpoints import DATA, FAMILIES, baked, write_judged
 
 
 @dataclass(frozen=True)
@@ -167,21 +159,9 @@ def judged(root: Path, source: Path, misreading: Misreading) -> list[Row]:
             assert change[0] in text
             file.write_text(exchanged(text, *change))
     manifest = read_manifest(path, root)
-    (text,) = (
-        given.text
-        for name, given in plan_bake(manifest).inputs
-        if name == "spec.json" and isinstance(given, InlineText)
-    )
-    (root / "weights").mkdir()
-    shutil.copy(source / "model.safetensors", root / "weights")
-    with contextlib.chdir(root):
-        try:
-            bake(from_json(BakeSpec, text.encode()))
-        except* IngotError as group:
-            raise IngotError(str(group.exceptions[0])) from None
+    parameters = baked(root, manifest, source)
     graph = manifest.graph
     golden = read_logits(DATA / f"{misreading.family}.npz")
-    parameters = read_parameters(graph, root / "model.irpa")
     return judge_rows(graph, load_oracles(graph), parameters, golden)
 
 

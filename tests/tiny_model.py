@@ -241,6 +241,7 @@ def write_reports(folder: Path, tiny: Tiny) -> None:
             "passed": tiny.passed,
             "emulated": False,
             "judge": "no independent judge",
+            "quality": None,
             "levels": {},
         },
         "bench.json": {"schema": "ingot.bench.v1", "runs": []},

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ingot.model.manifest import Manifest
+    from ingot.model.target import Target
 
 PACKAGES = ("torch", "transformers")
 # transformers reads GGUF files with these.
@@ -57,6 +58,32 @@ def rounded_types(manifest: Manifest) -> set[str]:
     """Return the types to which weights are rounded, and in which targets read them."""
     policies = manifest.weights.policies
     return {item.stored for item in policies if item.source != item.stored} - {"f32"}
+
+
+def unmeasured(manifest: Manifest) -> str | None:
+    """Return why the cost of rounding cannot be measured; None if it can.
+
+    Shapes and types do not matter: only rounded weights have such a cost.
+    """
+    names = {entry.name for entry in manifest.graph.entry_points}
+    if manifest.weights.source.seed is not None:
+        return "the weights are synthetic"
+    if not names >= {"prefill", "decode"}:
+        return "the model is no decoder"
+    if manifest.tokenizer is None:
+        return "the manifest has no tokenizer"
+    return None
+
+
+def quality_task(manifest: Manifest, target: Target) -> str:
+    """Return the task that measures the cost of rounding for a target.
+
+    Targets that are slow here share that of their layout, which the oracle computes.
+    """
+    slow = target.runner.is_slow or target.runner.emulated
+    slow = slow or target.runner.compiles_at_load
+    place = target.layout.name if slow else target.resolved
+    return f"check-quality:{manifest.model}@{place}"
 
 
 def judging_packages(manifest: Manifest) -> tuple[str, ...]:

@@ -25,7 +25,12 @@ from ingot.model.graph import DynamicDim, Graph
 from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences, text_errors
-from ingot.model.manifest_schema import ManifestFile, Policy, ToleranceSection
+from ingot.model.manifest_schema import (
+    ManifestFile,
+    Policy,
+    QualitySection,
+    ToleranceSection,
+)
 from ingot.model.resolve import resolve
 from ingot.model.schema_types import build
 from ingot.model.terms import Terms
@@ -88,6 +93,7 @@ class Manifest:
     # By check level, instead of the target's; the manifest's own replace its
     # architecture's.
     tolerances: Mapping[str, Tolerance]
+    quality: dict[str, float]  # the gates: "max_kl", "min_top_1", ...
     own_tolerances: tuple[str, ...]  # the levels that the manifest itself speaks of
     bench: tuple[BenchCase, ...]
 
@@ -161,6 +167,7 @@ def read_manifest(
         end_tokens=file.end_tokens,
         golden=golden,
         tolerances={level: _tolerance(item) for level, item in tolerances.items()},
+        quality=_gates(file.check.quality),
         own_tolerances=tuple(file.check.tolerances),
         bench=tuple(
             BenchCase(entry_point=name, sizes=tuple(case.items()))
@@ -241,6 +248,15 @@ def _read_graph(
         tied=rules.tied(file, declared),
         components=components,
     )
+
+
+def _gates(section: QualitySection) -> dict[str, float]:
+    gates = {
+        "max_kl": section.max_kl,
+        "max_perplexity_ratio": section.max_perplexity_ratio,
+        "min_top_1": section.min_top_1,
+    }
+    return {name: limit for name, limit in gates.items() if limit is not None}
 
 
 def _tolerance(section: ToleranceSection) -> Tolerance:

@@ -120,10 +120,28 @@ TOLERANCES = MapOf(ToleranceSection, Choice(CHECK_LEVELS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualitySection(Section):
+    """What rounded weights may cost, compared with the source's weights in f32."""
+
+    max_kl: float | None = optional(
+        Number(), "largest mean KL divergence, in nats per token", default=None
+    )
+    min_top_1: float | None = optional(
+        Number(), "smallest share of tokens with the same best successor", default=None
+    )
+    max_perplexity_ratio: float | None = optional(
+        Number(), "largest perplexity, as a multiple of the source's", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSection(Section):
     """What the model is checked against."""
 
     golden: str = optional(PATH, "reference outputs (npz)")
+    quality: QualitySection = optional(
+        QualitySection, "what rounded weights may cost", default=QualitySection()
+    )
     tolerances: Mapping[str, ToleranceSection] = optional(
         TOLERANCES,
         "limits of this model that do not follow from float32's loss, by check level",

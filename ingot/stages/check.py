@@ -30,6 +30,9 @@ from ingot.model.judge import (
     judging_packages,
     oracle_is_judged,
     oracle_task,
+    quality_task,
+    rounded_types,
+    unmeasured,
 )
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
@@ -38,6 +41,7 @@ from ingot.programs.check_inputs.spec import CheckInputsSpec
 from ingot.programs.compare_entry_point.spec import ROWS, CompareEntryPointSpec
 from ingot.programs.compare_piece.spec import ComparePieceSpec, Comparison
 from ingot.programs.golden.spec import GOLDEN
+from ingot.programs.quality.spec import QUALITY
 from ingot.runtime.decoder import DECODE
 from ingot.stages.program import oracle_sources, program_argv, program_inputs
 
@@ -107,6 +111,10 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     if oracle_is_judged(manifest):
         tasks.append(oracle_task(manifest))
     files = {f"{number}.json": task for number, task in enumerate(tasks)}
+    is_rounded, reason = bool(rounded_types(manifest)), unmeasured(manifest)
+    quality: tuple[tuple[str, Source], ...] = ()
+    if is_rounded and not reason:
+        quality = ((QUALITY, Output(quality_task(manifest, target), QUALITY)),)
     specification = CheckSpec(
         task=f"check {name}",
         model=manifest.model,
@@ -114,6 +122,9 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
         device=target.runner.device,
         emulated=target.runner.emulated,
         judge=judge_name(manifest),
+        is_rounded=is_rounded,
+        unmeasured=reason,
+        gates=manifest.quality,
         pieces=tuple(files),
     )
     shown = f"build/{manifest.model}/{target.resolved}"
@@ -123,6 +134,7 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
         inputs=(
             ("graph.json", InlineText(graph.json)),
             *((path, Output(task, ROWS)) for path, task in files.items()),
+            *quality,
             *program_inputs("check", specification),
         ),
         outputs=OUTPUTS,

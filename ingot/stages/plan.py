@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ingot.engine.actions import Action
 from ingot.model.component import Components
+from ingot.model.judge import quality_task, rounded_types, unmeasured
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.stages.bake import plan_bake
@@ -21,6 +22,7 @@ from ingot.stages.compile import plan_compile, plan_compile_pieces, plan_ir
 from ingot.stages.fetch import plan_files
 from ingot.stages.golden import plan_golden
 from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
+from ingot.stages.quality import plan_quality
 from ingot.stages.specialize import plan_specialize
 
 
@@ -54,9 +56,12 @@ def plan_model(
     if not is_splat:
         yield from plan_golden(manifest, root)
         yield from _plan_for_checks(lowered, targets, root)
+    planned = set[str]()
     for target in targets:
         if target.layout.name not in lowered:
             continue
+        if not is_splat:
+            yield from _plan_quality(manifest, lowered, target, root, planned)
         for action in _plan_target(lowered[target.layout.name], target, components):
             yield replace(action, time_limit_s=target.time_limit_s)
 
@@ -75,6 +80,22 @@ def _plan_target(
     yield from plan_check(manifest, target, components.root)
     yield plan_bench(manifest, target)
     yield plan_bundle(manifest, target, compiled, components)
+
+
+def _plan_quality(
+    plain: Manifest,
+    lowered: dict[str, Manifest],
+    target: Target,
+    root: Path,
+    planned: set[str],
+) -> Iterator[Action]:
+    """Yield the measurement of rounded weights, unless it is planned already."""
+    if not rounded_types(plain) or unmeasured(plain):
+        return
+    task = quality_task(plain, target)
+    if task not in planned:
+        planned.add(task)
+        yield plan_quality(lowered[target.layout.name], plain, target, root)
 
 
 def _plan_for_checks(

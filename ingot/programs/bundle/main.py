@@ -139,7 +139,8 @@ def _contract(
         },
         "inputs": _inputs(specification, baked),
         "check": {
-            key: checked[key] for key in ("passed", "emulated", "judge", "levels")
+            key: checked[key]
+            for key in ("passed", "emulated", "judge", "quality", "levels")
         },
         # The times differ from build to build, so they are in a separate file.
         "benchmarks": {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ingot.checks.compare import LEVELS, Row, explain, row_json, summary, table
 from ingot.codec import from_json
@@ -17,6 +17,8 @@ from ingot.model.graph import Graph
 from ingot.programs.check.spec import CheckSpec
 
 SCHEMA = "ingot.check.v1"
+QUALITY = "quality.json"
+Quality: TypeAlias = dict[str, Any] | None
 
 NO_JUDGE = "no independent judge"
 """What bundles and reports say about a model that only this project has computed."""
@@ -27,8 +29,9 @@ def main() -> None:
     specification = from_json(CheckSpec, Path(sys.argv[1]).read_bytes())
     graph = from_json(Graph, Path("graph.json").read_bytes())
     rows = read_rows(specification.pieces, graph)
-    report = report_json(specification, rows)
-    printed = report_text(specification, rows, graph)
+    quality = read_quality()
+    report = report_json(specification, rows, quality)
+    printed = report_text(specification, rows, graph, quality)
     text = json.dumps(report, indent=1, sort_keys=True) + "\n"
     Path("check.json").write_text(text, encoding="utf-8")
     Path("check.txt").write_text(printed + "\n", encoding="utf-8")
@@ -54,6 +57,44 @@ def read_rows(pieces: tuple[str, ...], graph: Graph) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=order))
 
 
+def read_quality() -> Quality:
+    """Return what rounded weights cost, or None if it was not measured."""
+    path = Path(QUALITY)
+    if not path.is_file():
+        return None
+    loaded: Quality = json.loads(path.read_bytes())
+    return loaded
+
+
+def failed_gates(specification: CheckSpec, quality: Quality) -> list[str]:
+    """Return a line for each gate of the manifest that the quality does not pass."""
+    if specification.gates and quality is None:
+        reason = specification.unmeasured or "no weight is rounded"
+        return [f"check.quality: not measured, because {reason}"]
+    failed = []
+    for gate, limit in specification.gates.items():
+        bound, _, name = gate.partition("_")
+        found = (quality or {})[name]
+        if found > limit if bound == "max" else found < limit:
+            sign = "at most" if bound == "max" else "at least"
+            failed.append(f"check.quality.{gate}: expected {sign} {limit}, got {found}")
+    return failed
+
+
+def quality_line(specification: CheckSpec, quality: Quality) -> str:
+    """Return what rounded weights cost in one line; "" if no weight is rounded."""
+    if quality is None:
+        reason = specification.unmeasured if specification.is_rounded else None
+        return f"quality: not measured, because {reason}" if reason else ""
+    by = "" if quality["computed_by"] == "target" else ", computed by the oracle"
+    of = ", whose source is a GGUF file" if quality["source_quantised"] else ""
+    return (
+        f"quality: perplexity {quality['perplexity']}, {quality['perplexity_ratio']}"
+        f" times that of f32{of}; KL {quality['kl']} nats; top-1"
+        f" {quality['top_1']:.2%}; {quality['tokens']} tokens{by}"
+    )
+
+
 def first_blocks(graph: Graph) -> dict[str, str]:
     """Return the first block, in the order of the model, that calls each instance."""
     found: dict[str, str] = {}
@@ -64,7 +105,9 @@ def first_blocks(graph: Graph) -> dict[str, str]:
     return found
 
 
-def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
+def report_json(
+    specification: CheckSpec, rows: tuple[Row, ...], quality: Quality = None
+) -> dict[str, Any]:
     """Return the report, without times: equal artifacts have equal reports."""
     return {
         "schema": SCHEMA,
@@ -73,20 +116,30 @@ def report_json(specification: CheckSpec, rows: tuple[Row, ...]) -> dict[str, An
         "device": specification.device,
         "emulated": specification.emulated,
         "judge": specification.judge or NO_JUDGE,
-        "passed": all(row.passed for row in rows),
+        "passed": all(row.passed for row in rows)
+        and not failed_gates(specification, quality),
+        "quality": quality,
         "levels": summary(rows),
         "rows": [row_json(row) for row in rows],
     }
 
 
-def report_text(specification: CheckSpec, rows: tuple[Row, ...], graph: Graph) -> str:
+def report_text(
+    specification: CheckSpec,
+    rows: tuple[Row, ...],
+    graph: Graph,
+    quality: Quality = None,
+) -> str:
     """Return the text to print: one line per level, then the first error."""
     head = f"{specification.task}: {counted(len(rows), 'comparison')}"
     judge = specification.judge
     judged = f"judged by {judge}" if judge else NO_JUDGE
     lines = [f"{head}, {judged}", table(rows)]
+    lines += filter(None, [quality_line(specification, quality)])
     if not all(row.passed for row in rows):
         lines.append(explain(specification.task, rows, first_blocks(graph)))
+    failed = failed_gates(specification, quality)
+    lines += [f"{specification.task}: {text}" for text in failed]
     return "\n".join(lines)
 
 
