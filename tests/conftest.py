@@ -17,6 +17,7 @@ from ingot.cli.doctor_command import Finding, Level
 from ingot.cli.installation import check_installation
 from ingot.engine.cache import shared_cache
 from ingot.errors import IngotError
+from ingot.runtime import calls
 from tests import outcomes
 from tests.source_tree import ROOT
 
@@ -117,6 +118,12 @@ def require(item: pytest.Item) -> None:
             if os.environ.get("CI"):
                 pytest.fail(reason, pytrace=False)
             pytest.skip(reason)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Close what a test opened with a driver, whose threads never rest."""
+    if item.get_closest_marker("vulkan") is not None:
+        calls.close()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -117,6 +118,26 @@ def test_a_driver_gets_the_variables_of_its_own_runner(on_vulkan: Path) -> None:
     none = replace(VULKAN.runner, env=(("VK_LOADER_DRIVERS_SELECT", "nothing*"),))
     with pytest.raises(IngotError, match=r"^model.vmfb: cannot be loaded here; \S"):
         Loaded(none, module(on_vulkan))
+
+
+@pytest.mark.vulkan
+def test_a_device_is_closed_with_its_last_session(on_vulkan: Path) -> None:
+    # The threads of a software driver keep processors busy.
+    before = threads()
+    first, second = (Loaded(VULKAN.runner, module(on_vulkan)) for _ in range(2))
+    opened = threads()
+    assert opened > before
+    del first
+    assert threads() == opened
+    del second
+    assert threads() == before
+
+
+def threads() -> int:
+    """Return the number of this process's threads, without those of lost sessions."""
+    # The runtime's modules and their functions refer to each other.
+    gc.collect()
+    return len(os.listdir("/proc/self/task"))
 
 
 @pytest.mark.parametrize("element", ["i8", "i32", "bf16", "f32"])

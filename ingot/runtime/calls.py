@@ -6,6 +6,7 @@ an emulator, `ingot.runtime.invoke` starts a process for each call instead.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
@@ -46,3 +47,11 @@ def call(runner: Runner, module: Module, what: Call) -> tuple[Array, ...]:
             what.function, (*what.tensors, *what.scalars), what.results
         )
         return tuple(opened.session.array(result) for result in results)
+
+
+def close() -> None:
+    """Close all modules, and with them the devices that nothing else uses."""
+    with _opening:
+        _opened.clear()
+    # The runtime's modules and their functions refer to each other.
+    gc.collect()

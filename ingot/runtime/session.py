@@ -11,9 +11,9 @@ This is not part of `ingot.weights.irpa`, whose source is an input of every bake
 from __future__ import annotations
 
 import os
-from functools import cache
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
@@ -67,7 +67,8 @@ class Loaded:
         from iree import runtime
 
         try:
-            self._device = _open_device(runner, os.getpid())
+            self._opened = _open_device(runner)
+            self._device = self._opened.handle
             config = runtime.Config(device=self._device)
             instance = config.vm_instance
             # IREE's own `mmap` opens the file for writing, which may fail for an input.
@@ -125,30 +126,44 @@ class Loaded:
         return tensor.to_host().copy()
 
 
-@cache
-def _open_device(runner: Runner, process: int) -> Any:
-    """Return a process's device for a runner, whose environment the driver reads.
+class _Device:
+    """A device, which is open as long as a session has it."""
 
-    All modules share it: the threads of a software driver keep a processor busy as long
-    as their device is open. A forked process has none of these threads, so it opens its
-    own device.
+    def __init__(self, handle: Any) -> None:
+        """Keep the runtime's own object."""
+        self.handle = handle
+
+
+# By runner and process: a forked process has none of a device's threads.
+_devices: WeakValueDictionary[tuple[Runner, int], _Device] = WeakValueDictionary()
+
+
+def _open_device(runner: Runner) -> _Device:
+    """Return this process's device for a runner, whose environment the driver reads.
+
+    All modules share it, and it is closed with the last of them: the threads of a
+    software driver keep a processor busy as long as their device is open.
     """
     # The public `get_device` keeps the first driver of a name for the whole process.
     from iree.runtime._binding import create_hal_driver
 
     given = invoke.variables(runner)
     with _opening:
+        if (found := _devices.get((runner, os.getpid()))) is not None:
+            return found
         before = {name: os.environ.get(name) for name in given}
         os.environ.update(given)
         try:
             driver = create_hal_driver(runner.device.partition(":")[0])
-            return driver.create_device_by_uri(runner.device)
+            made = _Device(driver.create_device_by_uri(runner.device))
         finally:
             for name, value in before.items():
                 if value is None:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+        _devices[runner, os.getpid()] = made
+        return made
 
 
 def _staged(device: Any, tensor: Any) -> Array:
