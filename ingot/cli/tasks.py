@@ -96,7 +96,7 @@ class Checkout:
     def all_tasks(self) -> Iterator[dict[str, Any]]:
         """Yield the tasks of all stages, and the group `build`."""
         for stage in STAGES:
-            yield from self.tasks(stage)
+            yield from ({"doc": STAGES[stage], **item} for item in self.tasks(stage))
         yield {"basename": "build", **self.build()}
 
     def build(self) -> dict[str, Any]:

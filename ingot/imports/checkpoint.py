@@ -35,7 +35,8 @@ N_CTX_LIMIT = 2048
 
 NO_JUDGE = """\
       no independent judge: it compares with the project's own oracles, which share
-      what was read here; transformers judges it too after pip install '.[golden]'"""
+      what was read here; transformers judges it too after
+      pip install 'ingot-build[golden]'"""
 """What the check of an imported model may lack."""
 
 

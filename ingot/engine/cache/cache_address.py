@@ -109,7 +109,7 @@ def connect(
         extra = EXTRAS.get(parts.scheme, "")
         raise IngotError(
             f"shared cache {shown}: the package '{error.name}' is not installed",
-            f"run: pip install -e '.[{extra}]'",
+            f"run: pip install 'ingot-build[{extra}]'",
         ) from error
 
 
