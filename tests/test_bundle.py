@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,32 @@ def test_the_times_beside_the_tar_name_it_by_digest(packed: Path) -> None:
         "sha256": hashlib.sha256(tar).hexdigest(),
         "size_bytes": len(tar),
     }
+
+
+def test_without_redistribution_there_is_no_tar(tmp_path: Path) -> None:
+    pack(tmp_path)
+    (tmp_path / "tiny-here.tar").unlink()
+    changed = specification()
+    changed["contract"] |= {"licence": "LicenseRef-own", "redistribution": "no"}
+    code, printed = run_stage(tmp_path, "bundle", changed)
+    assert code == 0, printed
+    assert printed.startswith(
+        "redistribution: no; LicenseRef-own does not let you give these weights to"
+        " others, so no tar is packed for them\nbundle.json: "
+    )
+    assert not (tmp_path / "tiny-here.tar").exists()
+    contract = unseal((tmp_path / "bundle/bundle.json").read_text())
+    assert contract["redistribution"] == "no"
+    times = json.loads((tmp_path / "tiny-here.bench.json").read_text())
+    assert times["bundle"]["file"] == "bundle.json"
+
+
+def test_the_plan_of_a_bundle_that_nobody_may_give_away_has_no_tar() -> None:
+    manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+    target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+    manifest = replace(manifest, redistribution=False)
+    action = plan_bundle(manifest, target, (), Components(ROOT))
+    assert not [name for name in action.outputs if name.endswith(".tar")]
 
 
 def test_a_tar_tells_no_time_no_owner_and_no_order_of_making(packed: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ingot.model.licence import licence_errors
+from ingot.model.licence import allows_redistribution, licence_errors
+from ingot.model.manifest import read_manifest
+from tests.manifest_cases import GOOD, place
 
 OWN = "  one that is not in the list is LicenseRef-NAME"
 
@@ -67,3 +71,30 @@ def test_an_expression_of_spdx_is_right(expression: str) -> None:
 )
 def test_what_is_no_expression_is_told(expression: str, lines: list[str]) -> None:
     assert told(expression) == lines
+
+
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("Apache-2.0", True),
+        ("GPL-2.0-only WITH Classpath-exception-2.0", True),
+        ("LicenseRef-Gemma", True),
+        ("LicenseRef-own", False),
+        ("MIT OR LicenseRef-own", False),
+    ],
+)
+def test_an_unknown_licence_does_not_allow_redistribution(
+    expression: str, allowed: bool
+) -> None:
+    assert allows_redistribution(expression) is allowed
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_manifest_may_say_whether_its_licence_allows_redistribution(
+    given: bool, tmp_path: Path
+) -> None:
+    path = place(tmp_path, GOOD)
+    assert read_manifest(path, tmp_path).redistribution
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"redistribution: {str(given).lower()}\n")
+    assert read_manifest(path, tmp_path).redistribution is given

@@ -39,6 +39,7 @@ def contract() -> dict[str, Any]:
         "schema": "ingot.bundle.v1",
         "model": "tiny",
         "licence": "Apache-2.0",
+        "redistribution": "yes",
         "dims": {"n_vocab": 30522},
         "dynamic_dims": {
             "batch": {"min": 1, "max": 2},

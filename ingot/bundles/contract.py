@@ -37,6 +37,7 @@ def declaration(
         "model": manifest.model,
         "architecture": manifest.architecture,
         "licence": manifest.licence,
+        "redistribution": "yes" if manifest.redistribution else "no",
         "dims": dict(manifest.dims),
         "end_tokens": manifest.end_tokens,
         "dynamic_dims": {

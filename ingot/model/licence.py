@@ -17,6 +17,25 @@ OWN = "LicenseRef-"
 # Of texts, by the name of the licence.
 FOLDER = "models/licences"
 
+# Licences that are not in SPDX's list, and whether they let you give the weights to
+# others. All that are in the list do.
+REDISTRIBUTION = {
+    f"{OWN}Gemma": True,
+    f"{OWN}Llama-2": True,
+    f"{OWN}Llama-3.1": True,
+    f"{OWN}Llama-3.2": True,
+    f"{OWN}Llama-3.3": True,
+    f"{OWN}Qwen": True,
+}
+
+
+def allows_redistribution(expression: str) -> bool:
+    """Return whether every licence of an expression is known to allow it."""
+    return all(
+        REDISTRIBUTION.get(name, not name.startswith(OWN))
+        for name in licences(expression)
+    )
+
 
 def licences(expression: str) -> tuple[str, ...]:
     """Return the licences and exceptions of an SPDX expression, in its order."""

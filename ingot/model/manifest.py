@@ -24,7 +24,7 @@ from ingot.model.component import Components
 from ingot.model.graph import DynamicDim, Graph
 from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
-from ingot.model.licence import licences, text_errors
+from ingot.model.licence import allows_redistribution, licences, text_errors
 from ingot.model.manifest_schema import (
     ManifestFile,
     Policy,
@@ -83,6 +83,7 @@ class Manifest:
     architecture_files: tuple[str, ...]  # its own first, then what it extends
     licence: str  # an SPDX expression
     terms: Terms | None  # that its weights have, accepted or not
+    redistribution: bool  # whether the licence lets you give the weights to others
     dims: tuple[tuple[str, int], ...]
     hyperparameters: tuple[tuple[str, float | int], ...]
     graph: Graph
@@ -154,6 +155,7 @@ def read_manifest(
         architecture_files=named.files,
         licence=file.licence,
         terms=terms,
+        redistribution=_allows_redistribution(file),
         dims=tuple(file.dims.items()),
         hyperparameters=tuple(file.hyperparameters.items()),
         graph=graph,
@@ -204,6 +206,12 @@ def _apply_terms(
         tokenizer=otherwise.tokenizer,
         check=replace(file.check, golden=otherwise.golden),
     ), terms
+
+
+def _allows_redistribution(file: ManifestFile) -> bool:
+    if file.redistribution is not None:
+        return file.redistribution
+    return allows_redistribution(file.licence)
 
 
 def _named_architecture(file: ManifestFile, root: Path) -> Architecture | None:

@@ -20,6 +20,7 @@ from ingot.model.name_patterns import (
     STORED_ELEMENTS,
 )
 from ingot.model.schema_types import (
+    Boolean,
     Choice,
     Integer,
     ListOf,
@@ -179,6 +180,12 @@ class ManifestFile(Section):
         KEBAB, "component graph: models/architectures/<name>.yaml", empty=""
     )
     licence: str = key(LICENCE, "licence of the weights", empty="")
+    redistribution: bool | None = optional(
+        Boolean(),
+        "whether the licence lets you give the weights to others; by default it does"
+        " if ingot knows that it does",
+        default=None,
+    )
     dims: Mapping[str, int] = key(
         MapOf(Integer(1), NAME), "sizes, under GGUF names", empty={}
     )

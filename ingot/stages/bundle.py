@@ -42,9 +42,11 @@ def plan_bundle(
         weights_origin=manifest.weights.source.origin,
         contract=declaration(manifest, target, commands),
     )
+    # The tar is what people publish.
+    tar = (f"{bundle}.tar",) if manifest.redistribution else ()
     outputs = (
         *(f"{FOLDER}/{file}" for file in _files(manifest)),
-        f"{bundle}.tar",
+        *tar,
         f"{bundle}.bench.json",
     )
     return Action(

@@ -31,6 +31,8 @@ def main() -> None:
 def bundle(specification: BundleSpec) -> str:
     """Write the folder, the tar and the times; return the text to print.
 
+    There is no tar if the licence does not allow redistribution.
+
     Raises: IngotError if the parts do not fit each other, or the check did not pass.
     """
     from ingot.bundles.contract import seal
@@ -43,20 +45,24 @@ def bundle(specification: BundleSpec) -> str:
     names = [name for name in specification.files if name != "bundle.json"]
     contract = _contract(specification, folder, names)
     (folder / "bundle.json").write_text(seal(contract), encoding="utf-8")
-    tar = Path(f"{specification.bundle}.tar")
-    write_tar(
-        tar,
-        specification.bundle,
-        {name: folder / name for name in specification.files},
-    )
-    sha256, size_bytes = file_digest(tar)
+    packed, note = folder / "bundle.json", []
+    if contract["redistribution"] == "yes":
+        packed = Path(f"{specification.bundle}.tar")
+        files = {name: folder / name for name in specification.files}
+        write_tar(packed, specification.bundle, files)
+    else:
+        note = [
+            f"redistribution: no; {contract['licence']} does not let you give these"
+            " weights to others, so no tar is packed for them"
+        ]
+    sha256, size_bytes = file_digest(packed)
     times = {
         **_load("bench.json"),
-        "bundle": {"file": tar.name, "sha256": sha256, "size_bytes": size_bytes},
+        "bundle": {"file": packed.name, "sha256": sha256, "size_bytes": size_bytes},
     }
     text = to_json(times, indent=True) + "\n"
     Path(f"{specification.bundle}.bench.json").write_text(text, encoding="utf-8")
-    lines = [f"{tar.name}: {size_bytes} bytes, sha256 {sha256}"]
+    lines = [*note, f"{packed.name}: {size_bytes} bytes, sha256 {sha256}"]
     lines += [
         f"  {name:<16}{item['size_bytes']:>12}  {item['sha256'][:12]}"
         for name, item in contract["files"].items()
