@@ -8,6 +8,7 @@ import pytest
 
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
+from ingot.model.manifest import read_manifest
 from tests.gguf_cases import F32
 from tests.import_cases import (
     CARD,
@@ -270,6 +271,36 @@ def test_a_licence_may_have_the_hubs_name(
 ) -> None:
     (tiny / "README.md").write_text(CARD.replace("apache-2.0", stated))
     assert import_checkpoint(root, str(tiny)).decision.licence.value == name
+
+
+@pytest.mark.parametrize("stated", ["other", "openrail"])
+def test_the_licence_beside_the_checkpoint_is_taken(
+    stated: str, root: Path, tiny: Path
+) -> None:
+    (tiny / "README.md").write_text(CARD.replace("apache-2.0", stated))
+    (tiny / "LICENSE").write_text("You may look at it.\n")
+    imported = import_checkpoint(root, str(tiny))
+    licence = imported.decision.licence
+    assert (licence.value, licence.origin) == ("LicenseRef-tiny", "LICENSE")
+    text = root / "models/licences/LicenseRef-tiny.txt"
+    assert text.read_text() == "You may look at it.\n"
+    manifest = read_manifest(root / "models/tiny.yaml", root)
+    assert not manifest.redistribution
+    # Another checkpoint may not replace the text of this one.
+    text.write_text("another")
+    (root / "models/tiny.yaml").unlink()
+    assert refusal(root, tiny) == (
+        "models/licences/LicenseRef-tiny.txt: already exists, with another text\n"
+        "  choose another name with model=NAME, or remove the file"
+    )
+
+
+def test_a_licence_that_is_known_is_not_read_beside_the_checkpoint(
+    root: Path, tiny: Path
+) -> None:
+    (tiny / "README.md").write_text(CARD)
+    (tiny / "LICENSE").write_text("Apache License, as the hub writes it.\n")
+    assert import_checkpoint(root, str(tiny)).decision.licence.value == "Apache-2.0"
 
 
 def test_a_source_that_does_not_exist_is_refused(root: Path) -> None:

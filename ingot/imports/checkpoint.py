@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ingot.errors import IngotError, counted
 from ingot.imports.checkpoint_facts import Fact, Survey
-from ingot.imports.checkpoint_licence import choose_licence
+from ingot.imports.checkpoint_licence import choose_licence, own_text
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
@@ -83,7 +83,8 @@ def import_checkpoint(
     errors: list[IngotError] = []
     survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
     name = _name(model, path, root, errors)
-    chosen_licence = choose_licence(licence, survey.licence, root, errors)
+    own = own_text(path, name)
+    chosen_licence = choose_licence(licence, survey.licence, own, root, errors)
     if survey.family is None:
         raise _together(errors)
     errors += check_rules(survey, survey.family)
@@ -113,7 +114,14 @@ def import_checkpoint(
         source=_element(survey),
         unknown=ignored,
     )
-    written, judge = _write(decision, root)
+    is_own = own is not None and chosen_licence.value == own.name
+    added = own.write(root) if own and is_own else None
+    try:
+        written, judge = _write(decision, root)
+    except IngotError:
+        if added:
+            added.unlink()
+        raise
     return Imported(written, decision, compared.notes, judge)
 
 
