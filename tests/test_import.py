@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from ingot.imports.manifest_writer import number, quoted
 from ingot.model import judge
+from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
 from ingot.model.yaml_scalars import scalar
 from ingot.weights.irpa import read_archive
@@ -33,6 +35,15 @@ def root(tmp_path: Path) -> Path:
     return checkout(tmp_path)
 
 
+def without_sources(graph: Graph) -> Graph:
+    """The graph without what a source's naming decides."""
+    parameters = tuple(
+        replace(item, source_name="", offset=0.0, interleaved_heads=None, form=None)
+        for item in graph.parameters
+    )
+    return replace(graph, parameters=parameters)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_has_the_numbers_of_the_models_here(
     name: str, root: Path
@@ -45,7 +56,9 @@ def test_a_published_config_has_the_numbers_of_the_models_here(
     assert found.licence == ours.licence
     assert found.dims == ours.dims
     assert found.hyperparameters == ours.hyperparameters
-    assert found.graph == ours.graph
+    assert without_sources(found.graph) == without_sources(ours.graph)
+    if ours.weights.naming == "hf":
+        assert found.graph == ours.graph
     assert found.bench == ours.bench
     (policy,) = found.weights.policies
     assert (policy.source, policy.stored) == ("bf16", "bf16")
