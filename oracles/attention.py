@@ -78,9 +78,11 @@ def attention_causal(
         raise ValueError(f"block_size must be at least 1, found {block_size}")
     sinks = np.full(n_head, -np.inf) if sink is None else sink
     head_dim = width // n_head
-    j = np.arange(ctx)
     y = np.empty((batch, seq, width), dtype=np.float64)
     for b in range(batch):
+        # Nothing is known of what the cache holds behind the new tokens.
+        end = int(start[b]) + seq
+        j = np.arange(end)
         p = start[b] + np.arange(seq)[:, None]
         seen = (p - window < j) & (j <= p)
         for h in range(n_head):
@@ -88,8 +90,8 @@ def attention_causal(
             head = slice(h * head_dim, (h + 1) * head_dim)
             head_kv = slice(h_kv * head_dim, (h_kv + 1) * head_dim)
             query = q[b, :, head].astype(np.float64)
-            key = cache_k[layer, b, :, head_kv].astype(np.float64)
-            value = cache_v[layer, b, :, head_kv].astype(np.float64)
+            key = cache_k[layer, b, :end, head_kv].astype(np.float64)
+            value = cache_v[layer, b, :end, head_kv].astype(np.float64)
             score = np.where(seen, scale * (query @ key.T), -np.inf)
             peak = np.maximum(score.max(axis=-1, keepdims=True), sinks[h])
             weight = np.exp(score - peak)

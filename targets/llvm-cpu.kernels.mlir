@@ -91,25 +91,28 @@ module attributes { transform.with_named_sequence } {
     transform.yield %op, %configuration : !transform.any_op, !transform.any_param
   }
 
-  // Weights and values: [half, batch, head, query, column, position].
+  // Weights and values: [half, batch, head, query, row, column, position]. One row; a
+  // region keeps loops over a single one, so that these have as many as those of a prompt.
   transform.named_sequence @mix(
       %op: !transform.any_op {transform.readonly}
   ) -> (!transform.any_op, !transform.any_param) {
     %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
       lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
-        affine_map<(n, b, h, g, d, j) -> (b, h, g, j)>,
-        affine_map<(n, b, h, g, d, j) -> (b, j, h, n, d)>,
-        affine_map<(n, b, h, g, d, j) -> (n, b, h, g, d)>
+        affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
+        affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
       ] : !transform.any_op -> !transform.param<i64>
     %weights = transform.get_operand %op[0]
         : (!transform.any_op) -> !transform.any_value
     transform.iree.match.dim_bounds %weights[2], umin = 1, umax = 16
         : !transform.any_value
+    transform.iree.match.dim_bounds %weights[3], umin = 1, umax = 1
+        : !transform.any_value
     %configuration = transform.param.constant #iree_codegen.compilation_info<
       lowering_config = #iree_cpu.lowering_config<
-        distribution = [1, 1, 1, 0, 0, 0], cache_reduction = [0, 0, 0, 0, 0, 32],
-        vector_common_parallel = [1, 1, 1, 8, 32, 0],
-        vector_reduction = [0, 0, 0, 0, 0, 1]>,
+        distribution = [1, 1, 1, 0, 0, 0, 0], cache_reduction = [0, 0, 0, 0, 0, 0, 32],
+        vector_common_parallel = [1, 1, 1, 8, 1, 32, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 0, 1]>,
       translation_info = <
         pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
     > -> !transform.any_param
@@ -122,19 +125,23 @@ module attributes { transform.with_named_sequence } {
   ) -> (!transform.any_op, !transform.any_param) {
     %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
       lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
-        affine_map<(n, b, g, d, j) -> (b, g, j)>,
-        affine_map<(n, b, g, d, j) -> (b, j, n, d)>,
-        affine_map<(n, b, g, d, j) -> (n, b, g, d)>
+        affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
+        affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
+        affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
       ] : !transform.any_op -> !transform.param<i64>
     %weights = transform.get_operand %op[0]
         : (!transform.any_op) -> !transform.any_value
-    transform.iree.match.dim_bounds %weights[1], umin = 1, umax = 16
+    transform.iree.match.dim_bounds %weights[1], umin = 1, umax = 1
+        : !transform.any_value
+    transform.iree.match.dim_bounds %weights[2], umin = 1, umax = 16
+        : !transform.any_value
+    transform.iree.match.dim_bounds %weights[3], umin = 1, umax = 1
         : !transform.any_value
     %configuration = transform.param.constant #iree_codegen.compilation_info<
       lowering_config = #iree_cpu.lowering_config<
-        distribution = [1, 1, 0, 32, 0], cache_reduction = [0, 0, 0, 0, 32],
-        vector_common_parallel = [1, 1, 8, 16, 0],
-        vector_reduction = [0, 0, 0, 0, 1]>,
+        distribution = [1, 1, 1, 0, 0, 32, 0], cache_reduction = [0, 0, 0, 0, 0, 0, 32],
+        vector_common_parallel = [1, 1, 1, 8, 1, 16, 0],
+        vector_reduction = [0, 0, 0, 0, 0, 0, 1]>,
       translation_info = <
         pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
     > -> !transform.any_param
@@ -209,31 +216,6 @@ module attributes { transform.with_named_sequence } {
         distribution = [1, 1, 1, 1, 64, 128, 0],
         vector_common_parallel = [1, 1, 1, 1, 4, 16, 0],
         vector_reduction = [0, 0, 0, 0, 0, 0, 1]>,
-      translation_info = <
-        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
-    > -> !transform.any_param
-    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
-  }
-
-  // The same where values have one head.
-  transform.named_sequence @prompt_mix_of_one_head(
-      %op: !transform.any_op {transform.readonly}
-  ) -> (!transform.any_op, !transform.any_param) {
-    %batch, %rows, %columns, %depth = transform.iree.match.contraction %op,
-      lhs_type = f32, rhs_type = f32, output_type = f32, indexing_maps = [
-        affine_map<(n, b, g, s, d, j) -> (b, g, s, j)>,
-        affine_map<(n, b, g, s, d, j) -> (b, j, n, d)>,
-        affine_map<(n, b, g, s, d, j) -> (n, b, g, s, d)>
-      ] : !transform.any_op -> !transform.param<i64>
-    %values = transform.get_operand %op[1]
-        : (!transform.any_op) -> !transform.any_value
-    transform.iree.match.dim_is_multiple_of %values[3], 16
-        : !transform.any_value
-    %configuration = transform.param.constant #iree_codegen.compilation_info<
-      lowering_config = #iree_cpu.lowering_config<
-        distribution = [1, 1, 1, 64, 128, 0],
-        vector_common_parallel = [1, 1, 1, 4, 16, 0],
-        vector_reduction = [0, 0, 0, 0, 0, 1]>,
       translation_info = <
         pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
     > -> !transform.any_param
@@ -346,12 +328,11 @@ module attributes { transform.with_named_sequence } {
     %rest = transform.foreach_match in %function
         @scores -> @configure,
         @scores_of_one_head -> @configure,
-        @mix -> @configure,
-        @mix_of_one_head -> @configure,
         @prompt_scores -> @configure,
         @prompt_scores_of_one_head -> @configure,
+        @mix_of_one_head -> @configure,
+        @mix -> @configure,
         @prompt_mix -> @configure,
-        @prompt_mix_of_one_head -> @configure,
         @paged_scores -> @configure,
         @paged_mix -> @configure
         : (!transform.any_op) -> !transform.any_op

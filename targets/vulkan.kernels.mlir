@@ -367,6 +367,16 @@ module attributes { transform.with_named_sequence } {
   transform.named_sequence @__kernel_config(
       %function: !transform.any_op {transform.consumed}
   ) {
+    // Values that were never written are replaced in a region of attention_causal. Its
+    // two operations become one here: an invocation would keep a column of all positions.
+    %mixes, %configurations = transform.collect_matching @reduction_7d in %function
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_param)
+    %mixing = "transform.get_parent_op"(%mixes)
+        <{nth_parent = 1 : i64, op_name = "func.func", deduplicate}>
+        : (!transform.any_op) -> !transform.any_op
+    transform.apply_patterns to %mixing {
+      transform.apply_patterns.iree.linalg_elementwise_greedy_fusion
+    } : !transform.any_op
     transform.foreach_match in %function
         @words_6d -> @configure,
         @words_5d -> @configure,

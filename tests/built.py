@@ -6,6 +6,7 @@ Neither doit nor the store is asked: for tests of what a module computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ingot.engine.actions import Action
 from ingot.model.component import Components, code_of
 from ingot.model.graph import Graph
 from ingot.model.manifest import Manifest
+from ingot.model.runner import Runner
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import Target
 from ingot.runtime.invoke import Module
@@ -22,6 +24,16 @@ from ingot.stages.specialize import plan_specialize
 from ingot.weights.rope_table import rope_blocks
 from tests import scratch
 from tests.project import ROOT
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model, compiled for a target."""
+
+    graph: Graph
+    weights: dict[str, Any]
+    runner: Runner
+    module: Module
 
 
 def lowered(manifest: Manifest, target: Target) -> Graph:

@@ -196,3 +196,13 @@ def skipped(unrunnable: Mapping[str, str], target: str) -> list[pytest.MarkDecor
     """What marks a test of a target that this processor cannot run, with the reason."""
     reason = unrunnable.get(target)
     return [pytest.mark.skip(reason=reason)] if reason else []
+
+
+def with_architecture(name: str, folder: Path) -> Path:
+    """Put a model of tests/data into a folder; return its manifest."""
+    for part in ("components", "oracles", "models/licences"):
+        shutil.copytree(ROOT / part, folder / part)
+    (folder / "models/architectures").mkdir()
+    data, path = ROOT / f"tests/data/{name}", f"models/architectures/{name}.yaml"
+    shutil.copy(data / "architecture.yaml", folder / path)
+    return Path(shutil.copy(data / "model.yaml", folder / f"models/{name}.yaml"))

@@ -5,9 +5,6 @@ A component alone does not check them: tests/test_undefined.py.
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,20 +12,18 @@ import pytest
 
 from ingot.errors import IngotError
 from ingot.model.component import TensorFormal, parse_component, read_component
-from ingot.model.graph import Graph
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles, run_entry_point
-from ingot.model.runner import Runner
 from ingot.model.target import read_target
 from ingot.model.yaml_nodes import format_errors
-from ingot.runtime.invoke import Call, Module, call
+from ingot.runtime.calls import call
+from ingot.runtime.invoke import Call
 from ingot.runtime.session import is_native, open_session
 from ingot.stages.link import plan_link
-from tests.built import build, lowered, random_weights
+from tests.built import Built, build, lowered, random_weights
 from tests.component_cases import COMPONENTS
-from tests.project import ROOT
+from tests.project import ROOT, with_architecture
 
-MODEL = "indices"
 # Of two sequences; what follows the first one's last token is padding.
 RIGHT = {
     "tokens": [[0, 23, 7], [5, 1, 2]],
@@ -52,14 +47,6 @@ WRONG = [
 ]
 
 
-def place(root: Path) -> Path:
-    """Put the model into a folder; return its manifest."""
-    (root / "models/architectures").mkdir(parents=True, exist_ok=True)
-    data = ROOT / "tests/data/indices"
-    shutil.copy(data / "architecture.yaml", root / f"models/architectures/{MODEL}.yaml")
-    return Path(shutil.copy(data / "model.yaml", root / f"models/{MODEL}.yaml"))
-
-
 TARGETS = [
     "x86_64",
     pytest.param("aarch64", marks=[pytest.mark.aarch64, pytest.mark.nightly]),
@@ -67,33 +54,22 @@ TARGETS = [
 ]
 
 
-@dataclass(frozen=True)
-class Built:
-    """The model, compiled for a target."""
-
-    graph: Graph
-    weights: dict[str, Any]
-    runner: Runner
-    module: Module
-
-    def call(self, given: dict[str, Any]) -> Any:
-        """Return what the entry point computes from an empty pool."""
-        inputs = (*(np.array(value, np.int32) for value in given.values()), POOL)
-        return call(self.runner, self.module, Call("run", inputs, (), 2))[0]
-
-
 @pytest.fixture(scope="module", params=TARGETS)
 def built(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Built:
     folder = tmp_path_factory.mktemp("indices")
-    for part in ("components", "oracles", "models/licences"):
-        shutil.copytree(ROOT / part, folder / part)
     target = read_target(ROOT / f"targets/{request.param}.yaml", ROOT)
-    graph = lowered(read_manifest(place(folder), folder), target)
+    graph = lowered(read_manifest(with_architecture("indices", folder), folder), target)
     weights = random_weights(graph)
     module = build(graph, target, plan_link(graph), weights, folder)
     return Built(graph, weights, target.runner, module)
+
+
+def called(built: Built, given: dict[str, Any]) -> Any:
+    """Return what the entry point computes from an empty pool."""
+    inputs = (*(np.array(value, np.int32) for value in given.values()), POOL)
+    return call(built.runner, built.module, Call("run", inputs, (), 2))[0]
 
 
 def test_an_entry_point_computes_with_the_indices_that_it_compared(
@@ -102,7 +78,7 @@ def test_an_entry_point_computes_with_the_indices_that_it_compared(
     inputs = (*(np.array(value, np.int32) for value in RIGHT.values()), POOL.copy())
     entry, oracles = built.graph.entry_points[0], load_oracles(built.graph)
     expected, _ = run_entry_point(built.graph, oracles, entry, inputs, built.weights)
-    np.testing.assert_allclose(built.call(RIGHT), expected[0], atol=1e-5)
+    np.testing.assert_allclose(called(built, RIGHT), expected[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "place", "value", "words"), WRONG)
@@ -112,7 +88,7 @@ def test_an_entry_point_says_which_input_is_out_of_range(
     wrong = np.array(RIGHT[name])
     wrong[place] = value
     with pytest.raises(IngotError, match="does not run") as caught:
-        built.call({**RIGHT, name: wrong})
+        called(built, {**RIGHT, name: wrong})
     assert words in caught.value.message
 
 

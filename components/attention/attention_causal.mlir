@@ -9,8 +9,8 @@
 //
 // where k and v are the layer of the caches, head h of q is columns h*head_dim up to
 // (h+1)*head_dim, and group = n_head / n_head_kv heads of q read one head of k and v.
-// The cache holds the new tokens already; what it holds at a position that is not seen
-// does not matter, as long as it is finite. start[b] + seq is at most ctx.
+// The cache holds the new tokens already; what it holds behind them does not matter, NaN
+// included. start[b] + seq is at most ctx.
 //
 // A sink is a score that every query of a head sees and that has no value; without sinks
 // exp(sink[h]) is 0, and this is a softmax. A window of ctx or more is plain causal
@@ -250,26 +250,53 @@ module @attention_causal {
           [%batch, %n_sink_kv, %group, %length] [1, 1, 1, 1]
           : tensor<?x?x?x?xf32> into tensor<?x?x?x?xf32>
 
-      // Step 8: weighted sum of the values, [2, batch, n_head_kv, group, block, half].
+      // Step 8: weighted sum of the values, [2, batch, n_head_kv, group, block, half]. Zero
+      // times what is behind the new tokens need not be zero: the region replaces it where
+      // the product reads it, instead of in a copy.
+      %written_init = tensor.empty(%batch, %n_key, %n_head_kv, %half)
+          : tensor<?x?x?x2x?xf32>
       %mix_init = tensor.empty(%batch, %n_head_kv, %group, %length, %half)
           : tensor<2x?x?x?x?x?xf32>
-      %mix_zero = linalg.fill ins(%zero : f32)
-          outs(%mix_init : tensor<2x?x?x?x?x?xf32>) -> tensor<2x?x?x?x?x?xf32>
-      %mix = linalg.generic {
-        indexing_maps = [
-          affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
-          affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
-          affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
-        ],
-        iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel",
-                          "parallel", "reduction"]
-      } ins(%weight, %v_halves : tensor<?x?x?x?x?xf32>, tensor<?x?x?x2x?xf32>)
-        outs(%mix_zero : tensor<2x?x?x?x?x?xf32>) {
-      ^bb0(%share: f32, %value: f32, %partial: f32):
-        %term = arith.mulf %share, %value : f32
-        %next = arith.addf %partial, %term : f32
-        linalg.yield %next : f32
-      } -> tensor<2x?x?x?x?x?xf32>
+      %mix = flow.dispatch.region -> (tensor<2x?x?x?x?x?xf32>
+          {%batch, %n_head_kv, %group, %length, %half}) {
+        %written = linalg.generic {
+          indexing_maps = [
+            affine_map<(b, j, h, n, d) -> (b, j, h, n, d)>,
+            affine_map<(b, j, h, n, d) -> (b)>,
+            affine_map<(b, j, h, n, d) -> (b, j, h, n, d)>
+          ],
+          iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]
+        } ins(%v_halves, %start : tensor<?x?x?x2x?xf32>, tensor<?xi32>)
+          outs(%written_init : tensor<?x?x?x2x?xf32>) {
+        ^bb0(%value: f32, %first: i32, %unused: f32):
+          %j = linalg.index 1 : index
+          %key_place = arith.addi %first_key, %j : index
+          %key_position = arith.index_cast %key_place : index to i32
+          %n_new = arith.index_cast %seq : index to i32
+          %end = arith.addi %first, %n_new : i32
+          %is_written = arith.cmpi slt, %key_position, %end : i32
+          %known = arith.select %is_written, %value, %zero : f32
+          linalg.yield %known : f32
+        } -> tensor<?x?x?x2x?xf32>
+        %mix_zero = linalg.fill ins(%zero : f32)
+            outs(%mix_init : tensor<2x?x?x?x?x?xf32>) -> tensor<2x?x?x?x?x?xf32>
+        %sum = linalg.generic {
+          indexing_maps = [
+            affine_map<(n, b, h, g, s, d, j) -> (b, h, g, s, j)>,
+            affine_map<(n, b, h, g, s, d, j) -> (b, j, h, n, d)>,
+            affine_map<(n, b, h, g, s, d, j) -> (n, b, h, g, s, d)>
+          ],
+          iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel",
+                            "parallel", "reduction"]
+        } ins(%weight, %written : tensor<?x?x?x?x?xf32>, tensor<?x?x?x2x?xf32>)
+          outs(%mix_zero : tensor<2x?x?x?x?x?xf32>) {
+        ^bb0(%share: f32, %value: f32, %partial: f32):
+          %term = arith.mulf %share, %value : f32
+          %next = arith.addf %partial, %term : f32
+          linalg.yield %next : f32
+        } -> tensor<2x?x?x?x?x?xf32>
+        flow.return %sum : tensor<2x?x?x?x?x?xf32>
+      }
 
       // Step 9: divide by the sum of the weights, join the heads, and put the block where
       // its queries stand.

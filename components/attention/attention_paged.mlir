@@ -9,10 +9,10 @@
 // where k[b] and v[b] are the blocks of the layer that row b of the table lists, one
 // behind the other, head h of q is columns h*head_dim up to (h+1)*head_dim, and group =
 // n_head / n_head_kv heads of q read one head of k and v. The pool holds the new tokens
-// already; what it holds at a position that is not seen does not matter, as long as it
-// is finite. A window of the table's positions or more is plain causal attention; it is
-// at least 1. head_dim is even. A block that the pool does not have, and a query behind
-// the table's last position, are undefined: numbers are wrong, no other memory is read.
+// already; what it holds behind them does not matter, NaN included. A window of the
+// table's positions or more is plain causal attention; it is at least 1. head_dim is
+// even. A block that the pool does not have, and a query behind the table's last
+// position, are undefined: numbers are wrong, no other memory is read.
 // All scores are in memory at once, 16 bytes for each head, query and position; and so is
 // a copy of the blocks.
 //
@@ -93,13 +93,18 @@ module @attention_paged {
     %ready_k = iree_tensor_ext.compute_barrier.start %found_k
         : tensor<?x?x?x?xf32>{%batch, %n_block_seq, %block_size, %n_embd_kv}
         -> tensor<?x?x?x?xf32>
+    // Zero times what is behind the new tokens need not be zero, so it is not copied.
+    %n_new = arith.index_cast %seq : index to i32
     %found_v = linalg.generic {
       indexing_maps = [
-        affine_map<(b, n, i, j) -> (b, n)>, affine_map<(b, n, i, j) -> (b, n, i, j)>
+        affine_map<(b, n, i, j) -> (b, n)>, affine_map<(b, n, i, j) -> (b)>,
+        affine_map<(b, n, i, j) -> (b, n, i, j)>
       ],
       iterator_types = ["parallel", "parallel", "parallel", "parallel"]
-    } ins(%block_table : tensor<?x?xi32>) outs(%found_init : tensor<?x?x?x?xf32>) {
-    ^bb0(%block: i32, %unused: f32):
+    } ins(%block_table, %start : tensor<?x?xi32>, tensor<?xi32>)
+      outs(%found_init : tensor<?x?x?x?xf32>) {
+    ^bb0(%block: i32, %first: i32, %unused: f32):
+      %n = linalg.index 1 : index
       %i = linalg.index 2 : index
       %j = linalg.index 3 : index
       %from_zero = arith.maxsi %block, %zero_i32 : i32
@@ -107,7 +112,13 @@ module @attention_paged {
       %number = arith.index_cast %inside : i32 to index
       %value = tensor.extract %values[%layer_index, %number, %i, %j]
           : tensor<?x?x?x?xf32>
-      linalg.yield %value : f32
+      %before = arith.muli %n, %block_size : index
+      %place = arith.addi %before, %i : index
+      %position = arith.index_cast %place : index to i32
+      %end = arith.addi %first, %n_new : i32
+      %is_written = arith.cmpi slt, %position, %end : i32
+      %known = arith.select %is_written, %value, %zero : f32
+      linalg.yield %known : f32
     } -> tensor<?x?x?x?xf32>
     %ready_v = iree_tensor_ext.compute_barrier.start %found_v
         : tensor<?x?x?x?xf32>{%batch, %n_block_seq, %block_size, %n_embd_kv}

@@ -8,9 +8,8 @@
 // where k[b] and v[b] are the blocks of the layer that row b of the table lists, one
 // behind the other, head h of q is columns h*head_dim up to (h+1)*head_dim, and group =
 // n_head / n_head_kv heads of q read one head of k and v: each where it lies, once. The
-// pool holds the new token already; what it holds at a position that is not seen does
-// not matter, as long as it is finite. A window of the table's positions or more is
-// plain causal attention; it is at least 1. A block that the pool does not have, and a
+// pool holds the new token already; what it holds behind it does not matter, NaN
+// included. A window of the table's positions or more is plain causal attention; it is at least 1. A block that the pool does not have, and a
 // query behind the table's last position, are undefined: numbers are wrong, no other
 // memory is read.
 //
@@ -198,16 +197,19 @@ module @attention_paged_decode {
     %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?xf32>)
         outs(%total_zero : tensor<?x?x?xf32>) dimensions = [3]
 
-    // Step 6: weighted sum of the values, [batch, n_head_kv, group, head_dim].
+    // Step 6: weighted sum of the values, [batch, n_head_kv, group, head_dim]. Zero times
+    // what is behind the new token need not be zero, so it is not looked up.
     %mix_init = tensor.empty(%batch, %n_head_kv, %group, %head_dim)
         : tensor<?x?x?x?xf32>
     %mix = flow.dispatch.region
         -> (tensor<?x?x?x?xf32>{%batch, %n_head_kv, %group, %head_dim}) {
       %found_values = linalg.generic {
-        indexing_maps = [affine_map<(b, j, h, d) -> (b, j, h, d)>],
+        indexing_maps = [
+          affine_map<(b, j, h, d) -> (b)>, affine_map<(b, j, h, d) -> (b, j, h, d)>
+        ],
         iterator_types = ["parallel", "parallel", "parallel", "parallel"]
-      } outs(%found_init : tensor<?x?x?x?xf32>) {
-      ^bb0(%unused: f32):
+      } ins(%start : tensor<?xi32>) outs(%found_init : tensor<?x?x?x?xf32>) {
+      ^bb0(%position: i32, %unused: f32):
         %b = linalg.index 0 : index
         %j = linalg.index 1 : index
         %h = linalg.index 2 : index
@@ -220,7 +222,10 @@ module @attention_paged_decode {
         %number = arith.index_cast %inside : i32 to index
         %value = tensor.extract %values_heads[%layer_index, %number, %i, %h, %d]
             : tensor<?x?x?x?x?xf32>
-        linalg.yield %value : f32
+        %key_position = arith.index_cast %j : index to i32
+        %is_written = arith.cmpi sle, %key_position, %position : i32
+        %known = arith.select %is_written, %value, %zero : f32
+        linalg.yield %known : f32
       } -> tensor<?x?x?x?xf32>
       %mix_zero = linalg.fill ins(%zero : f32) outs(%mix_init : tensor<?x?x?x?xf32>)
           -> tensor<?x?x?x?xf32>
