@@ -4,10 +4,16 @@ A packed weight is [n_tile, n_in, tile_n]: row n of the plain weight [n_out, n_i
 tile n // tile_n, row n % tile_n of it, and n_out = n_tile*tile_n. One of integers comes
 with scales: of a row, or of 32 of its values, its block. Of 4-bit integers, the 8 that
 an input has in a tile are one word, 8 added to each. bfloat16 is that of ml_dtypes.
+
+q4_1, q5_0, q4_k and q6_k are block formats of ggml (ggml-org/ggml, src/ggml-quants.c),
+whose codes and scales are here in other places. The lower 4 bits of the codes are
+words, and what is above is in `weight_high`: of row v, the bits from v*n up, if n bits
+are above.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +24,7 @@ Exact = NDArray[np.float64]
 Floats = NDArray[np.float32] | Exact
 Halves = NDArray[np.float16]
 Bytes = NDArray[np.int8]
+Shorts = NDArray[np.int16]
 Ids = NDArray[np.int32]
 Words = NDArray[np.int32]
 Unpack = Callable[..., Exact]
@@ -65,6 +72,93 @@ def unpacked_i4_block32(weight: Words, weight_scale: Halves) -> Exact:
     """
     halves = np.stack([(weight >> bit & 15) - 8 for bit in range(0, 32, 4)], axis=-1)
     return unpacked_i8_block32(halves.astype(np.int8), weight_scale)
+
+
+def in_columns(weight: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the numbers of each tile in a column.
+
+    Shapes: weight [n_tile, ...] -> [n_tile, n, 1].
+    """
+    count = math.prod(weight.shape[1:])
+    return weight.reshape(len(weight), count, 1).astype(np.int64)
+
+
+def nibbles(weight: Words) -> NDArray[np.int64]:
+    """Return the 4 bits that each row has in a word, 0 to 15.
+
+    Shapes: weight [n_tile, ...] -> [n_tile, n, 8], of n words in a tile.
+    """
+    return in_columns(weight) >> np.arange(0, 32, 4) & 15
+
+
+def by_row(tiles: NDArray[Any], columns: int) -> Exact:
+    """Return what groups of columns have, for every column of every row.
+
+    Shapes: tiles [n_tile, ..., 8] -> [8*n_tile, n*columns], of n groups.
+    """
+    groups = tiles.reshape(len(tiles), math.prod(tiles.shape[1:-1]), 8)
+    return np.repeat(unpacked(groups), columns, axis=1)
+
+
+def unpacked_q4_1(weight: Words, weight_scale: Halves, weight_min: Halves) -> Exact:
+    """Return the plain weight: codes, 0 to 15, times the block's scale, plus minimum.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale and weight_min
+        [n_tile, n_block, 8] -> [8*n_tile, 32*n_block].
+    """
+    codes = unpacked(nibbles(weight))
+    return codes * by_row(weight_scale, 32) + by_row(weight_min, 32)
+
+
+def unpacked_q5_0(weight: Words, weight_high: Bytes, weight_scale: Halves) -> Exact:
+    """Return the plain weight: codes, -16 to 15, times the block's scale.
+
+    Shapes: weight and weight_high [n_tile, n_block, 32],
+        weight_scale [n_tile, n_block, 8] -> [8*n_tile, 32*n_block].
+    """
+    fifth = in_columns(weight_high) >> np.arange(8) & 1
+    codes = unpacked(nibbles(weight) + 16 * fifth - 16)
+    return codes * by_row(weight_scale, 32)
+
+
+def unpacked_q4_k(
+    weight: Words,
+    weight_scale: Bytes,
+    weight_min: Bytes,
+    weight_super_scale: Halves,
+    weight_super_min: Halves,
+) -> Exact:
+    """Return the plain weight: codes, 0 to 15, times a scale, less a minimum.
+
+    Those of a block are integers times the scale, or the minimum, of 8 blocks.
+
+    Shapes: weight [n_tile, n_super, 8, 32], weight_scale and weight_min
+        [n_tile, n_super, 8, 8], weight_super_scale and weight_super_min
+        [n_tile, n_super, 8] -> [8*n_tile, 256*n_super].
+    """
+    scale = by_row(weight_super_scale, 256) * by_row(weight_scale, 32)
+    least = by_row(weight_super_min, 256) * by_row(weight_min, 32)
+    return unpacked(nibbles(weight)) * scale - least
+
+
+def unpacked_q6_k(
+    weight: Words,
+    weight_high: Shorts,
+    weight_scale: Bytes,
+    weight_super_scale: Halves,
+) -> Exact:
+    """Return the plain weight: codes, -32 to 31, times a scale.
+
+    The scale of 16 inputs is an integer times the scale of 256.
+
+    Shapes: weight and weight_high [n_tile, n_super, 16, 16], weight_scale
+        [n_tile, n_super, 16, 8], weight_super_scale [n_tile, n_super, 8]
+        -> [8*n_tile, 256*n_super].
+    """
+    pairs = in_columns(weight_high) >> np.arange(0, 16, 2) & 3
+    codes = nibbles(weight) + 16 * pairs - 32
+    scale = by_row(weight_super_scale, 256) * by_row(weight_scale, 16)
+    return unpacked(codes) * scale
 
 
 def mapped(x: Floats, unpack: Unpack, *parts: NDArray[Any]) -> Exact:
@@ -138,6 +232,75 @@ def linear_packed_i4_block32(x: Floats, weight: Words, weight_scale: Halves) -> 
     return mapped(x, unpacked_i4_block32, weight, weight_scale)
 
 
+def linear_packed_q4_1(
+    x: Floats,
+    weight: Words,
+    weight_scale: Halves,
+    weight_min: Halves,
+) -> Exact:
+    """Map each row of x by the weight, scale and minimum for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], the weight's as of `unpacked_q4_1`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, unpacked_q4_1, weight, weight_scale, weight_min)
+
+
+def linear_packed_q5_0(
+    x: Floats,
+    weight: Words,
+    weight_high: Bytes,
+    weight_scale: Halves,
+) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], the weight's as of `unpacked_q5_0`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, unpacked_q5_0, weight, weight_high, weight_scale)
+
+
+def linear_packed_q4_k(
+    x: Floats,
+    weight: Words,
+    weight_scale: Bytes,
+    weight_min: Bytes,
+    weight_super_scale: Halves,
+    weight_super_min: Halves,
+) -> Exact:
+    """Map each row of x by the weight, scale and minimum for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 256*n_super], the weight's as of `unpacked_q4_k`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(
+        x,
+        unpacked_q4_k,
+        weight,
+        weight_scale,
+        weight_min,
+        weight_super_scale,
+        weight_super_min,
+    )
+
+
+def linear_packed_q6_k(
+    x: Floats,
+    weight: Words,
+    weight_high: Shorts,
+    weight_scale: Bytes,
+    weight_super_scale: Halves,
+) -> Exact:
+    """Map each row of x by the weight, a scale for 16 inputs of an output.
+
+    Shapes: x [batch, seq, 256*n_super], the weight's as of `unpacked_q6_k`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(
+        x, unpacked_q6_k, weight, weight_high, weight_scale, weight_super_scale
+    )
+
+
 def embedding_lookup_packed(weight: NDArray[Any], ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale.
 
@@ -178,3 +341,89 @@ def embedding_lookup_packed_i4_block32(
         ids [batch, seq] -> [batch, seq, 32*n_block].
     """
     return looked_up(ids, scale, unpacked_i4_block32, weight, weight_scale, tile_n=8)
+
+
+def embedding_lookup_packed_q4_1(
+    weight: Words,
+    weight_scale: Halves,
+    weight_min: Halves,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `unpacked_q4_1`, ids [batch, seq]
+        -> [batch, seq, 32*n_block].
+    """
+    return looked_up(
+        ids, scale, unpacked_q4_1, weight, weight_scale, weight_min, tile_n=8
+    )
+
+
+def embedding_lookup_packed_q5_0(
+    weight: Words,
+    weight_high: Bytes,
+    weight_scale: Halves,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `unpacked_q5_0`, ids [batch, seq]
+        -> [batch, seq, 32*n_block].
+    """
+    return looked_up(
+        ids, scale, unpacked_q5_0, weight, weight_high, weight_scale, tile_n=8
+    )
+
+
+def embedding_lookup_packed_q4_k(
+    weight: Words,
+    weight_scale: Bytes,
+    weight_min: Bytes,
+    weight_super_scale: Halves,
+    weight_super_min: Halves,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `unpacked_q4_k`, ids [batch, seq]
+        -> [batch, seq, 256*n_super].
+    """
+    return looked_up(
+        ids,
+        scale,
+        unpacked_q4_k,
+        weight,
+        weight_scale,
+        weight_min,
+        weight_super_scale,
+        weight_super_min,
+        tile_n=8,
+    )
+
+
+def embedding_lookup_packed_q6_k(
+    weight: Words,
+    weight_high: Shorts,
+    weight_scale: Bytes,
+    weight_super_scale: Halves,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `unpacked_q6_k`, ids [batch, seq]
+        -> [batch, seq, 256*n_super].
+    """
+    return looked_up(
+        ids,
+        scale,
+        unpacked_q6_k,
+        weight,
+        weight_high,
+        weight_scale,
+        weight_super_scale,
+        tile_n=8,
+    )

@@ -4,6 +4,10 @@ A word of 32 bits holds 1, 2, 4 or 8 numbers, the first in its lowest bits. Of a
 words for one column, the numbers in order are those of 8 rows: row n of the plain
 weight is in tile n // 8, number n % 8. Integers come with scales: of a row, or of 32 of
 its values, its block.
+
+q4_1, q5_0, q4_k and q6_k are block formats of ggml (ggml-org/ggml, src/ggml-quants.c),
+whose codes and scales are here in other places. The lower 4 bits of the codes are one
+word for 8 rows, and what is above is in `weight_high`, 1 or 2 bits for each row.
 """
 
 from __future__ import annotations
@@ -116,6 +120,94 @@ def plain_i4_block32(weight: Words, weight_scale: Words) -> Exact:
     return rows_of(nibbles(weight) * scale[:, :, None])
 
 
+def lower(words: Words) -> NDArray[np.float64]:
+    """Return the numbers of 4 bits. Shapes: words [...] -> [..., 8]."""
+    return parts(words[..., None], 4).astype(np.float64)
+
+
+def by_tile(numbers: NDArray[Any]) -> Exact:
+    """Return the numbers of 8 rows after each other.
+
+    Shapes: numbers [n_tile, ...] -> [n_tile, n, 8].
+    """
+    count = math.prod(numbers.shape[1:]) // TILE_N
+    return numbers.astype(np.float64).reshape(len(numbers), count, TILE_N)
+
+
+def spread(numbers: NDArray[Any], columns: int) -> Exact:
+    """Return each number for so many columns.
+
+    Shapes: numbers [n_tile, ..., 8] -> [n_tile, n*columns, 8], of n groups.
+    """
+    return np.repeat(by_tile(numbers), columns, axis=1)
+
+
+def tiles_of(words: Words) -> Exact:
+    """Return the lower 4 bits, tile by tile.
+
+    Shapes: words [n_tile, ...] -> [n_tile, n, 8], of n words in a tile.
+    """
+    return by_tile(lower(words))
+
+
+def plain_q4_1(weight: Words, weight_scale: Words, weight_min: Words) -> Exact:
+    """Return the plain weight: codes, 0 to 15, times the block's scale, plus minimum.
+
+    Shapes: weight [n_tile, n_block, 32], weight_scale and weight_min
+        [n_tile, n_block, 4] -> [8*n_tile, 32*n_block].
+    """
+    scale, least = spread(halves(weight_scale), 32), spread(halves(weight_min), 32)
+    return rows_of(tiles_of(weight) * scale + least)
+
+
+def plain_q5_0(weight: Words, weight_high: Words, weight_scale: Words) -> Exact:
+    """Return the plain weight: codes, -16 to 15, times the block's scale.
+
+    Shapes: weight [n_tile, n_block, 32], weight_high [n_tile, n_block, 8],
+        weight_scale [n_tile, n_block, 4] -> [8*n_tile, 32*n_block].
+    """
+    fifth = by_tile(parts(weight_high, 1))
+    codes = tiles_of(weight) + 16.0 * fifth - 16
+    return rows_of(codes * spread(halves(weight_scale), 32))
+
+
+def plain_q4_k(
+    weight: Words,
+    weight_scale: Words,
+    weight_min: Words,
+    weight_super_scale: Words,
+    weight_super_min: Words,
+) -> Exact:
+    """Return the plain weight: codes, 0 to 15, times a scale, less a minimum.
+
+    Those of a block are integers times the scale, or the minimum, of 8 blocks.
+
+    Shapes: weight [n_tile, n_super, 8, 32], weight_scale and weight_min
+        [n_tile, n_super, 8, 2], weight_super_scale and weight_super_min
+        [n_tile, n_super, 4] -> [8*n_tile, 256*n_super].
+    """
+    scale = spread(halves(weight_super_scale), 256) * spread(signed(weight_scale), 32)
+    least = spread(halves(weight_super_min), 256) * spread(signed(weight_min), 32)
+    return rows_of(tiles_of(weight) * scale - least)
+
+
+def plain_q6_k(
+    weight: Words, weight_high: Words, weight_scale: Words, weight_super_scale: Words
+) -> Exact:
+    """Return the plain weight: codes, -32 to 31, times a scale.
+
+    The scale of 16 inputs is an integer times the scale of 256.
+
+    Shapes: weight [n_tile, n_super, 16, 16], weight_high [n_tile, n_super, 16, 8],
+        weight_scale [n_tile, n_super, 16, 2], weight_super_scale
+        [n_tile, n_super, 4] -> [8*n_tile, 256*n_super].
+    """
+    pairs = by_tile(parts(weight_high, 2))
+    codes = tiles_of(weight) + 16.0 * pairs - 32
+    scale = spread(halves(weight_super_scale), 256) * spread(signed(weight_scale), 16)
+    return rows_of(codes * scale)
+
+
 def mapped(x: Floats, plain: Plain, *stored: NDArray[Any]) -> Exact:
     """Return each row of x times each row of the plain weight, summed.
 
@@ -212,6 +304,73 @@ def linear_packed_u32_i4_block32(
     return mapped(x, plain_i4_block32, weight, weight_scale)
 
 
+def linear_packed_u32_q4_1(
+    x: Floats,
+    weight: Words,
+    weight_scale: Words,
+    weight_min: Words,
+) -> Exact:
+    """Map each row of x by the weight, scale and minimum for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], the weight's as of `plain_q4_1`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_q4_1, weight, weight_scale, weight_min)
+
+
+def linear_packed_u32_q5_0(
+    x: Floats,
+    weight: Words,
+    weight_high: Words,
+    weight_scale: Words,
+) -> Exact:
+    """Map each row of x by the weight, a scale for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 32*n_block], the weight's as of `plain_q5_0`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_q5_0, weight, weight_high, weight_scale)
+
+
+def linear_packed_u32_q4_k(
+    x: Floats,
+    weight: Words,
+    weight_scale: Words,
+    weight_min: Words,
+    weight_super_scale: Words,
+    weight_super_min: Words,
+) -> Exact:
+    """Map each row of x by the weight, scale and minimum for 32 inputs of an output.
+
+    Shapes: x [batch, seq, 256*n_super], the weight's as of `plain_q4_k`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(
+        x,
+        plain_q4_k,
+        weight,
+        weight_scale,
+        weight_min,
+        weight_super_scale,
+        weight_super_min,
+    )
+
+
+def linear_packed_u32_q6_k(
+    x: Floats,
+    weight: Words,
+    weight_high: Words,
+    weight_scale: Words,
+    weight_super_scale: Words,
+) -> Exact:
+    """Map each row of x by the weight, a scale for 16 inputs of an output.
+
+    Shapes: x [batch, seq, 256*n_super], the weight's as of `plain_q6_k`
+        -> [batch, seq, 8*n_tile].
+    """
+    return mapped(x, plain_q6_k, weight, weight_high, weight_scale, weight_super_scale)
+
+
 def embedding_lookup_packed_u32_bf16(weight: Words, ids: Ids, scale: float) -> Exact:
     """Return the table's row for every id, times the scale; bfloat16 values.
 
@@ -259,3 +418,77 @@ def embedding_lookup_packed_u32_i4_block32(
         ids [batch, seq] -> [batch, seq, 32*n_block].
     """
     return looked_up(ids, scale, plain_i4_block32, weight, weight_scale)
+
+
+def embedding_lookup_packed_u32_q4_1(
+    weight: Words,
+    weight_scale: Words,
+    weight_min: Words,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `plain_q4_1`, ids [batch, seq]
+        -> [batch, seq, 32*n_block].
+    """
+    return looked_up(ids, scale, plain_q4_1, weight, weight_scale, weight_min)
+
+
+def embedding_lookup_packed_u32_q5_0(
+    weight: Words,
+    weight_high: Words,
+    weight_scale: Words,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `plain_q5_0`, ids [batch, seq]
+        -> [batch, seq, 32*n_block].
+    """
+    return looked_up(ids, scale, plain_q5_0, weight, weight_high, weight_scale)
+
+
+def embedding_lookup_packed_u32_q4_k(
+    weight: Words,
+    weight_scale: Words,
+    weight_min: Words,
+    weight_super_scale: Words,
+    weight_super_min: Words,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `plain_q4_k`, ids [batch, seq]
+        -> [batch, seq, 256*n_super].
+    """
+    return looked_up(
+        ids,
+        scale,
+        plain_q4_k,
+        weight,
+        weight_scale,
+        weight_min,
+        weight_super_scale,
+        weight_super_min,
+    )
+
+
+def embedding_lookup_packed_u32_q6_k(
+    weight: Words,
+    weight_high: Words,
+    weight_scale: Words,
+    weight_super_scale: Words,
+    ids: Ids,
+    scale: float,
+) -> Exact:
+    """Return the table's row for every id, times the scale.
+
+    Shapes: the table's as of `plain_q6_k`, ids [batch, seq]
+        -> [batch, seq, 256*n_super].
+    """
+    return looked_up(
+        ids, scale, plain_q6_k, weight, weight_high, weight_scale, weight_super_scale
+    )

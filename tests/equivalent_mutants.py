@@ -16,14 +16,26 @@ _UNREAD = "stands where nothing is read: behind the k first of a run"
 _MASKED = "the bits above are masked, or shifted away"
 _SAME = "2^-14, the least normal float16, is the same either way"
 _DROPPED = "what is computed of rows that are not there is dropped"
+_POSITIVE = "the code is not below zero"
+_REASONS = {"ule": _SAME, "arith.uitofp": _POSITIVE}
 _HALVES = ("%is_small ult -> ule", "%bits arith.shrui -> arith.shrsi")
+_MIN_HALVES = (
+    "%min_is_small ult -> ule",
+    "%min_bits arith.shrui -> arith.shrsi",
+)
 _LOWERED = "%lowered arith.shrui -> arith.shrsi"
+_HIGH = "%high_lowered arith.shrui -> arith.shrsi"
+_UNSIGNED = "%wide arith.sitofp -> arith.uitofp"
 _PACKED_U32 = {
     "bf16": (_LOWERED,),
     "f16": _HALVES,
     "i8": (),
     "i8_block32": _HALVES,
     "i4_block32": (*_HALVES, _LOWERED),
+    "q4_1": (*_HALVES, *_MIN_HALVES, _LOWERED, _UNSIGNED),
+    "q5_0": (*_HALVES, _LOWERED, _HIGH),
+    "q4_k": (*_HALVES, *_MIN_HALVES, _LOWERED, _UNSIGNED),
+    "q6_k": (*_HALVES, _LOWERED, _HIGH),
 }
 _SQUARED = "the deviation is squared next: its sign is lost"
 _VIEW = "the same numbers in the same order: the sizes beside it say all"
@@ -102,7 +114,7 @@ EQUIVALENT: dict[str, str] = {
         )
     },
     **{
-        f"{component}_{stored}: {name}": _SAME if "ult" in name else _MASKED
+        f"{component}_{stored}: {name}": _REASONS.get(name.rpartition(" ")[2], _MASKED)
         for component in (
             "embedding/embedding_lookup_packed_u32",
             "linear/linear_packed_u32",

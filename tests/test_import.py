@@ -64,11 +64,14 @@ def test_a_published_config_has_the_numbers_of_the_models_here(
     assert (policy.source, policy.stored) == ("bf16", "bf16")
 
 
-def test_weights_that_do_not_divide_into_groups_are_stored_as_f32(root: Path) -> None:
+def test_a_vocabulary_that_is_no_multiple_of_a_tile_keeps_its_type(root: Path) -> None:
     config = {**PUBLISHED["smollm2-135m"], "vocab_size": 49153}
-    _, found = bring(root, write_hollow(root.parent / "odd", config))
+    imported, found = bring(root, write_hollow(root.parent / "odd", config))
     (policy,) = found.weights.policies
-    assert (policy.source, policy.stored) == ("bf16", "f32")
+    assert (policy.source, policy.stored) == ("bf16", "bf16")
+    assert imported.notes == (
+        "token_embd.weight: 49153 rows, stored as 49160: kernels read 8 together",
+    )
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -162,7 +165,8 @@ more: n_ctx=
 LlamaForCausalLM
   rope_freq_base   100000              config.json: rope_theta
   attention_scale  0.3535533905932738  1 / sqrt(head_dim)
-  weights          F32 -> f32          20 tensors, 0.1 MB
+  weights          F32 -> f32          20 tensors, 0.1 MB; stored= f32, bf16, f16, i8, \
+i8_block32, i4_block32
   tied             output.weight       the checkpoint has no such tensor
   licence          Apache-2.0          README.md: license
   tokenizer        none                no tokenizer.json: `doit generate` needs one

@@ -15,7 +15,8 @@ from ingot.model.layout import Layout, read_layout
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import token_limit
 from ingot.model.select_kernels import select_kernels
-from ingot.weights.packing import grouped, quantise_blocks, quantise_rows, quantised
+from ingot.weights.packing import grouped, quantised
+from ingot.weights.quantise import dequantise, quantise, quantise_rows
 from oracles.packed import (
     unpacked,
     unpacked_i4_block32,
@@ -188,8 +189,13 @@ def test_rows_that_do_not_divide_stay_as_they_are_in_f32_alone(graph: Graph) -> 
     assert parameters(
         select_kernels(graph, lambda _: "f32", odd, Components(ROOT))
     ) == parameters(graph)
-    with pytest.raises(IngotError, match="does not divide into 7 rows"):
-        select_kernels(graph, lambda _: "bf16", odd, Components(ROOT))
+    with pytest.raises(IngotError) as caught:
+        lowered(graph, "i8_block32")
+    assert str(caught.value) == (
+        "toy-decoder: parameter 'token_embd.weight' cannot be stored as i8_block32; its"
+        " shape [48, 16] does not divide into blocks of 32 columns\n"
+        "  store it as f32: add a rule to weights.policy that matches it alone"
+    )
 
 
 def test_a_group_is_stored_column_by_column() -> None:
@@ -223,7 +229,8 @@ def test_a_row_next_to_nothing_keeps_its_sign() -> None:
 def test_blocks_in_8_bits_are_within_half_a_step_of_the_stored_scale() -> None:
     rows = RNG.normal(size=(8, 96)).astype(np.float32)
     rows[2, 32:64] = 0
-    codes, scale = quantise_blocks(rows, 127)
+    found = quantise(rows, "i8_block32")
+    codes, scale = found["weight"], found["weight_scale"]
     wide = np.repeat(scale.astype(np.float64), 32, axis=1)
     # A scale rounded down to f16 clips the largest code by less than a step's share.
     assert (np.abs(codes * wide - rows) <= wide * 0.57).all()
@@ -235,14 +242,18 @@ def test_blocks_in_8_bits_are_within_half_a_step_of_the_stored_scale() -> None:
 
 def test_codes_of_4_bits_are_8_rows_a_word() -> None:
     rows = RNG.normal(size=(16, 96)).astype(np.float32)
-    codes, scale = quantise_blocks(rows, 7)
-    assert np.abs(codes).max() == 7
-    wide = np.repeat(scale.astype(np.float64), 32, axis=1)
-    assert (np.abs(codes * wide - rows) <= wide * 0.51).all()
+    found = quantise(rows, "i4_block32")
+    # The value of a block that is farthest from zero is the lowest code.
+    assert (found["weight"].reshape(-1, 32).min(axis=1) == 0).all()
+    values = dequantise(found, "i4_block32")
+    wide = np.repeat(np.abs(found["weight_scale"].astype(np.float64)), 32, axis=1)
+    # Of the other sign, the highest code is one step nearer to zero.
+    assert (np.abs(values - rows) <= wide * 1.01).all()
+    assert (np.abs(values - rows) <= wide * 0.51).mean() > 0.97
     parts = quantised(rows, "i4_block32", 8)
     weight = np.frombuffer(parts["weight"], np.int32).reshape(2, 3, 32)
     scales = np.frombuffer(parts["weight_scale"], np.float16).reshape(2, 3, 8)
-    assert np.array_equal(unpacked_i4_block32(weight, scales), codes * wide)
+    assert np.array_equal(unpacked_i4_block32(weight, scales), values)
     with pytest.raises(ValueError, match="codes have 8 rows, the layout 16"):
         quantised(rows, "i4_block32", 16)
 

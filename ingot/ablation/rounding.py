@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
-from ingot.weights.packing import (
-    BLOCK,
-    I4_LIMIT,
-    I8_LIMIT,
-    quantise_blocks,
-    quantise_rows,
-)
+from ingot.weights.quantise import SCHEMES as BLOCK_SCHEMES
+from ingot.weights.quantise import dequantise, quantise, quantise_rows
 
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
 
 # The rows of a large table are rounded in parts of this many values: 32 MB each.
 _CHUNK = 1 << 22
+_MX_BLOCK = 32
 
 _BF16_DIGITS, _BF16_LEAST = 8, -126
 _BF16_MAX = (2 - 2.0**-7) * 2.0**127
@@ -95,14 +92,14 @@ def i8(rows: Array) -> Array:
     return (codes * scale[:, None]).astype(rows.dtype)
 
 
-def i8_block32(rows: Array) -> Array:
-    """Return a matrix of 8-bit integers with one f16 scale per 32 columns."""
-    return _integers(rows, I8_LIMIT)
+def in_blocks(rows: Array, scheme: str) -> Array:
+    """Return a matrix of integers with scales for blocks of columns."""
+    import numpy as np
 
-
-def i4_block32(rows: Array) -> Array:
-    """Return a matrix of 4-bit integers with one f16 scale per 32 columns."""
-    return _integers(rows, I4_LIMIT)
+    columns = rows.shape[1]
+    spare = -columns % BLOCK_SCHEMES[scheme].width
+    filled = np.pad(rows, ((0, 0), (0, spare))).astype(np.float32)
+    return dequantise(quantise(filled, scheme), scheme)[:, :columns].astype(rows.dtype)
 
 
 SCHEMES: dict[str, Callable[[Array], Array]] = {
@@ -110,8 +107,7 @@ SCHEMES: dict[str, Callable[[Array], Array]] = {
     "bf16": bf16,
     "f16": f16,
     "i8": i8,
-    "i8_block32": i8_block32,
-    "i4_block32": i4_block32,
+    **{name: partial(in_blocks, scheme=name) for name in BLOCK_SCHEMES},
     "mxfp8": mxfp8,
 }
 """By the name in a manifest or on a command line."""
@@ -143,19 +139,10 @@ def _nearest(x: Array, digits: int, least: int) -> Array:
         return np.asarray(np.ldexp(np.rint(np.ldexp(x, -last)), last))
 
 
-def _integers(rows: Array, limit: int) -> Array:
-    import numpy as np
-
-    blocks, columns = _blocks(rows)
-    codes, scale = quantise_blocks(blocks.reshape(len(rows), -1), limit)
-    wide = np.repeat(scale.astype(rows.dtype), BLOCK, axis=1)
-    return (codes * wide)[:, :columns]
-
-
 def _blocks(rows: Array) -> tuple[Array, int]:
     """Return the rows in blocks, the last padded with zeros, and the real columns."""
     import numpy as np
 
     columns = rows.shape[1]
-    filled = np.pad(rows, ((0, 0), (0, -columns % BLOCK)))
-    return filled.reshape(len(rows), -1, BLOCK), columns
+    filled = np.pad(rows, ((0, 0), (0, -columns % _MX_BLOCK)))
+    return filled.reshape(len(rows), -1, _MX_BLOCK), columns

@@ -21,6 +21,13 @@ ROUNDING = {
     "i8": 6e-2,
     "i8_block32": 6e-2,
     "i4_block32": 4e-1,
+    # The blocks of a GGUF file are kept; synthetic weights are rounded to them.
+    "q8_0": 6e-2,
+    "q6_k": 1e-1,
+    "q5_0": 2e-1,
+    "q4_0": 4e-1,
+    "q4_1": 4e-1,
+    "q4_k": 4e-1,
 }
 
 USUAL = Tolerance.losses(TIMES_FLOAT32, f"{TIMES_FLOAT32:g} times float32's loss")

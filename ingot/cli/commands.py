@@ -188,8 +188,9 @@ COMMANDS = (
     Command(
         name="import",
         purpose="write the manifest of a checkpoint: safetensors or GGUF",
-        usage="source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N] [ignore=KEY,...]",
-        variables=("source", "model", "licence", "n_ctx", "ignore"),
+        usage="source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N] [stored=TYPE]"
+        " [ignore=KEY,...]",
+        variables=("source", "model", "licence", "n_ctx", "stored", "ignore"),
         function="import_command:import_",
     ),
     Command(

@@ -21,6 +21,7 @@ def import_(call: Call) -> int:
         model=given.get("model"),
         licence=given.get("licence"),
         n_ctx=integer(given, "n_ctx", 0),
+        stored=given.get("stored"),
         ignored=tuple(filter(None, given.get("ignore", "").split(","))),
     )
     print(imported)

@@ -31,6 +31,7 @@ VARIABLES = {
     "port": "where the scheduler of `doit cluster` listens (8786)",
     "ignore": "keys of an imported checkpoint that change nothing, with commas",
     "n_ctx": "context length of an imported model (its own, at most 2048)",
+    "stored": "type of an imported model's matrices: i8_block32 (the checkpoint's own)",
     "limit": "the size to which `doit gc` shrinks the store: 20GB, 500MiB",
 }
 

@@ -17,7 +17,8 @@ from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
 from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
 from ingot.imports.known_keys import check_keys
-from ingot.imports.manifest_writer import Decision, manifest, number, relative, stored
+from ingot.imports.manifest_writer import Decision, manifest, number, relative
+from ingot.imports.stored_types import StoredTypes, choose_types
 from ingot.imports.tensor_checks import Comparison, compare
 from ingot.model.architecture import FOLDER, read_architecture
 from ingot.model.architecture_schema import ArchitectureSection
@@ -69,13 +70,14 @@ def import_checkpoint(
     licence: str | None = None,
     n_ctx: int | None = None,
     ignored: tuple[str, ...] = (),
+    stored: str | None = None,
 ) -> Imported:
     """Write the manifest of the checkpoint at `source`.
 
     `model` is the manifest's name, `licence` its SPDX id, `n_ctx` its context length;
     what is None comes from the checkpoint. `ignored` are keys that the import does not
-    know, and of which the user knows that they change nothing. It reads the manifest
-    back, as every command will.
+    know, and of which the user knows that they change nothing. `stored` is the type of
+    its matrices. It reads the manifest back, as every command will.
 
     Raises: IngotError with all errors; nothing is written then.
     """
@@ -99,6 +101,12 @@ def import_checkpoint(
     if (survey.tensors or not errors) and all(dim in facts for dim in dims):
         compared = compare(survey, architecture, facts)
     errors += compared.errors
+    types = StoredTypes((), (), ())
+    if all(dim in facts for dim in dims):
+        try:
+            types = choose_types(survey, architecture, facts, compared.tied, stored)
+        except IngotError as error:
+            errors.append(error)
     if errors:
         raise _together(errors)
     assert chosen_licence is not None
@@ -112,6 +120,7 @@ def import_checkpoint(
         ignored=compared.ignored,
         ends={t: at for t, at in ends.items() if 0 <= t < facts["n_vocab"].value},
         source=_element(survey),
+        types=types,
         unknown=ignored,
     )
     is_own = own is not None and chosen_licence.value == own.name
@@ -122,7 +131,8 @@ def import_checkpoint(
         if added:
             added.unlink()
         raise
-    return Imported(written, decision, compared.notes, judge)
+    notes = (*compared.notes, *types.notes)
+    return Imported(written, decision, notes, judge)
 
 
 def _source(text: str) -> Path:
@@ -279,8 +289,9 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         *((name, number(fact.value), fact.origin) for name, fact in numbers.items()),
         (
             "weights",
-            f"{', '.join(types)} -> {stored(decision)}",
-            f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB",
+            f"{', '.join(types)} -> {_stored_types(decision)}",
+            f"{len(survey.tensors)} tensors, {size / 1e6:.1f} MB; stored="
+            f" {', '.join(decision.types.offered)}",
         ),
         ("tied", *_tied_row(decision)),
         ("licence", str(decision.licence.value), decision.licence.origin),
@@ -288,6 +299,10 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         ("end_tokens", *_ends_row(decision)),
     ]
     return rows
+
+
+def _stored_types(decision: Decision) -> str:
+    return ", ".join(sorted({rule.stored for rule in decision.types.rules}))
 
 
 def _tied_row(decision: Decision) -> tuple[str, str]:

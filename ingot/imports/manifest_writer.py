@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.imports.checkpoint_facts import Fact, Stated, Survey
+from ingot.imports.stored_types import StoredTypes
 from ingot.model.yaml_scalars import scalar
 
 COMPUTE = "f32"
-
-# A manifest keeps types of two bytes if these dims are multiples of a kernel's tile.
-_KEPT = ("bf16", "f16")
-_GROUP = 8
-_ROWS = ("n_vocab", "n_embd", "n_ff", "head_dim")
 
 _BATCH_MAX = 64
 # Sequence and context of the timed cases: a short prompt and a long one.
@@ -41,6 +37,7 @@ class Decision:
     ignored: tuple[str, ...]
     ends: dict[int, str]  # tokens that end a text, each with its origin
     source: str | None  # element type of all tensors; None if they differ
+    types: StoredTypes
     unknown: tuple[str, ...] = ()  # keys that change nothing, as the user says
 
     @property
@@ -142,17 +139,12 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
         lines.append(f"  ignore: [{', '.join(map(json.dumps, decision.ignored))}]")
     if decision.tied:
         lines.append(f"  tied: [{', '.join(decision.tied)}]")
-    policy = f'{{match: "*", {source}stored: {stored(decision)}, compute: {COMPUTE}}}'
-    return [*lines, "  policy:", f"    - {policy}"]
-
-
-def stored(decision: Decision) -> str:
-    """Return the checkpoint's own type if all targets have kernels for it, or f32."""
-    rows = [decision.dims[name].value for name in _ROWS if name in decision.dims]
-    grouped = all(isinstance(count, int) and count % _GROUP == 0 for count in rows)
-    if decision.source in _KEPT and grouped and "n_expert" not in decision.dims:
-        return decision.source
-    return "f32"
+    rules = (
+        f'    - {{match: "{rule.match}", {source}stored: {rule.stored},'
+        f" compute: {COMPUTE}}}"
+        for rule in decision.types.rules
+    )
+    return [*lines, "  policy:", *rules]
 
 
 def _tokenizer(decision: Decision, folder: Path) -> list[str]:

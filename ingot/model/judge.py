@@ -12,6 +12,8 @@ from importlib.metadata import distributions
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from ingot.weights.quantise import is_exact
+
 if TYPE_CHECKING:
     from ingot.model.manifest import Manifest
     from ingot.model.target import Target
@@ -57,7 +59,11 @@ def oracle_is_judged(manifest: Manifest) -> bool:
 def rounded_types(manifest: Manifest) -> set[str]:
     """Return the types to which weights are rounded, and in which targets read them."""
     policies = manifest.weights.policies
-    return {item.stored for item in policies if item.source != item.stored} - {"f32"}
+    rounded = {item.stored for item in policies if item.source != item.stored}
+    if manifest.weights.source.seed is None:
+        # The blocks of a GGUF file are kept.
+        rounded = {name for name in rounded if not is_exact(name)}
+    return rounded - {"f32"}
 
 
 def unmeasured(manifest: Manifest) -> str | None:

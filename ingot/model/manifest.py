@@ -44,6 +44,10 @@ from ingot.model.weight_sources import (
 )
 from ingot.model.yaml_nodes import collected, load, raise_all
 
+# The routers of mixtures, for which `match: "*"` does not hold: an expert is chosen by
+# small differences, and the matrix is small.
+ROUTERS = "*ffn_gate_inp*.weight"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
@@ -61,8 +65,14 @@ class Weights:
         )
 
     def stored(self, parameter: str) -> str:
-        """Return how a matrix of the graph is to be stored."""
-        return self.policy(parameter).stored
+        """Return how a matrix of the graph is to be stored.
+
+        A router is stored as f32 unless a narrower pattern than `*` matches it.
+        """
+        policy = self.policy(parameter)
+        if policy.match == "*" and fnmatchcase(parameter, ROUTERS):
+            return "f32"
+        return policy.stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

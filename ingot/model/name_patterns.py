@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ingot.model import shapes
 from ingot.model.schema_types import Either, Integer, Text
+from ingot.weights.quantise import SCHEMES
 
 # Value, dim and block names become MLIR identifiers and file names.
 NAME = Text("a snake_case name", "[a-z][a-z0-9_]*")
@@ -51,5 +52,5 @@ PATH = Text("a path")
 
 # What the bake reads from safetensors, and what it writes for the components.
 SOURCE_ELEMENTS = ("f32", "f16", "bf16")
-STORED_ELEMENTS = ("f32", "bf16", "f16", "i8", "i8_block32", "i4_block32")
+STORED_ELEMENTS = ("f32", "bf16", "f16", "i8", *SCHEMES)
 COMPUTE_ELEMENTS = ("f32",)

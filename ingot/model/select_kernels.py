@@ -33,6 +33,7 @@ from ingot.model.graph import (
 from ingot.model.layout import Layout
 from ingot.model.schema_types import NOWHERE
 from ingot.model.shapes import Product, SymbolicType, TensorType
+from ingot.weights.quantise import SCHEMES, SUPER
 
 Stored = Callable[[str], str]
 """Gives the stored type that a manifest's policy wants for a parameter."""
@@ -43,7 +44,11 @@ WEIGHT = "weight"
 # What a kernel's number is where the component has none: a lookup is not scaled.
 NEUTRAL: dict[str, float | int] = {"scale": 1.0}
 
-# Values that share a scale, in the stored types that have blocks.
+# Keeps the columns that a padded matrix makes from its own rows.
+SLICE = "shape/slice"
+PADDED = "_padded"
+
+# Columns of a block, in the kernels whose dims are blocks.
 BLOCK = 32
 
 
@@ -78,7 +83,7 @@ def select_kernels(
         for block in entry.blocks
         for call in block.calls
     }
-    made = (*graph.instances, *kernels.made.values())
+    made = (*graph.instances, *kernels.made.values(), *kernels.slices.values())
     known = {item.name: item for item in made if item}
     return replace(
         graph,
@@ -111,8 +116,11 @@ def _is_packed(
     named = sorted(use.component for use in uses)
     missing = [item for item in named if not layout.kernel(item, stored)]
     rows, columns = map(int, shape[-2:])
-    in_blocks = stored.endswith(f"_block{BLOCK}")
-    fits = rows % layout.tile_n == 0 and not (in_blocks and columns % BLOCK)
+    width = SCHEMES[stored].width if stored in SCHEMES else 1
+    fits = columns % width == 0
+    if rows % layout.tile_n:
+        # Rows of zeros fill the last tile of a matrix, but not of each expert's.
+        fits = fits and stored != "f32" and len(shape) == 2
     if not missing and fits:
         return True
     if stored == "f32":
@@ -123,8 +131,10 @@ def _is_packed(
         why = f"layout '{layout.name}' has no kernel of {component} for it"
         hint = f"stored types that it has: {known}; see {layout.path}"
     else:
-        why = f"its shape {list(shape)} does not divide into {layout.tile_n} rows"
-        hint = f"or into blocks of {BLOCK} columns; store it as f32"
+        rows_of = f"{layout.tile_n} rows" if columns % width == 0 else ""
+        part = rows_of or f"blocks of {width} columns"
+        why = f"its shape {list(shape)} does not divide into {part}"
+        hint = "store it as f32: add a rule to weights.policy that matches it alone"
     raise IngotError(
         f"{model}: parameter '{parameter.name}' cannot be stored as {stored}; {why}",
         hint,
@@ -164,12 +174,31 @@ class _Kernels:
         }
         # By the component's instance, its stored type and whether it has a matrix.
         self.made: dict[tuple[str, str, bool], Instance | None] = {}
+        # By instance whose kernel makes more columns than it does: what that makes.
+        self.padded: dict[str, TensorType] = {}
+        self.slices: dict[str, Instance] = {}
         # The parts of each packed matrix, as its kernels take them.
         self.taken: dict[str, dict[str, TensorType]] = {}
 
     def block(self, block: Block) -> Block:
         """Return the block with the kernels that the layout has."""
-        return replace(block, calls=tuple(map(self.call, block.calls)))
+        calls: list[Call] = []
+        types = list(block.types)
+        for old in block.calls:
+            call = self.call(old)
+            if old.instance in self.padded and call.instance != old.instance:
+                # What rows of zeros make is dropped again.
+                kind = self.padded[old.instance]
+                (value,) = call.results
+                whole = f"{value}{PADDED}"
+                call = replace(call, results=(whole,))
+                types.append((whole, kind))
+                sliced = self.sliced(kind, dict(block.types)[value])
+                name = f"{call.name}{PADDED}"
+                calls.append(call)
+                call = Call(name, sliced.name, (whole,), (0,), (value,))
+            calls.append(call)
+        return replace(block, calls=tuple(calls), types=tuple(types))
 
     def call(self, call: Call) -> Call:
         """Return the call of the kernel where the layout has one."""
@@ -235,18 +264,36 @@ class _Kernels:
                     f"expected one of {', '.join(signature.weights)}",
                 )
             signature = signature.with_weight(stored)
-        return _bind_kernel(signature, old, sizes)
+        made = _bind_kernel(signature, old, sizes)
+        if _types(made.results) != _types(old.results):
+            self.padded[old.name] = made.results[0].type
+        return made
+
+    def sliced(self, whole: TensorType, kept: TensorType) -> Instance:
+        """Return the instance that keeps the first columns of a result."""
+        signature = self.components.read(SLICE)
+        dynamic = (dim for dim in whole.shape if isinstance(dim, str))
+        binding = Binding(signature, dict.fromkeys(dynamic))
+        for formal in signature.arguments:
+            if isinstance(formal, IndexFormal):
+                binding.dims[formal.dim] = Product.of(int(kept.shape[-1]))
+            elif isinstance(formal, TensorFormal):
+                _unify(binding, formal, whole)
+        made = binding.instance()
+        self.slices[made.name] = made
+        return made
 
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims of a packed matrix, under the names that kernels use."""
         n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
         return {
             "n_expert": n_expert,
-            "n_tile": rows // self.layout.tile_n,
+            "n_tile": -(-rows // self.layout.tile_n),
             "tile_n": self.layout.tile_n,
             "n_in": columns,
             "n_embd": columns,
             "n_block": columns // BLOCK,
+            "n_super": columns // SUPER,
         }
 
     def parts(self, parameter: Parameter) -> Iterator[Parameter]:
@@ -300,12 +347,23 @@ def _bind_kernel(
             kind = given.get(formal.name)
             fits = kind is not None and _unify(binding, formal, kind) and fits
     made = binding.instance() if fits and not binding.errors else None
-    if made is None or _types(made.results) != _types(old.results):
+    if made is None or not _same_but_padded(made.results, old.results, sizes):
         raise IngotError(
             f"components/{signature.component}.mlir: no kernel of {old.component}:"
             " its arguments or results are others"
         )
     return made
+
+
+def _same_but_padded(
+    made: tuple[Argument, ...], old: tuple[Argument, ...], sizes: Mapping[str, int]
+) -> bool:
+    """Return whether a kernel's results are a component's, or those of whole tiles."""
+    if _types(made) == _types(old):
+        return True
+    rows = sizes.get("n_tile", 0) * sizes.get("tile_n", 0)
+    padded = [replace(kind, shape=(*kind.shape[:-1], rows)) for kind in _types(old)]
+    return len(made) == 1 and _types(made) == padded
 
 
 def _is_divided(formal: Formal) -> bool:

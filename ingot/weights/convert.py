@@ -25,8 +25,10 @@ from ingot.weights.element_types import (
     first_not_finite,
     rows_of_blocks,
 )
-from ingot.weights.packing import grouped, quantised
+from ingot.weights.ggml_blocks import read_blocks
+from ingot.weights.packing import grouped, packed, quantised
 from ingot.weights.parameter_spec import ParameterSpec, SourceForm
+from ingot.weights.quantise import SCHEMES
 from ingot.weights.relayout import is_turned, turned_bytes, view
 from ingot.weights.rope_table import rope_blocks
 from ingot.weights.safetensors import StoredTensor, read_chunks
@@ -78,12 +80,37 @@ def packed_from_tensors(
 ) -> list[Content]:
     """Return the content of each part of a packed matrix.
 
-    The content is appended to `scratch`.
+    The content is appended to `scratch`. Codes and scales of the stored type are copied
+    from the file; other values are rounded to it.
 
     Raises: IngotError for a value that is NaN, infinite, or beyond the stored type.
     """
-    blocks = _all_rows(wanted, found, paths)
-    return _pack(blocks, wanted, found[0].file, scratch)
+    if all(is_kept(wanted.stored, tensor.element) for tensor in found):
+        parts = _kept_parts(wanted, found, paths)
+    else:
+        rows = _all_rows(wanted, found, paths)
+        parts = _rounded_parts(rows, wanted, found[0].file)
+    return _pack(parts, wanted, scratch)
+
+
+def is_kept(stored: str, element: str) -> bool:
+    """Return whether a tensor's codes and scales are those of the stored type."""
+    return stored in SCHEMES and SCHEMES[stored].ggml == element
+
+
+def _kept_parts(
+    wanted: ParameterSpec, found: Found, paths: Paths
+) -> Iterator[dict[str, bytes]]:
+    import numpy as np
+
+    for tensor in found:
+        row_bytes = tensor.size_bytes // _rows(wanted.piece)[0]
+        path = paths[tensor.file]
+        for chunk, _ in _checked_chunks(tensor, path, _multiple(wanted, path)):
+            content = np.frombuffer(chunk, np.uint8).reshape(-1, row_bytes)
+            rows = _whole_tiles(_in_halves(content, wanted, path), wanted.tile_n)
+            blocks = read_blocks(rows, tensor.element)
+            yield packed(blocks, wanted.stored, wanted.tile_n)
 
 
 def _all_rows(wanted: ParameterSpec, found: Found, paths: Paths) -> Iterator[Array]:
@@ -106,7 +133,8 @@ def packed_from_seed(
     chunk_bytes = step * max(1, BLOCK_VALUES // step) * ITEM_BYTES["f32"]
     blocks = synthetic_chunks(wanted.name, wanted.shape, seed, chunk_bytes)
     rows = (block.reshape(-1, width) for block in blocks)
-    return _pack(rows, wanted, f"synthetic, seed {seed}", scratch)
+    parts = _rounded_parts(rows, wanted, f"synthetic, seed {seed}")
+    return _pack(parts, wanted, scratch)
 
 
 def from_table(wanted: ParameterSpec, scratch: IO[bytes]) -> Content:
@@ -125,21 +153,36 @@ def row_blocks(
 
     Raises: IngotError for a value that is NaN or infinite.
     """
-    convention = wanted.convention(path)
-    rows, width = _rows(wanted.piece)
-    heads = convention.interleaved_heads
-    head_rows = rows // heads if heads else 1
-    multiple = math.lcm(head_rows, wanted.tile_n)
+    _, width = _rows(wanted.piece)
+    offset = wanted.convention(path).offset
     turned = wanted.form if is_turned(wanted) else None
+    multiple = _multiple(wanted, path)
     for _, values in _checked_chunks(view(wanted, tensor), path, multiple, turned):
         block = values.reshape(-1, width)
-        if convention.offset:
-            block = block + block.dtype.type(convention.offset)
-        if convention.interleaved_heads:
-            # Rows 2i and 2i + 1 of a head become rows i and i + head_rows / 2.
-            pairs = block.reshape(-1, head_rows // 2, 2, width)
-            block = pairs.swapaxes(1, 2).reshape(-1, width)
-        yield block
+        if offset:
+            block = block + block.dtype.type(offset)
+        yield _in_halves(block, wanted, path)
+
+
+def _multiple(wanted: ParameterSpec, path: Path) -> int:
+    """Return the number of rows whose multiples are converted at a time."""
+    return math.lcm(_head_rows(wanted, path) or 1, wanted.tile_n)
+
+
+def _head_rows(wanted: ParameterSpec, path: Path) -> int:
+    """Return the rows of each head that are stored in pairs, or 0."""
+    heads = wanted.convention(path).interleaved_heads
+    return _rows(wanted.piece)[0] // heads if heads else 0
+
+
+def _in_halves(block: Array, wanted: ParameterSpec, path: Path) -> Array:
+    """Return rows 2i and 2i + 1 of each head as rows i and i + head_rows / 2."""
+    head_rows = _head_rows(wanted, path)
+    if not head_rows:
+        return block
+    width = block.shape[1]
+    pairs = block.reshape(-1, head_rows // 2, 2, width)
+    return pairs.swapaxes(1, 2).reshape(-1, width)
 
 
 def hash_tensor(tensor: StoredTensor, path: Path) -> str:
@@ -200,24 +243,46 @@ def _append(
     return Content(Path(scratch.name), offset, size_bytes, hasher.hexdigest())
 
 
-def _pack(
-    blocks: Iterable[Array], wanted: ParameterSpec, label: str, scratch: IO[bytes]
-) -> list[Content]:
-    """Append the parts of a matrix: the weight as it arrives, then the small parts."""
+def _rounded_parts(
+    blocks: Iterable[Array], wanted: ParameterSpec, label: str
+) -> Iterator[dict[str, bytes]]:
+    """Yield the parts of each block of rows, rounded to the stored type."""
     import numpy as np
 
-    made: dict[str, list[bytes]] = {part.argument: [] for part in wanted.parts}
-    offset, start = scratch.tell(), 0
-    hasher = hashlib.sha256()
+    start = 0
     for block in blocks:
         if wanted.stored in SAFETENSORS:
             data = _encoded(block, wanted, label, start)
             bits = np.frombuffer(data, f"u{ITEM_BYTES[wanted.stored]}")
-            parts = {"weight": grouped(bits.reshape(block.shape), wanted.tile_n)}
+            rows = _whole_tiles(bits.reshape(block.shape), wanted.tile_n)
+            parts = {"weight": grouped(rows, wanted.tile_n)}
         else:
-            parts = quantised(block, wanted.stored, wanted.tile_n)
+            rows = _whole_tiles(block, wanted.tile_n)
+            parts = quantised(rows, wanted.stored, wanted.tile_n)
             _check_scale(parts, block, wanted, label, start)
         start += block.size
+        yield parts
+
+
+def _whole_tiles(rows: Array, tile_n: int) -> Array:
+    """Return the rows, and zeros that fill the last tile.
+
+    Only the last rows of a matrix need them, because others come in whole tiles.
+    """
+    import numpy as np
+
+    missing = -len(rows) % tile_n
+    return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
+
+
+def _pack(
+    blocks: Iterable[dict[str, bytes]], wanted: ParameterSpec, scratch: IO[bytes]
+) -> list[Content]:
+    """Append the parts of a matrix: the weight as it arrives, then the small parts."""
+    made: dict[str, list[bytes]] = {part.argument: [] for part in wanted.parts}
+    offset = scratch.tell()
+    hasher = hashlib.sha256()
+    for parts in blocks:
         weight = parts.pop("weight")
         hasher.update(weight)
         scratch.write(weight)
@@ -261,14 +326,20 @@ def _check_scale(
 
     # Regardless of the word size with which a layout reads them.
     element = "f32" if wanted.stored == "i8" else "f16"
-    for part in wanted.parts:
-        if part.argument == "weight":
+    for argument, data in parts.items():
+        if argument not in _scales(wanted.stored):
             continue
-        data = memoryview(parts[part.argument])
-        if first_not_finite(decode(data, element)) is not None:
+        if first_not_finite(decode(memoryview(data), element)) is not None:
             values = block.reshape(-1)
             largest = int(np.abs(values).argmax())
             raise _beyond(values[largest], start + largest, wanted, label)
+
+
+def _scales(stored: str) -> tuple[str, ...]:
+    """Return the parts that are floats; those of nested blocks are in outer ones."""
+    if stored in SCHEMES and SCHEMES[stored].nested:
+        return ("weight_super_scale", "weight_super_min")
+    return ("weight_scale", "weight_min")
 
 
 def _beyond(value: float, index: int, wanted: ParameterSpec, label: str) -> IngotError:

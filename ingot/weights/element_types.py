@@ -16,7 +16,7 @@ Array: TypeAlias = Any
 SAFETENSORS = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 PROJECT = {theirs: ours for ours, theirs in SAFETENSORS.items()}
 
-ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4}
+ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i16": 2, "i32": 4}
 
 # The types that can be read: by the files' spelling, values and bytes per block.
 BLOCKS = {
@@ -39,6 +39,7 @@ NUMPY_NAMES = {
     "f16": "float16",
     "bf16": "bfloat16",
     "i8": "int8",
+    "i16": "int16",
     "i32": "int32",
 }
 

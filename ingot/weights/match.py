@@ -15,6 +15,7 @@ from pathlib import Path
 from ingot.errors import IngotError, counted
 from ingot.weights.element_types import BLOCKS, PROJECT, SAFETENSORS
 from ingot.weights.parameter_spec import ParameterSpec, container
+from ingot.weights.quantise import SCHEMES
 from ingot.weights.safetensors import StoredTensor
 
 OUTPUT = "output.weight"
@@ -165,6 +166,8 @@ def _differences(item: ParameterSpec, tensor: StoredTensor) -> Iterator[IngotErr
             f" {', '.join(PROJECT)}, found {tensor.element}",
             "its values are stored in blocks: convert the file to F16",
         )
+    elif item.stored in SCHEMES and not _fits(item, tensor):
+        yield _not_as_stored(place, item, tensor)
     elif item.source and tensor.element != SAFETENSORS[item.source]:
         found = tensor.element.lower()
         hint = "remove 'source' from the rule of weights.policy: the bake converts it"
@@ -175,6 +178,22 @@ def _differences(item: ParameterSpec, tensor: StoredTensor) -> Iterator[IngotErr
             f" found {tensor.element}",
             hint,
         )
+
+
+def _fits(item: ParameterSpec, tensor: StoredTensor) -> bool:
+    """Return whether the tensor may be stored so: GGUF's types are never rounded to."""
+    scheme = SCHEMES[item.stored]
+    return not scheme.exact or tensor.element == scheme.ggml
+
+
+def _not_as_stored(place: str, item: ParameterSpec, tensor: StoredTensor) -> IngotError:
+    own = tensor.element.lower()
+    known = own if own in {*SCHEMES, *SAFETENSORS} else "f32"
+    return IngotError(
+        f"{place}: wrong type; expected {SCHEMES[item.stored].ggml}, whose blocks"
+        f" '{item.stored}' keeps, found {tensor.element}",
+        f"write 'stored: {known}' in the rule of weights.policy",
+    )
 
 
 def _shape_hint(item: ParameterSpec, tensor: StoredTensor) -> str:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from ingot.weights.quantise import SCHEMES, Quantised, quantise, quantise_rows
+
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
 
-# Codes are symmetric: -128 would have no counterpart.
-I8_LIMIT = 127
-I4_LIMIT = 7
-# Columns that share a scale.
-BLOCK = 32
+_WORD_ROWS = 8
 
 
 def quantised(rows: Array, scheme: str, tile_n: int) -> dict[str, bytes]:
@@ -28,55 +26,36 @@ def quantised(rows: Array, scheme: str, tile_n: int) -> dict[str, bytes]:
     """
     if scheme == "i8":
         codes, scale = quantise_rows(rows)
-        return {
-            "weight": grouped(codes, tile_n),
-            "weight_scale": scale.astype("<f4").tobytes(),
-        }
-    if scheme == "i8_block32":
-        codes, scale = quantise_blocks(rows, I8_LIMIT)
-        return {
-            "weight": grouped(codes, tile_n),
-            "weight_scale": grouped(scale, tile_n),
-        }
-    if scheme == "i4_block32":
-        codes, scale = quantise_blocks(rows, I4_LIMIT)
-        return {"weight": words(codes, tile_n), "weight_scale": grouped(scale, tile_n)}
-    raise ValueError(f"no packing named '{scheme}'")
+        parts = {"weight": codes, "weight_scale": scale[:, None]}
+    elif scheme in SCHEMES:
+        parts = quantise(rows, scheme)
+    else:
+        raise ValueError(f"no packing named '{scheme}'")
+    return packed(parts, scheme, tile_n)
 
 
-def quantise_rows(rows: Array) -> tuple[Array, Array]:
-    """Return codes and the scale of each row: row = codes * scale.
+def packed(parts: Quantised, scheme: str, tile_n: int) -> dict[str, bytes]:
+    """Return the bytes of codes and scales, by the kernel's argument.
 
-    Shapes: rows [n, columns] -> int8 [n, columns], float32 [n].
-    Source: Jacob et al. 2018, arXiv:1712.05877, section 2.1, symmetric.
+    Of codes below 8 bits, the lower 4 are words of 8 rows; what is above is
+    `weight_high`.
+
+    Shapes: parts [n * tile_n, columns or groups of columns]; n groups.
+
+    Raises: ValueError for a `tile_n` that the scheme does not support.
     """
-    import numpy as np
-
-    scale = np.abs(rows).max(axis=1) / np.float32(I8_LIMIT)
-    # Any scale suits a row of zeros.
-    divisor = np.where(scale > 0, scale, np.float32(1))
-    # A scale below the least normal number may be rounded down by half.
-    codes = np.rint(rows / divisor[:, None]).clip(-I8_LIMIT, I8_LIMIT)
-    return codes.astype(np.int8), divisor
-
-
-def quantise_blocks(rows: Array, limit: int) -> tuple[Array, Array]:
-    """Return codes up to `limit` and the scale of each block of 32 columns.
-
-    Shapes: rows [n, columns] -> int8 [n, columns], float16 [n, columns / 32]. A scale
-        that exceeds float16 becomes infinite.
-
-    Source: ggml's q8_0; here the codes follow the scale as it is stored.
-    """
-    import numpy as np
-
-    blocks = rows.reshape(len(rows), -1, BLOCK)
-    with np.errstate(over="ignore"):
-        scale = (np.abs(blocks).max(axis=2) / np.float32(limit)).astype(np.float16)
-    # Blocks of zeros, or of numbers below the scale's type, are zeros.
-    divisor = np.where(scale > 0, scale, np.float16(1)).astype(np.float32)
-    codes = np.rint(blocks / divisor[:, :, None]).clip(-limit, limit)
-    return codes.astype(np.int8).reshape(rows.shape), scale
+    bits = SCHEMES[scheme].bits if scheme in SCHEMES else 8
+    found = {name: grouped(values, tile_n) for name, values in parts.items()}
+    if bits == 8:
+        return found
+    if tile_n != _WORD_ROWS:
+        message = f"words of {bits}-bit codes have {_WORD_ROWS} rows"
+        raise ValueError(f"{message}, the layout {tile_n}")
+    codes = parts["weight"]
+    found["weight"] = _side_by_side(codes & 15, 4)
+    if bits > 4:
+        found["weight_high"] = _side_by_side(codes >> 4, bits - 4)
+    return found
 
 
 def grouped(rows: Array, tile_n: int) -> bytes:
@@ -88,18 +67,17 @@ def grouped(rows: Array, tile_n: int) -> bytes:
     return bytes(groups.swapaxes(1, 2).tobytes())
 
 
-def words(codes: Array, tile_n: int) -> bytes:
-    """Return 4-bit codes in the order of the layout, a word per column of a group.
+def _side_by_side(codes: Array, bits: int) -> bytes:
+    """Return a number of 8 * bits bits for each column of a group of 8 rows.
 
-    Row r of a group is in bits 4*r and up, with 8 added.
+    Row r of the group is in bits r * bits and up.
 
-    Shapes: codes [n * 8, columns], int8, -8 to 7.
+    Shapes: codes [n * 8, columns], unsigned.
     """
     import numpy as np
 
-    if tile_n != 8:
-        raise ValueError(f"words of 4-bit codes have 8 rows, the layout {tile_n}")
-    groups = (codes + 8).astype("<u4").reshape(-1, tile_n, codes.shape[1])
-    places = np.arange(0, 32, 4, dtype="<u4")[:, None]
-    packed: Array = np.bitwise_or.reduce(groups << places, axis=1)
-    return bytes(packed.astype("<u4").tobytes())
+    kind = np.dtype(f"<u{bits}")
+    groups = codes.astype(kind).reshape(-1, _WORD_ROWS, codes.shape[1])
+    places = np.arange(0, _WORD_ROWS * bits, bits).astype(kind)[:, None]
+    joined: Array = np.bitwise_or.reduce(groups << places, axis=1)
+    return bytes(joined.astype(kind).tobytes())

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tests.component_cases import Draw
-from tests.domains.linear import PACKED_U32, weight_scale, weight_scale_i4, weight_words
+from tests.domains.linear import (
+    PACKED_BLOCKS,
+    PACKED_U32,
+    weight_scale,
+    weight_scale_i4,
+    weight_words,
+)
 from tests.domains.linear import fit as fit
 
 
@@ -20,6 +26,7 @@ def ids(draw: Draw) -> np.ndarray:
 
 VALUES = {
     **{f"embedding_lookup_{name}": draw for name, draw in PACKED_U32.items()},
+    **{f"embedding_lookup_{name}": draw for name, draw in PACKED_BLOCKS.items()},
     "ids": ids,
     "weight_scale": weight_scale,
     "embedding_lookup_packed_i4_block32.weight_scale": weight_scale_i4,
