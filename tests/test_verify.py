@@ -125,7 +125,7 @@ def test_another_schema_is_refused(bundle: Path) -> None:
     with pytest.raises(IngotError) as caught:
         verify(bundle)
     assert str(caught.value) == (
-        "bundle.json: another schema; expected 'ingot.bundle.v1', found 'later.v9'"
+        "bundle.json: another schema; expected 'ingot.bundle.v2', found 'later.v9'"
     )
 
 

@@ -36,11 +36,13 @@ def contract() -> dict[str, Any]:
     port = {"element": "i32", "shape": ["batch", "seq"]}
     embedding = {"element": "f32", "shape": ["batch", 2]}
     return {
-        "schema": "ingot.bundle.v1",
+        "schema": "ingot.bundle.v2",
         "model": "tiny",
         "licence": "Apache-2.0",
         "redistribution": "yes",
         "dims": {"n_vocab": 30522},
+        "pooling": {"kind": "mean", "normalized": False},
+        "sampling": None,
         "dynamic_dims": {
             "batch": {"min": 1, "max": 2},
             "seq": {"min": 1, "max": 32},
@@ -59,6 +61,7 @@ def contract() -> dict[str, Any]:
         "target": {
             "name": "here",
             "machine": None,
+            "device": "local",
             "cpu_features": [],
             "layout": "plain",
             "compile_flags": [],

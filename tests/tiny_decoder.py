@@ -43,7 +43,7 @@ def contract() -> dict[str, Any]:
     """What bundle.json says, without files."""
     limits = {"batch": 1, "seq": N_SEQ, "ctx": N_CTX}
     return {
-        "schema": "ingot.bundle.v1",
+        "schema": "ingot.bundle.v2",
         "model": "tiny",
         "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
         "dynamic_dims": {dim: {"min": 1, "max": n} for dim, n in limits.items()},

@@ -10,18 +10,23 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from ingot.bundles.contract_types import SCHEMA
+from ingot.bundles.sampler import Sampling
 from ingot.codec import to_json
 from ingot.errors import IngotError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingot.model.graph import EntryPoint, Port
+    from ingot.model.graph import EntryPoint, Graph, Port
     from ingot.model.manifest import Manifest
+    from ingot.model.shapes import Limit
     from ingot.model.target import Target
 
-SCHEMA = "ingot.bundle.v1"
 KEY = "sha256"
+
+# The components that make embeddings of sentences.
+POOLING, NORMALIZED = "pooling/mean_pool", "normalization/l2_normalize"
 
 
 def declaration(
@@ -40,6 +45,8 @@ def declaration(
         "redistribution": "yes" if manifest.redistribution else "no",
         "dims": dict(manifest.dims),
         "end_tokens": manifest.end_tokens,
+        "pooling": _pooling(graph),
+        "sampling": _sampling(graph),
         "dynamic_dims": {
             dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
         },
@@ -48,6 +55,7 @@ def declaration(
             "name": target.resolved,
             "summary": target.summary,
             "machine": target.machine,
+            "device": _device(target),
             "cpu_features": target.cpu_features,
             "layout": target.layout.name,
             "compile_flags": target.compile_flags,
@@ -74,11 +82,54 @@ def _entry_point(entry: EntryPoint) -> dict[str, Any]:
 
 
 def _port(port: Port) -> dict[str, Any]:
-    return {
+    described: dict[str, Any] = {
         "name": port.name,
         "element": port.type.element,
         "shape": port.type.shape,
         "role": port.role,
+    }
+    if port.limits:
+        described["range"] = {"min": 0, "max": [_last(item) for item in port.limits]}
+    if port.role == "cache":
+        described["unwritten"] = "anything, NaN included"
+    return described
+
+
+def _last(limit: Limit) -> int | str:
+    """Return the largest number of a range; a text depends on the call."""
+    less = 0 if limit.closed else 1
+    if not limit.names:
+        assert limit.less is None
+        return limit.most.size - less
+    words = [str(limit.most), *([str(limit.less)] if limit.less else [])]
+    return " - ".join([*words, *(["1"] if less else [])])
+
+
+def _device(target: Target) -> str:
+    """Return the driver that IREE needs: `local` stands for local-task and -sync."""
+    flag = "--iree-hal-target-device="
+    found = (x.removeprefix(flag) for x in target.compile_flags if x.startswith(flag))
+    return next(found, "local")
+
+
+def _pooling(graph: Graph) -> dict[str, Any] | None:
+    """Return how an encoder makes one embedding of those of a sentence's tokens."""
+    used = {item.component for item in graph.instances}
+    if POOLING not in used:
+        return None
+    return {"kind": "mean", "normalized": NORMALIZED in used}
+
+
+def _sampling(graph: Graph) -> dict[str, Any] | None:
+    """Return how a decoder's next token is chosen by default."""
+    ports = (port for entry in graph.entry_points for port in entry.outputs)
+    if "logits" not in {port.role for port in ports}:
+        return None
+    default = Sampling()
+    return {
+        "temperature": default.temperature,
+        "top_k": default.top_k,
+        "top_p": default.top_p,
     }
 
 

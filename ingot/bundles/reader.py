@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from ingot import codec
-from ingot.bundles.contract import SCHEMA, unseal
+from ingot.bundles.contract import unseal
+from ingot.bundles.contract_types import (
+    OLDER,
+    SCHEMA,
+    EntryValue,
+    FileValue,
+    Pooling,
+    PortValue,
+    Range,
+)
 from ingot.bundles.tarball import file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port
@@ -31,6 +40,18 @@ class Bundle:
         """Return `model@target`."""
         return f"{self.contract['model']}@{self.contract['target']['name']}"
 
+    @property
+    def pooling(self) -> Pooling | None:
+        """Return how embeddings derive from tokens; None if the bundle says nothing.
+
+        Raises: IngotError if it says something else.
+        """
+        given = self.contract.get("pooling")
+        try:
+            return None if given is None else codec.from_plain(Pooling, given)
+        except ValueError as error:
+            raise IngotError(f"bundle.json: pooling: {error}") from error
+
     def limit(self, dim: str) -> int:
         """Return the maximum of a dynamic dim; for `ctx`, that of all blocks."""
         return self._end(dim, "max")
@@ -45,50 +66,6 @@ class Bundle:
             block_size = max(entry.block_size for entry in self.entry_points)
             return int(dims["n_block_seq"][end]) * block_size
         return int(dims[dim][end])
-
-
-@dataclass(frozen=True)
-class PortValue:
-    """An input or output in `bundle.json`."""
-
-    name: str
-    element: str
-    shape: tuple[int | str, ...]
-    role: str
-
-
-@dataclass(frozen=True)
-class InPlace:
-    """The output that overwrites an input."""
-
-    input: str
-    output: str
-
-
-@dataclass(frozen=True)
-class EntryValue:
-    """An entry point in `bundle.json`."""
-
-    name: str
-    inputs: tuple[PortValue, ...]
-    outputs: tuple[PortValue, ...]
-    in_place: tuple[InPlace, ...]
-
-
-@dataclass(frozen=True)
-class Range:
-    """The sizes that a dynamic dim may have."""
-
-    min: int
-    max: int
-
-
-@dataclass(frozen=True)
-class FileValue:
-    """The digest of a file."""
-
-    sha256: str
-    size_bytes: int
 
 
 # What commands read of `bundle.json`; a dot leads into a mapping.
@@ -194,7 +171,7 @@ def _contract(folder: Path) -> dict[str, Any]:
         schema = json.loads(text).get("schema")
     except (ValueError, AttributeError, RecursionError) as error:
         raise IngotError(f"bundle.json: damaged; {error}") from error
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, *OLDER):
         raise IngotError(
             f"bundle.json: another schema; expected '{SCHEMA}', found {schema!r}"
         )

@@ -1,0 +1,182 @@
+"""Define the types of `bundle.json`, and print them as a JSON Schema.
+
+    python -m ingot.bundles.contract_types > docs/bundle.schema.json
+
+The reader takes its types from here too, so the published schema cannot differ from
+what `ingot` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+SCHEMA = "ingot.bundle.v2"
+OLDER = ("ingot.bundle.v1",)
+"""Versions that are read as well: they lack optional fields."""
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_NAMES |= {NoneType: "null"}
+
+
+@dataclass(frozen=True)
+class IndexRange:
+    """The range of every number of an input; the module rejects others."""
+
+    min: int
+    max: tuple[int | str, ...] = field(
+        metadata={"doc": "inclusive: the least of these, over the dynamic dims"}
+    )
+
+
+@dataclass(frozen=True)
+class PortValue:
+    """An input or output."""
+
+    name: str
+    element: str = field(metadata={"doc": "f32, i32, ..."})
+    shape: tuple[int | str, ...] = field(
+        metadata={"doc": "static sizes, and names of dynamic_dims"}
+    )
+    role: str = field(
+        metadata={
+            "doc": "tokens, mask, start, last_index, block_table, cache, logits..."
+        }
+    )
+    range: IndexRange | None = None
+    unwritten: str = field(
+        default="",
+        metadata={"doc": "of a cache: what it may hold where nothing was written"},
+    )
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """The output that overwrites an input, whose memory is the caller's."""
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class EntryValue:
+    """A function that the module exports."""
+
+    name: str
+    inputs: tuple[PortValue, ...]
+    outputs: tuple[PortValue, ...]
+    in_place: tuple[InPlace, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The sizes that a dynamic dim may have; the module rejects others."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
+class FileValue:
+    """The digest of a file."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How the embedding of a sentence derives from those of its tokens."""
+
+    kind: str = field(
+        metadata={"doc": "mean: of the tokens that mask does not exclude"}
+    )
+    normalized: bool = field(metadata={"doc": "whether an embedding has length 1"})
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """How the next token is chosen, unless a caller says otherwise."""
+
+    temperature: float = field(metadata={"doc": "0: always the most likely token"})
+    top_k: int | None = field(metadata={"doc": "null: all tokens"})
+    top_p: float
+
+
+@dataclass(frozen=True)
+class TargetValue:
+    """What the module was compiled for."""
+
+    name: str
+    machine: str | None = field(metadata={"doc": "the processor; null: any"})
+    cpu_features: tuple[str, ...]
+    layout: str
+    compile_flags: tuple[str, ...]
+    device: str = field(
+        metadata={"doc": "the IREE driver: 'local' (task or sync) or 'vulkan'"}
+    )
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class BundleContent:
+    """bundle.json: what a bundle contains, and how to call its module."""
+
+    schema: str = field(metadata={"doc": f"the version of this file: {SCHEMA}"})
+    model: str
+    licence: str
+    dims: dict[str, int]
+    dynamic_dims: dict[str, Range]
+    entry_points: tuple[EntryValue, ...]
+    target: dict[str, Any]
+    files: dict[str, FileValue]
+    parameters: dict[str, Any]
+    runtime: dict[str, Any]
+    compiler: dict[str, Any]
+    pooling: Pooling | None = field(metadata={"doc": "of an encoder"})
+    sampling: SamplingDefaults | None = field(metadata={"doc": "of a decoder"})
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of bundle.json as text."""
+    head = {"$schema": DIALECT, "title": "bundle.json of a bundle of ingot"}
+    content = head | schema(BundleContent)
+    content["properties"]["target"] = schema(TargetValue)
+    return json.dumps(content, indent=1) + "\n"
+
+
+def schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type; further keys are allowed."""
+    if is_dataclass(kind):
+        return _record(kind)
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return {"type": "array", "items": schema(of[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema(of[1])}
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema(item) for item in of]}
+    return {} if kind is Any else {"type": _NAMES[kind]}
+
+
+def _record(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    properties = {
+        item.name: schema(hints[item.name])
+        | ({"description": item.metadata["doc"]} if item.metadata else {})
+        for item in fields(kind)
+    }
+    return {
+        "type": "object",
+        "description": str(kind.__doc__),
+        "properties": properties,
+        "required": [item.name for item in fields(kind) if item.default is MISSING],
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())
