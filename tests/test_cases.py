@@ -16,6 +16,7 @@ from ingot.checks.cases import (
     chain_cases,
     component_cases,
     entry_inputs,
+    far_cases,
     make_case,
     model_cases,
     np_rng,
@@ -78,6 +79,21 @@ def test_a_cache_holds_the_sequence_and_some_before_it(decoder: Graph) -> None:
     for entry in decoder.entry_points:
         for case in model_cases(decoder, entry, emulated=False):
             assert case.seq <= case.ctx <= 32
+
+
+def test_windows_end_within_a_cache_that_a_single_token_is_behind(
+    decoder: Graph,
+) -> None:
+    for entry in decoder.entry_points:
+        (case,) = far_cases(decoder, entry)
+        # The longest cache that the model allows, and the token in its last position.
+        assert (case.batch, case.seq, case.ctx) == (1, 1, 32)
+        inputs = entry_inputs(decoder, entry, case)
+        roles = [port.role for port in entry.inputs]
+        assert inputs[roles.index("start")].tolist() == [31]
+        *_, longest = model_cases(decoder, entry, emulated=False)
+        assert longest.valid == (longest.seq,)
+    assert far_cases(GRAPH, ENCODE) == ()
 
 
 def test_a_model_without_a_cache_has_no_ctx() -> None:

@@ -134,32 +134,41 @@ def test_the_loss_of_a_number_is_the_largest_of_its_samples() -> None:
 
 
 def at(row: int, column: int, error: float) -> Any:
-    found = np.zeros((3, 2))
+    found = np.zeros((3, 16))
     found[row, column] = error
     return found
 
 
 def test_each_row_is_judged_by_its_own_loss() -> None:
     # A massive activation in one row: the others are not allowed for it.
-    expected = np.array([[9723.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
-    loss = np.array([[1e-3, 0.0], [1e-7, 0.0], [0.0, 1e-7]])
+    expected, loss = np.ones((3, 16)), np.zeros((3, 16))
+    expected[0, 0], expected[1:, 1], loss[:, 0] = 9723.0, 2.0, (1e-3, 1e-7, 1e-7)
     assert row(expected, expected + 9.9 * loss, loss).passed
     found = row(expected, expected + at(1, 1, 2e-6), loss)
     assert (found.passed, found.worst) == (False, (1, 1))
+    # Of the usual row, 1e-7 of 2 is less than half a digit of float32.
     assert found.tolerance == pytest.approx(10 * 2 * ULP)
     assert found.share == pytest.approx(2e-6 / found.tolerance)
     assert row(expected, expected + at(0, 1, 9e-3), loss).passed
 
 
 def test_a_row_that_is_right_by_chance_may_differ_as_a_usual_one() -> None:
-    loss = np.array([[1e-6], [0.0], [1e-6]])
-    scale = loss_scale(np.ones((3, 1)), loss, None)
+    loss = np.array([[1e-6] * 16, [0.0] * 16, [1e-6] * 16])
+    scale = loss_scale(np.ones((3, 16)), loss, None)
     assert scale.ravel() == pytest.approx([1e-6] * 3)
     # Half a digit at least, and of zeros as much as is no normal number.
-    assert loss_scale(np.array([[4.0]]), np.zeros((1, 1)), None) == pytest.approx(
-        4 * ULP
-    )
-    assert loss_scale(np.zeros((1, 2)), np.zeros((1, 2)), None).item() == SMALLEST
+    four = np.full((1, 16), 4.0)
+    assert loss_scale(four, 0 * four, None) == pytest.approx(4 * ULP)
+    assert loss_scale(0 * four, 0 * four, None).item() == SMALLEST
+
+
+def test_rows_of_few_numbers_are_judged_together() -> None:
+    # One of them is right by chance, and is so small that no share of it helps.
+    expected, loss = np.array([[1.0], [1e-3], [-1.0]]), np.array([[1e-6], [0], [2e-6]])
+    scale = loss_scale(expected, loss, None)
+    assert scale.shape == (1, 1)
+    assert scale.item() == pytest.approx(2e-6)
+    assert loss_scale(np.ones((2, 8, 2)), np.ones((2, 8, 2)), None).shape == (2, 1, 1)
 
 
 @pytest.mark.parametrize("loss", [np.nan, np.inf])

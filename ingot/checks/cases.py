@@ -54,22 +54,30 @@ class Case:
         return (*sizes, ("padded", padding)) if padding else tuple(sizes)
 
 
-def make_case(graph: Graph, entry: EntryPoint, batch: int, seq: int) -> Case:
+def make_case(
+    graph: Graph,
+    entry: EntryPoint,
+    batch: int,
+    seq: int,
+    cached: int = CACHED,
+    is_padded: bool = True,
+) -> Case:
     """Return a case within the graph's ranges; all rows except the first are padded.
 
     A single row is padded too if it is long enough to lose a quarter. Where the entry
-    point fixes the sequence, its cache is as long as the requested sequence.
+    point fixes the sequence, its cache is as long as the requested sequence, and
+    `cached` positions longer.
     """
     ranges = {dim.name: dim for dim in graph.dynamic}
     taken = {dim for port in entry.inputs for dim in port.type.shape}
     batch, seq = _clip(ranges.get("batch"), batch), _clip(ranges.get("seq"), seq)
-    ctx = _clip(ranges["ctx"], seq + CACHED) if "ctx" in taken else 0
+    ctx = _clip(ranges["ctx"], seq + cached) if "ctx" in taken else 0
     if block_size := entry.block_size:
-        blocks = _clip(ranges.get("n_block_seq"), -(-(seq + CACHED) // block_size))
+        blocks = _clip(ranges.get("n_block_seq"), -(-(seq + cached) // block_size))
         ctx, seq = blocks * block_size, min(seq, blocks * block_size)
     seq = seq if "seq" in taken else 1
     if batch == 1:
-        return Case(1, seq, (seq - seq // 4,), ctx)
+        return Case(1, seq, (seq - seq // 4 if is_padded else seq,), ctx)
     rng = np_rng("case", batch, seq)
     padded = (int(rng.integers(1, seq + 1)) for _ in range(batch - 1))
     return Case(batch, seq, (seq, *padded), ctx)
@@ -100,6 +108,12 @@ def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
+def far_cases(graph: Graph, entry: EntryPoint) -> tuple[Case, ...]:
+    """Return one token behind a long cache, where windows end; none without a cache."""
+    case = make_case(graph, entry, 1, 1, cached=LONGEST)
+    return (case,) if case.ctx else ()
+
+
 def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
     """Return the cases of all blocks in a chain: those of blocks, or a few tokens."""
     if not emulated:
@@ -110,13 +124,14 @@ def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
 def model_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:
     """Return one token, a padded batch, and the longest sequence.
 
-    An emulated target runs the longest in its components and blocks.
+    The longest is not padded, so that it is longer than windows are. An emulated target
+    runs the longest in its components and blocks.
     """
-    shapes: tuple[tuple[int, int], ...]
-    shapes = ((1, 1), PADDED_BATCH, (1, _longest(graph, emulated)))
     if emulated:
-        shapes = ((1, 1), (2, 3))
-    return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
+        return _unique(make_case(graph, entry, *shape) for shape in ((1, 1), (2, 3)))
+    short = (make_case(graph, entry, *shape) for shape in ((1, 1), PADDED_BATCH))
+    seq = _longest(graph, emulated)
+    return _unique((*short, make_case(graph, entry, 1, seq, is_padded=False)))
 
 
 def _longest(graph: Graph, emulated: bool) -> int:

@@ -20,6 +20,7 @@ from ingot.checks.cases import (
     chain_cases,
     component_cases,
     entry_inputs,
+    far_cases,
     traced_calls,
 )
 from ingot.checks.float32_oracle import in_float32, lost, n_sample, side_by_side
@@ -192,8 +193,12 @@ def record_blocks(
         held = entry.held()
         chain = Recording(folder / chain_file(entry.name))
         chained = chain_cases(graph, entry, emulated)
-        alone = block_cases(graph, entry, emulated)
-        chosen = _chosen(entry, forms, emulated)
+        # Blocks of one form differ in their weights alone: two of them show where a
+        # window ends.
+        some = _chosen(entry, forms)
+        every = some if emulated else list(range(len(entry.blocks)))
+        alone = dict.fromkeys(far_cases(graph, entry), some)
+        alone |= dict.fromkeys(block_cases(graph, entry, emulated), every)
         seen: set[tuple[Any, ...]] = set()
         for case in dict.fromkeys((*alone, *chained)):
             inputs = entry_inputs(graph, entry, case)
@@ -213,7 +218,7 @@ def record_blocks(
                 )
                 both = tuple(zip(steps, narrow, strict=True))
                 chain.calls.append(_chain(chain, entry, case, inputs, both, padding))
-            for index in chosen if case in alone else ():
+            for index in alone.get(case, ()):
                 block = entry.blocks[index]
                 # A cache is as the caller passed it, without what earlier blocks have
                 # written: each of those versions would be recorded whole.
@@ -264,15 +269,9 @@ def _stored(value: Array, element: str) -> Array:
     return array.astype(np.float32)
 
 
-def _chosen(entry: EntryPoint, forms: tuple[Form, ...], emulated: bool) -> list[int]:
-    """Return the numbers of the blocks to check alone, in order.
-
-    An emulated target gets the first and the last of each form, because its calls are
-    slow and blocks of one form differ only in their weights.
-    """
+def _chosen(entry: EntryPoint, forms: tuple[Form, ...]) -> list[int]:
+    """Return the numbers of the first and the last block of each form, in order."""
     names = [block.name for block in entry.blocks]
-    if not emulated:
-        return list(range(len(names)))
     found: set[int] = set()
     for _, blocks in forms:
         own = [names.index(block) for name, block in blocks if name == entry.name]
