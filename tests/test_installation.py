@@ -144,13 +144,14 @@ def test_two_versions_in_one_environment_are_rejected(
     )
 
 
-def test_an_editable_ingot_builds_only_its_own_checkout(tmp_path: Path) -> None:
-    (tmp_path / "dodo.py").touch()
+def test_an_editable_ingot_brings_no_library(tmp_path: Path) -> None:
+    check_installation(tmp_path)
+    (tmp_path / "models").mkdir()
     with pytest.raises(IngotError) as caught:
         check_installation(tmp_path)
     assert str(caught.value) == (
-        f"ingot is installed from the checkout {ROOT} as editable, and builds only"
-        f" there\n  install it as a package: pip install {ROOT}"
+        f"ingot is installed from the checkout {ROOT} as editable, and brings no"
+        f" targets and components then\n  install it as a package: pip install {ROOT}"
     )
 
 

@@ -40,7 +40,7 @@ FOLDERS = (
 pytestmark = pytest.mark.reads(
     *("README.md", "LICENSE", ".gitignore", "pyproject.toml", PAGE, "targets/**/*.*"),
     *("components/**/*.*", "models/architectures/*", "models/licences/*"),
-    *("ingot/**/*.proto", "ingot/py.typed"),
+    *("ingot/**/*.proto", "ingot/**/*.txt", "ingot/py.typed"),
     code=("ingot/**/*.py", "oracles/*.py"),
 )
 

@@ -39,11 +39,12 @@ def check_installation(root: Path) -> None:
         raise _hidden("ingot/")
     if os.path.lexists(root / "ingot.py"):
         raise _hidden("ingot.py")
-    is_project = (root / DODO).is_file()
-    if is_project and not LIBRARY.is_dir() and not root.samefile(PACKAGE.parent):
+    # Such a project has models and, without those of a package, no targets.
+    relies = (root / "models").is_dir() and not (root / "targets").is_dir()
+    if relies and not LIBRARY.is_dir():
         raise IngotError(
             f"ingot is installed from the checkout {PACKAGE.parent} as editable, and"
-            " builds only there",
+            " brings no targets and components then",
             f"install it as a package: pip install {PACKAGE.parent}",
         )
 
