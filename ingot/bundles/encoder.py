@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeAlias
 
 from ingot.bundles.reader import Bundle
@@ -17,6 +18,14 @@ from ingot.runtime.invoke import Call, call
 Array: TypeAlias = Any
 
 
+class Long(Enum):
+    """What happens to a sentence with more tokens than the model has positions."""
+
+    REFUSE = "refuse"
+    CUT = "cut"
+    SPLIT = "split"
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """Sentences, their tokens and their embeddings.
@@ -24,16 +33,24 @@ class Encoded:
     Shapes: embeddings [sentence, n_embd].
     """
 
-    tokens: tuple[tuple[int, ...], ...]
+    tokens: tuple[tuple[int, ...], ...]  # all of them, whatever the model was given
+    windows: tuple[tuple[tuple[int, ...], ...], ...]  # what it was given, by sentence
     embeddings: Array
 
 
 def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """Return each sentence's token ids, [CLS] and [SEP] included.
 
-    Raises: IngotError if the bundle has no tokenizer, or if a sentence is too long or
-        has a token that the model does not know.
+    Raises: IngotError if the bundle has no tokenizer, or if a sentence has a token that
+        the model does not know.
     """
+    return _tokens(bundle, sentences)[0]
+
+
+def _tokens(
+    bundle: Bundle, sentences: tuple[str, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Return the tokens of sentences, and those that are put around each."""
     from ingot.runtime.tokenizer import load_tokenizer
 
     check_tokenizer(bundle.name, bundle.contract["files"])
@@ -43,24 +60,98 @@ def tokenize(bundle: Bundle, sentences: tuple[str, ...]) -> tuple[tuple[int, ...
         encoded(tokenizer, sentence, f"sentence {number}", n_vocab)
         for number, sentence in enumerate(sentences)
     )
-    longest = bundle.limit("seq")
-    for number, ids in enumerate(tokens):
-        if len(ids) > longest:
-            raise IngotError(
-                f"sentence {number} is too long; expected {longest} tokens or less, "
-                f"found {len(ids)}",
-                "split it into several sentences: nothing is cut off silently",
-            )
-    return tokens
+    return tokens, encoded(tokenizer, "", "an empty sentence", n_vocab)
 
 
-def encode(bundle: Bundle, runner: Runner, sentences: tuple[str, ...]) -> Encoded:
+def windows(
+    tokens: tuple[int, ...], around: tuple[int, ...], longest: int, long: Long
+) -> tuple[tuple[int, ...], ...]:
+    """Return the parts of a sentence that the model gets; each has `around` around it.
+
+    CUT keeps the first part only, as sentence-transformers does.
+
+    Raises: IngotError if the sentence is too long, and is to be refused.
+    """
+    if len(tokens) <= longest:
+        return (tokens,)
+    if long is Long.REFUSE or len(around) >= longest:
+        raise IngotError(
+            f"expected {longest} tokens or less, found {len(tokens)}",
+            "long=cut keeps its beginning; long=split takes the mean of its parts",
+        )
+    n_before = next(
+        count
+        for count in range(len(around) + 1)
+        if tokens[:count] == around[:count]
+        and tokens[len(tokens) - len(around) + count :] == around[count:]
+    )
+    before, after = around[:n_before], around[n_before:]
+    own = tokens[n_before : len(tokens) - len(after)]
+    size = longest - len(around)
+    parts = [own[place : place + size] for place in range(0, len(own), size)]
+    if long is Long.CUT:
+        del parts[1:]
+    return tuple((*before, *part, *after) for part in parts)
+
+
+def encode(
+    bundle: Bundle,
+    runner: Runner,
+    sentences: tuple[str, ...],
+    long: Long = Long.REFUSE,
+) -> Encoded:
     """Return the sentences' embeddings, in batches as large as the model accepts.
 
-    Raises: IngotError if the bundle is not a sentence encoder, or does not run.
+    The embedding of a sentence that is split is the mean of those of its parts, each
+    weighted by its number of tokens; it has length 1 if the model's embeddings have.
+
+    Raises: IngotError if the bundle is not a sentence encoder, or does not run, or if
+        a sentence is too long.
     """
-    tokens = tokenize(bundle, sentences)
-    return Encoded(tokens, embed(bundle, runner, tokens))
+    tokens, around = _tokens(bundle, sentences)
+    longest, parts = bundle.limit("seq"), []
+    for number, ids in enumerate(tokens):
+        try:
+            parts.append(windows(ids, around, longest, long))
+        except IngotError as error:
+            raise IngotError(
+                f"sentence {number} is too long; {error.message}", error.hint
+            ) from error
+    made = embed(bundle, runner, tuple(part for sentence in parts for part in sentence))
+    return Encoded(tokens, tuple(parts), _joined(bundle, made, parts, len(around)))
+
+
+def _joined(
+    bundle: Bundle,
+    made: Array,
+    parts: list[tuple[tuple[int, ...], ...]],
+    n_around: int,
+) -> Array:
+    """Return one embedding for each sentence.
+
+    Shapes: made [window, n_embd] -> [sentence, n_embd].
+    Raises: IngotError if the bundle does not say whether they have length 1.
+    """
+    import numpy as np
+
+    pooling, place, found = bundle.pooling, 0, []
+    for sentence in parts:
+        rows = made[place : place + len(sentence)]
+        place += len(sentence)
+        if len(sentence) == 1:
+            found.append(rows[0])
+            continue
+        if pooling is None:
+            raise IngotError(
+                f"{bundle.name}: the bundle states no pooling, so that nothing can be"
+                " split",
+                "build it again",
+            )
+        weights = np.array([len(part) - n_around for part in sentence], np.float64)
+        mean = weights @ rows.astype(np.float64) / weights.sum()
+        mean /= np.linalg.norm(mean) if pooling.normalized else 1.0
+        found.append(mean.astype(np.float32))
+    return np.stack(found)
 
 
 def embed(bundle: Bundle, runner: Runner, tokens: tuple[tuple[int, ...], ...]) -> Array:

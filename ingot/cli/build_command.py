@@ -18,7 +18,14 @@ from typing import IO, TYPE_CHECKING, Any
 from doit.task import Stream, Task
 
 from ingot.cli import startup
-from ingot.cli.commands import FAILED, INTERNAL_ERROR, INTERRUPTED, TASKS, Call
+from ingot.cli.commands import (
+    FAILED,
+    INTERNAL_ERROR,
+    INTERRUPTED,
+    SENTENCES,
+    TASKS,
+    Call,
+)
 from ingot.cli.connections import open_cache, open_store, open_workers
 from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
 from ingot.cli.reporter import Reporter
@@ -48,8 +55,9 @@ CACHED = "finished actions are cached"
 
 def run(call: Call) -> int:
     """Run tasks; or, with input=..., the built bundle."""
-    if "input" in call.variables:
-        check_used(call.variables, (*TASKS, "input"), "doit run input=...")
+    if call.options.get("json") or any(x in call.variables for x in SENTENCES):
+        used = (*TASKS, *SENTENCES)
+        check_used(call.variables, used, "doit run input=...")
         from ingot.cli.bundle_commands import run_input
 
         return run_input(call)

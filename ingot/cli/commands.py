@@ -23,6 +23,9 @@ FAILED, INTERNAL_ERROR, INTERRUPTED = 1, 2, 130
 # Variables that select the tasks of a command, and where they run.
 TASKS = ("model", "target", "executor")
 
+# Variables with which `doit run` encodes sentences instead of running tasks.
+SENTENCES = ("input", "other", "inputs", "long", "to")
+
 # The options of commands that build, in the form in which doit declares options.
 BUILD_OPTIONS: tuple[dict[str, Any], ...] = (
     {
@@ -75,6 +78,15 @@ BUILD_OPTIONS: tuple[dict[str, Any], ...] = (
     },
 )
 
+JSON: dict[str, Any] = {
+    "name": "json",
+    "short": "j",
+    "long": "json",
+    "type": bool,
+    "default": False,
+    "help": "with input= or inputs=: print whole embeddings as JSON",
+}
+
 DRY_RUN: dict[str, Any] = {
     "name": "dry_run",
     "short": "n",
@@ -126,7 +138,7 @@ COMMANDS = (
         variables=None,
         function="build_command:run",
         takes_tasks=True,
-        options=BUILD_OPTIONS,
+        options=(*BUILD_OPTIONS, JSON),
     ),
     Command(
         name="init",

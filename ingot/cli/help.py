@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 import ingot
-from ingot.cli.commands import BY_NAME, COMMANDS, TASKS, Command
+from ingot.cli.commands import BY_NAME, COMMANDS, SENTENCES, TASKS, Command
 from ingot.cli.variables import VARIABLES
 from ingot.errors import IngotError, did_you_mean
 from ingot.model.library import PACKAGE
@@ -64,7 +64,7 @@ def text(arguments: Sequence[str]) -> str:
         raise IngotError(f"no command named '{name}'", hint)
     command = BY_NAME[name]
     # A build, or with input= a built bundle.
-    own = (*TASKS, "input") if name == "run" else command.variables or ()
+    own = (*TASKS, *SENTENCES) if name == "run" else command.variables or ()
     usage = f"ingot {name} {command.usage}".rstrip()
     return _page(usage, command.purpose, own, command)
 
