@@ -6,6 +6,7 @@ Each test counts actions by what `doit` prints of them.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -54,6 +55,17 @@ def project(built: Project, tmp_path: Path) -> Iterator[Project]:
 
 def test_a_second_build_runs_nothing(project: Project) -> None:
     assert project.build(TARGET).done == {}
+
+
+def test_a_build_says_that_its_weights_are_synthetic(built: Project) -> None:
+    run = built.build(TARGET)
+    assert run.out.splitlines()[-1] == "synthetic weights: toy"
+    assert "synthetic weights" in built.doit("list").out
+    folder = built.root / "build/toy/x86_64"
+    contract = json.loads((folder / "bundle/bundle.json").read_text())
+    assert contract["inputs"]["weights"]["origin"] == "synthetic weights, seed 1"
+    bench = json.loads((folder / "toy-x86_64.bench.json").read_text())
+    assert bench["weights"] == "synthetic weights"
 
 
 def test_an_edit_of_a_components_comment_runs_nothing(project: Project) -> None:
