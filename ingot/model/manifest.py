@@ -209,10 +209,11 @@ def _apply_terms(
     if is_accepted:
         return file, terms
     otherwise = section.otherwise
+    policy = otherwise.policy or file.weights.policy
     return replace(
         file,
         licence=otherwise.licence,
-        weights=replace(file.weights, source=otherwise.source),
+        weights=replace(file.weights, source=otherwise.source, policy=policy),
         tokenizer=otherwise.tokenizer,
         check=replace(file.check, golden=otherwise.golden),
     ), terms

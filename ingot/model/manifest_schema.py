@@ -155,6 +155,9 @@ class OtherwiseSection(Section):
 
     licence: str = key(LICENCE, "licence of these weights")
     source: SourceSection = key(WEIGHT_SOURCE, "where these weights come from")
+    policy: tuple[Policy, ...] = optional(
+        ListOf(Policy, min=1), "their types; left out, those of the manifest's weights"
+    )
     tokenizer: FileSourceSection | None = optional(
         TOKENIZER_SOURCE, "their tokenizer.json", default=None
     )
