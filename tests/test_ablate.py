@@ -183,7 +183,8 @@ def test_modes_come_in_their_own_order() -> None:
         (
             lambda: read_scheme("odd"),
             "weights=odd: no scheme named 'odd'\n  known schemes: bf16, f16, "
-            "i4_block32, i8, i8_block32, mxfp8, q4_0, q4_1, q4_k, q5_0, q6_k, q8_0",
+            "i4_block32, i4_block32_hqq, i8, i8_block32, mxfp8, q4_0, q4_1, q4_k, q5_0,"
+            " q6_k, q8_0",
         ),
         (
             lambda: reading_tokens(two_norms.GRAPH),

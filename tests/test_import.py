@@ -166,7 +166,7 @@ LlamaForCausalLM
   rope_freq_base   100000              config.json: rope_theta
   attention_scale  0.3535533905932738  1 / sqrt(head_dim)
   weights          F32 -> f32          20 tensors, 0.1 MB; stored= f32, bf16, f16, i8, \
-i8_block32, i4_block32
+i8_block32, i4_block32, i4_block32_hqq
   tied             output.weight       the checkpoint has no such tensor
   licence          Apache-2.0          README.md: license
   tokenizer        none                no tokenizer.json: `doit generate` needs one

@@ -287,7 +287,8 @@ def test_import_writes_the_type_that_is_asked_for(stored: str, tmp_path: Path) -
             "hf",
             "i8_block16",
             "stored=i8_block16: not a type for this checkpoint; expected one of f32,"
-            " bf16, f16, i8, i8_block32, i4_block32\n  did you mean 'i8_block32'?",
+            " bf16, f16, i8, i8_block32, i4_block32, i4_block32_hqq\n  did you mean"
+            " 'i8_block32'?",
         ),
         (
             "gguf",

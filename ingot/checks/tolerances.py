@@ -21,6 +21,7 @@ ROUNDING = {
     "i8": 6e-2,
     "i8_block32": 6e-2,
     "i4_block32": 4e-1,
+    "i4_block32_hqq": 4e-1,
     # The blocks of a GGUF file are kept; synthetic weights are rounded to them.
     "q8_0": 6e-2,
     "q6_k": 1e-1,

@@ -22,7 +22,7 @@ from ingot.weights.quantise import SCHEMES
 from ingot.weights.safetensors import StoredTensor
 
 # What values of two or four bytes may be rounded to; experts have fewer kernels.
-_ROUNDED = ("i8", "i8_block32", "i4_block32")
+_ROUNDED = ("i8", "i8_block32", "i4_block32", "i4_block32_hqq")
 _ROUNDED_EXPERTS = ("i8",)
 _FLOATS = ("f32", "bf16", "f16")
 _LAYER = "{layer}"

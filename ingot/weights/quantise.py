@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ingot.weights.hqq import fit
+
 Array: TypeAlias = Any
 """A NumPy array; NumPy is imported where it is used."""
 Quantised: TypeAlias = dict[str, Array]
@@ -38,6 +40,7 @@ class Scheme:
     nested: bool = False  # blocks in an outer block
     ggml: str = ""  # the type in GGUF files whose codes these are
     exact: bool = False  # only of that type, never rounded
+    fitted: bool = False  # scales by `ingot.weights.hqq`
 
     @property
     def width(self) -> int:
@@ -48,6 +51,7 @@ class Scheme:
 SCHEMES = {
     "i8_block32": Scheme(8, 32, ggml="Q8_0"),
     "i4_block32": Scheme(4, 32, 8, ggml="Q4_0"),
+    "i4_block32_hqq": Scheme(4, 32, has_min=True, fitted=True),
     "q8_0": Scheme(8, 32, ggml="Q8_0", exact=True),
     "q4_0": Scheme(4, 32, 8, ggml="Q4_0", exact=True),
     "q4_1": Scheme(4, 32, has_min=True, ggml="Q4_1", exact=True),
@@ -139,6 +143,11 @@ def _blocks(rows: Array, form: Scheme) -> Quantised:
     import numpy as np
 
     blocks = rows.reshape(len(rows), -1, form.columns)
+    if form.fitted:
+        scale, least = fit(blocks, 2**form.bits - 1)
+        moved = blocks - least.astype(np.float32)[:, :, None]
+        codes = _codes(moved, _divisor(scale), form)
+        return {"weight": codes, "weight_scale": scale, "weight_min": least}
     if form.has_min:
         low = blocks.min(axis=2)
         least = _half(low)
