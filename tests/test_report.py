@@ -233,13 +233,15 @@ def test_figures_come_from_the_reports_of_the_build(tmp_path: Path) -> None:
     folder = tmp_path / "build/toy/here"
     folder.mkdir(parents=True)
     level = {"max_abs_error": 1e-6, "tolerance": 1e-5, "rows": 3, "failed": 0}
-    check = {"passed": True, "levels": {"block": level}}
+    check = {"passed": True, "levels": {"block": level}, "quality": None}
+    check["judge"] = "no independent judge"
     (folder / "check.json").write_text(json.dumps(check))
     (folder / "model.vmfb").write_bytes(b"x" * 10)
     (folder / "bench.json").write_text("damaged")
     assert history.figures(tmp_path, "toy", "here") == {
         "sizes": {"vmfb": 10},
         "passed": True,
+        "judge": "no independent judge",
         "check": {"block": {"worst": 1e-6, "tolerance": 1e-5, "rows": 3, "failed": 0}},
     }
 
@@ -287,3 +289,16 @@ def test_the_page_counts_what_changed_itself(reasons: list[str], told: str) -> N
     done = {"compile:m@t": {"how": "ran", "why": reasons}}
     found = Build(0.0, ("build",), 0, 2.5, {"ran": 1}, done, {})
     assert told in page.page([], [], {}, [found], {})
+
+
+def test_the_report_says_what_rounding_costs_and_that_no_judge_is_independent() -> None:
+    quality = {"perplexity_ratio": 1.16, "kl": 0.451}
+    judged = figures(judge="transformers 5.23.0", quality=quality)
+    alone = figures(judge="no independent judge")
+    cells = {
+        ("a", "here"): Cell("a@here", judged),
+        ("b", "here"): Cell("b@here", alone),
+    }
+    text = page.page(["a", "b"], ["here"], cells, [], {})
+    assert "0.2 of tolerance; perplexity 1.16 times f32&#x27;s; KL 0.451<" in text
+    assert "0.2 of tolerance; no independent judge<" in text

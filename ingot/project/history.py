@@ -109,6 +109,7 @@ def figures(root: Path, model: str, target: str) -> dict[str, Any]:
             }
             for name, level in check.get("levels", {}).items()
         }
+        found |= {key: check[key] for key in ("judge", "quality") if check.get(key)}
     if bench:
         found["emulated"] = bench.get("emulated", False)
         found["machine"] = bench.get("machine", {}).get("cpu", "")

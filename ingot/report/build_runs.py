@@ -18,7 +18,7 @@ from ingot.project import history
 JUDGING = ("check", "bench", "bundle")
 
 # The figures of a check.
-VERDICT = ("passed", "check")
+VERDICT = ("passed", "check", "judge", "quality")
 
 
 @dataclass(frozen=True, slots=True)

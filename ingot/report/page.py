@@ -165,7 +165,7 @@ def _cell(cell: Cell, target: str) -> str:
     if cell.failed:
         note = ", ".join(stage_of(task) for task in cell.failed)
     elif cell.status == "passed" and cell.margin is not None:
-        note = f"error {cell.margin:.2g} of tolerance"
+        note = "; ".join([f"error {cell.margin:.2g} of tolerance", *_judged(cell)])
     elif cell.status == "none":
         note = "not built"
     elif cell.status != "passed":
@@ -174,6 +174,15 @@ def _cell(cell: Cell, target: str) -> str:
         f'<td class="{cell.status}" data-target="{escape(target)}">'
         f"<b>{MARKS[cell.status]}</b><small>{escape(note)}</small></td>"
     )
+
+
+def _judged(cell: Cell) -> Iterator[str]:
+    """Yield what rounded weights cost, and that a model has no independent judge."""
+    if quality := cell.figures.get("quality"):
+        yield f"perplexity {quality['perplexity_ratio']} times f32's"
+        yield f"KL {quality['kl']}"
+    if (judge := cell.figures.get("judge", "")).startswith("no "):
+        yield judge
 
 
 def _failures(builds: Sequence[Build], known: Sequence[Cell]) -> Iterator[str]:
