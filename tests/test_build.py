@@ -63,7 +63,7 @@ def test_a_build_says_that_its_weights_are_synthetic(built: Project) -> None:
     assert "synthetic weights" in built.doit("list").out
     folder = built.root / "build/toy/x86_64"
     contract = json.loads((folder / "bundle/bundle.json").read_text())
-    assert contract["inputs"]["weights"]["origin"] == "synthetic weights, seed 1"
+    assert contract["weights"] == "synthetic weights, seed 1"
     bench = json.loads((folder / "toy-x86_64.bench.json").read_text())
     assert bench["weights"] == "synthetic weights"
 

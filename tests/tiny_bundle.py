@@ -39,6 +39,7 @@ def contract() -> dict[str, Any]:
         "schema": "ingot.bundle.v2",
         "model": "tiny",
         "licence": "Apache-2.0",
+        "weights": "synthetic weights, seed 1",
         "redistribution": "yes",
         "dims": {"n_vocab": 30522},
         "pooling": {"kind": "mean", "normalized": False},

@@ -42,6 +42,7 @@ def declaration(
         "model": manifest.model,
         "architecture": manifest.architecture,
         "licence": manifest.licence,
+        "weights": manifest.weights.source.origin,
         "redistribution": "yes" if manifest.redistribution else "no",
         "dims": dict(manifest.dims),
         "end_tokens": manifest.end_tokens,

@@ -139,6 +139,17 @@ class BundleContent:
     compiler: dict[str, Any]
     pooling: Pooling | None = field(metadata={"doc": "of an encoder"})
     sampling: SamplingDefaults | None = field(metadata={"doc": "of a decoder"})
+    weights: str = field(
+        default="",
+        metadata={"doc": "their origin: 'synthetic weights, ...' if they are random"},
+    )
+    redistribution: str = field(
+        default="",
+        metadata={
+            "doc": "'no' if the licence is not known to let you give the weights to"
+            " others"
+        },
+    )
 
 
 def schema_text() -> str:
