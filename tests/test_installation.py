@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import ingot
-from ingot.cli import commands, doit_commands, installation
+from ingot.cli import commands, doit_commands, installation, main
 from ingot.cli.installation import check_installation, project_root
 from ingot.errors import IngotError
 from ingot.model import library
@@ -74,7 +74,7 @@ def test_an_override_that_overrides_nothing_is_rejected(
         check_names(own, ("components/a/one.mlir", "components/a/two.mlir"))
     assert str(caught.value) == (
         "pyproject.toml: tool.ingot.overrides: the project has no file"
-        " 'components/a/one.mlir'\n  remove the line"
+        " 'components/a/one.mlir'\n  remove it from the list"
     )
 
 
@@ -187,3 +187,22 @@ def test_a_command_without_a_project_is_rejected(tmp_path: Path) -> None:
         f"ERROR: no project in {tmp_path} or a folder above: none has a dodo.py\n"
         "  `ingot init` writes a project into an empty folder\n",
     )
+
+
+def test_paths_lead_to_the_same_files_from_a_folder_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dodo.py").touch()
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "small.gguf").touch()
+    monkeypatch.setattr(sys, "argv", ["ingot"])
+    for words, seen in (
+        (["import", "source=small.gguf"], f"source={below / 'small.gguf'}"),
+        (["import", "source=hf:some/model"], "source=hf:some/model"),
+        (["migrate", "x.yaml"], f"{below / 'x.yaml'}"),
+        (["build", "model=x"], "model=x"),
+    ):
+        monkeypatch.chdir(below)
+        assert main.enter_project(words) == [words[0], seen]
+        assert Path.cwd() == tmp_path

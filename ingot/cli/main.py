@@ -97,7 +97,8 @@ def enter_project(arguments: list[str]) -> list[str]:
 def _seen_from(folder: Path, word: str, command: str) -> str:
     """Return an argument whose path, if it is one, was relative to the folder."""
     name, equals, value = word.partition("=")
-    if equals and name in PATHS:
+    # A source may also be an address, which is no path.
+    if equals and name in PATHS and value and (folder / value).exists():
         return f"{name}={folder / value}"
     is_file = command == "migrate" and not word.startswith("-") and word != command
     return str(folder / word) if is_file else word

@@ -88,13 +88,14 @@ def check_names(root: Path, overrides: tuple[str, ...]) -> None:
         for name in both
         if name not in overrides
     ]
+    key = "pyproject.toml: tool.ingot.overrides"
     for name in overrides:
-        if name in both:
-            continue
-        where, known = ("ingot", brought) if name not in brought else ("project", [])
-        hint = did_you_mean(name, known, "files") if known else "remove the line"
-        text = f"pyproject.toml: tool.ingot.overrides: the {where} has no file '{name}'"
-        errors.append(IngotError(text.replace("the ingot", "ingot"), hint))
+        if name not in brought:
+            text = f"{key}: ingot has no file '{name}'"
+            errors.append(IngotError(text, did_you_mean(name, brought, "files")))
+        elif name not in both:
+            text = f"{key}: the project has no file '{name}'"
+            errors.append(IngotError(text, "remove it from the list"))
     if errors:
         raise IngotError("\n".join(map(str, errors)))
 
