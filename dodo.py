@@ -21,6 +21,11 @@ def task_fetch() -> Tasks:
     yield from CHECKOUT.tasks("fetch")
 
 
+def task_tokenizer() -> Tasks:
+    """Write the vocabularies of GGUF files as tokenizer.json."""
+    yield from CHECKOUT.tasks("tokenizer")
+
+
 def task_specialize() -> Tasks:
     """Make one static module of each component and its dims."""
     yield from CHECKOUT.tasks("specialize")

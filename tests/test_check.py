@@ -43,7 +43,9 @@ def test_the_plan_starts_nothing_and_tells_all_that_the_check_reads() -> None:
     assert check.task == f"check:{name}"
     assert check.outputs == ("check.json", "check.txt")
     wanted = [source for _, source in check.inputs if isinstance(source, Output)]
-    assert wanted == [Output(action.task, ROWS) for action in pieces]
+    tasks = [action.task for action in pieces]
+    tasks.append("check-tokenizer:all-minilm-l6-v2")
+    assert wanted == [Output(task, ROWS) for task in tasks]
     by_task = {action.task: dict(action.inputs) for action in pieces}
     entry_point = by_task[f"check-entry-point-encode:{name}"]
     assert {"golden.npz", "tokenizer.json", "oracles/linear.py"} <= entry_point.keys()

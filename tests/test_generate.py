@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from ingot.bundles import generator
-from ingot.bundles.contract import unseal
+from ingot.bundles.contract import CHAT_TEMPLATE, unseal
 from ingot.bundles.generator import End, Outside, Request, ctx_for, generate
 from ingot.bundles.reader import read_bundle
 from ingot.bundles.sampler import Sampling
-from ingot.bundles.tarball import file_digest
 from ingot.cli.generate_command import first_interrupt_noted, read_request, run, summary
 from ingot.model.runner import Runner
 from tests.scripted import script
-from tests.tiny_decoder import N_CTX, following, lay_out, sealed, text_of
+from tests.tiny_decoder import BOS, N_CTX, following, lay_out, sealed, text_of
 
 HERE = Runner("local-sync")
 
@@ -88,7 +87,8 @@ def test_the_end_tokens_of_the_manifest_end_the_text_too(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = unseal((bundle / "bundle.json").read_text())
-    sealed(bundle, {**content, "end_tokens": [10, 33]})
+    content["generation"]["end_tokens"] = [10, 33]
+    sealed(bundle, content)
     script(monkeypatch, [104, 105, 33, 106])
     text, told = written(bundle, Request("x"))
     assert (text, told.end) == ("hi", End.SEQUENCE)
@@ -106,6 +106,51 @@ def test_an_ordinary_token_with_the_name_of_an_end_is_text(
     script(monkeypatch, [104, 258, 257])
     text, told = written(bundle, Request("x"))
     assert (text, told.end) == ("h</s>", End.SEQUENCE)
+
+
+@pytest.mark.parametrize(
+    ("stop", "said", "expected"),
+    [
+        (["lo w"], "hello world", "hel"),
+        (["xyz", "or"], "hello world", "hello w"),
+        (["lo no"], "hello world", "hello world"),
+        (["dd"], "hello world", "hello world"),
+    ],
+)
+def test_a_stop_text_ends_the_text_and_is_not_written(
+    bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: list[str],
+    said: str,
+    expected: str,
+) -> None:
+    content = unseal((bundle / "bundle.json").read_text())
+    content["generation"]["stop"] = stop
+    sealed(bundle, content)
+    script(monkeypatch, [*said.encode(), 257])
+    text, told = written(bundle, Request("x"))
+    assert text == expected
+    assert told.end is (End.SEQUENCE if expected == said else End.STOP)
+
+
+def test_ids_stand_for_a_prompt_and_for_a_text(made: Path) -> None:
+    ids = (BOS, *b"hello")
+    text, told = written(made, Request("", 5, ids=ids, writes_ids=True))
+    assert text == ",".join(map(str, following("hello", 5)))
+    assert told.prompt_tokens == 6
+
+
+def test_a_chat_template_writes_the_prompt(bundle: Path) -> None:
+    template = "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}"
+    (bundle / CHAT_TEMPLATE).write_text(template + "{% endfor %}")
+    content = unseal((bundle / "bundle.json").read_text())
+    content["generation"] |= {"chat_template": CHAT_TEMPLATE, "bos": BOS}
+    sealed(bundle, content)
+    assert written(bundle, Request("ab", 4))[0] == text_of(following("uab", 4))
+    with_system = Request("ab", 4, system="c")
+    assert written(bundle, with_system)[0] == text_of(following("scuab", 4))
+    without = Request("ab", 4, template=False)
+    assert written(bundle, without)[0] == text_of(following("ab", 4))
 
 
 def test_a_text_may_end_before_it_begins(
@@ -195,10 +240,10 @@ def test_the_caches_hold_what_is_needed_in_steps_of_32(made: Path) -> None:
 
 
 def test_text_goes_to_standard_output_and_the_rest_to_standard_error(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = Request("hello", 12)
-    assert run(tmp_path, "tiny@here", request, file_digest, never) == 0
+    assert run(read_bundle(bundle), HERE, request, never) == 0
     out, err = capsys.readouterr()
     assert out == text_of(following("hello", 12)) + "\n"
     first, second, third = err.splitlines()
@@ -208,26 +253,26 @@ def test_text_goes_to_standard_output_and_the_rest_to_standard_error(
 
 
 def test_a_full_context_is_noted(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = Request("p" * 60, 9)
-    assert run(tmp_path, "tiny@here", request, file_digest, never) == 0
+    assert run(read_bundle(bundle), HERE, request, never) == 0
     note = capsys.readouterr().err.splitlines()[0]
     assert note == "note: the context is full: it has 64 tokens"
 
 
 def test_ctrl_c_gives_the_summary_and_130(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run(tmp_path, "tiny@here", Request("hello"), file_digest, lambda: True)
+    code = run(read_bundle(bundle), HERE, Request("hello"), lambda: True)
     assert code == 130
     assert "1 token after 6 of the prompt; stopped" in capsys.readouterr().err
 
 
 def test_a_draw_shows_its_seed(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = read_request({"prompt": "a", "tokens": "2", "temperature": "1"})
-    run(tmp_path, "tiny@here", request, file_digest, never)
+    run(read_bundle(bundle), HERE, request, never)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"  to repeat: seed={request.sampling.seed}"

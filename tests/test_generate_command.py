@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ingot.cli.generate_command import choose
+from ingot.cli.runnable_model import chosen
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
@@ -36,7 +36,7 @@ def test_a_model_without_tokenizer_is_rejected_before_a_build(project: Project) 
         catalogue = read(project.root)
         words = {"model": MODEL, "target": "x86_64"}
         with pytest.raises(IngotError) as caught:
-            choose(catalogue, select(catalogue, words))
+            chosen("generate", catalogue, select(catalogue, words))
     finally:
         edit(manifest, "\nweights:\n", f"{TOKENIZER}\nweights:\n")
     assert str(caught.value) == (
@@ -48,7 +48,7 @@ def test_a_model_without_tokenizer_is_rejected_before_a_build(project: Project) 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), 'generate needs prompt="..."'),
+        ((), 'generate needs prompt="...", or ids=1,2,3'),
         (("prompt=x", "tokens=0"), "tokens=0: expected an integer, 1 or more"),
         (("prompt=x", "temprature=1"), "did you mean 'temperature'?"),
         (("prompt=x", "build"), "generate takes no task, found 'build'"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.cli.generate_command import choose, read_request
+from ingot.cli.generate_command import read_request
+from ingot.cli.runnable_model import chosen
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
@@ -66,10 +67,37 @@ def test_a_wrong_value_is_an_error(word: str, says: str) -> None:
     assert str(caught.value) == says
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"ids": "1,2"}, 'generate needs prompt="...", not both'),
+        ({"template": "yes"}, "template=yes: expected own or none"),
+    ],
+)
+def test_words_that_contradict_each_other_are_an_error(
+    words: dict[str, str], says: str
+) -> None:
+    with pytest.raises(IngotError) as caught:
+        read_request({"prompt": "once", **words})
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("ids", ["", "1,,2", "1 2", "-1", "x"])
+def test_ids_are_numbers_with_commas_between(ids: str) -> None:
+    with pytest.raises(IngotError) as caught:
+        read_request({"ids": ids})
+    text = f"ids={ids}: expected token ids with commas between: 1,2,3"
+    assert str(caught.value) == text
+
+
+def test_ids_are_a_prompt() -> None:
+    assert read_request({"ids": "1, 2,3"}).ids == (1, 2, 3)
+
+
 def test_a_prompt_is_needed() -> None:
     with pytest.raises(IngotError) as caught:
         read_request({"tokens": "3"})
-    assert str(caught.value) == 'generate needs prompt="..."'
+    assert str(caught.value) == 'generate needs prompt="...", or ids=1,2,3'
 
 
 @pytest.mark.parametrize(
@@ -95,11 +123,12 @@ def test_a_model_that_cannot_generate_is_an_error_before_a_build(
 ) -> None:
     catalogue = read(ROOT)
     with pytest.raises(IngotError) as caught:
-        choose(catalogue, select(catalogue, words))
+        chosen("generate", catalogue, select(catalogue, words))
     assert str(caught.value) == says
 
 
 def test_one_decoder_on_one_target_is_chosen() -> None:
     catalogue = read(ROOT)
     words = {"model": "clm-60m", "target": "aarch64"}
-    assert choose(catalogue, select(catalogue, words)) == ("clm-60m", "aarch64")
+    found = chosen("generate", catalogue, select(catalogue, words))
+    assert found.name == "clm-60m@aarch64"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 
 from ingot.checks.golden_files import GoldenSentences, read_sentences
 from ingot.errors import IngotError
@@ -77,22 +76,12 @@ def test_embeddings_mean_what_sentences_mean(golden: GoldenSentences) -> None:
     assert movie @ vector["A man is playing guitar."] < 0.2
 
 
-def test_the_runtimes_tokenizer_gives_the_golden_ids(
+def test_the_tokenizer_gives_the_golden_ids(
     golden: GoldenSentences, tokenizer_path: Path
 ) -> None:
     tokenizer = load_tokenizer(tokenizer_path, N_VOCAB)
     for sentence, tokens in zip(golden.sentences, golden.tokens, strict=True):
-        assert tuple(tokenizer.encode(sentence, add_special_tokens=True)) == tokens
-
-
-def test_the_tokenizers_library_gives_the_golden_ids(
-    golden: GoldenSentences, tokenizer_path: Path
-) -> None:
-    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    for sentence, tokens in zip(golden.sentences, golden.tokens, strict=True):
-        assert tuple(tokenizer.encode(sentence).ids) == tokens
+        assert tokenizer.encode(sentence) == tokens
 
 
 def test_the_runtime_neither_cuts_nor_pads_though_the_file_says_so(
@@ -101,18 +90,18 @@ def test_the_runtime_neither_cuts_nor_pads_though_the_file_says_so(
     assert tokenizer_json["truncation"]["max_length"] == 128
     assert tokenizer_json["padding"]["strategy"] == {"Fixed": 128}
     tokenizer = load_tokenizer(tokenizer_path)
-    assert len(tokenizer.encode("hello", add_special_tokens=True)) == 3
-    assert len(tokenizer.encode("hello " * 300, add_special_tokens=True)) == 302
+    assert len(tokenizer.encode("hello")) == 3
+    assert len(tokenizer.encode("hello " * 300)) == 302
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "empty JSON input"),
+        (b"", "EOF while parsing a value at line 1 column 0"),
         (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0"),
-        (b'{"model": ', "expected JSON value"),
-        (b"[]", "missing object {; in tokenizer.json top-level object"),
-        (b'{"model": {"type": "Magic"}}', "unsupported model type: 'Magic'"),
+        (b'{"model": ', "EOF while parsing a value at line 1 column 10"),
+        (b"[]", "invalid type: sequence, expected struct Tokenizer"),
+        (b'{"model": {"type": "Magic"}}', "data did not match any variant"),
     ],
     ids=["empty", "not_utf8", "truncated", "not_an_object", "unknown_model"],
 )
@@ -123,7 +112,7 @@ def test_a_tokenizer_that_does_not_parse_is_an_error(
     path.write_bytes(content)
     with pytest.raises(IngotError) as caught:
         load_tokenizer(path)
-    assert caught.value.message.startswith(f"{path}: not a tokenizer that IREE reads; ")
+    assert caught.value.message.startswith(f"{path}: not a tokenizer; ")
     assert message in caught.value.message
     assert caught.value.hint == (
         "expected the tokenizer.json of Hugging Face tokenizers"
@@ -158,7 +147,7 @@ def test_a_special_token_beyond_the_models_rows_is_none_that_a_text_has(
     image = {**tokenizer_json["added_tokens"][0], "id": N_VOCAB, "content": "<image>"}
     tokenizer_json["added_tokens"].append(image)
     path.write_text(json.dumps(tokenizer_json))
-    assert load_tokenizer(path, N_VOCAB).encode("<image>") == [N_VOCAB]
+    assert load_tokenizer(path, N_VOCAB).encode("<image>", around=False) == (N_VOCAB,)
     image["special"] = False
     path.write_text(json.dumps(tokenizer_json))
     with pytest.raises(IngotError, match="found 30522"):

@@ -129,7 +129,8 @@ weights:
 
 tokenizer: {kind: file, path: "../../Tiny Llama_1.5/tokenizer.json"}
 
-end_tokens: [0]
+generation:
+  end_tokens: [0]
 
 bench:
   prefill:

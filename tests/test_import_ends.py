@@ -37,14 +37,14 @@ def test_the_tokens_that_end_a_text_are_those_of_the_checkpoint(
     if generation is not None:
         text = json.dumps({"eos_token_id": generation})
         (source / "generation_config.json").write_text(text)
-    assert bring(root, source)[1].end_tokens == found
+    assert bring(root, source)[1].generation.end_tokens == found
 
 
 def test_the_tokens_that_end_a_text_are_those_of_the_gguf_file(root: Path) -> None:
     ends = {"tokenizer.ggml.eos_token_id": 7, "tokenizer.ggml.eot_token_id": 9}
     path = write_as_gguf(root.parent / "tiny.gguf", TINY["llama"], more=ends)
     imported, found = bring(root, path)
-    assert found.end_tokens == (7, 9)
+    assert found.generation.end_tokens == (7, 9)
     places = ", ".join(f"tiny.gguf: {key}" for key in ends)
     assert "  end_tokens       7, 9 " in str(imported)
     assert places in str(imported)

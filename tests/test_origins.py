@@ -20,7 +20,7 @@ dynamic:
   batch: {min: 1, max: 4}
 weights:
   source: {kind: synthetic, seed: 1}
-end_tokens: [7, 9]
+generation: {end_tokens: [7, 9]}
 """,
     "models/architectures/small.yaml": """\
 tolerances:
@@ -82,7 +82,11 @@ def test_sources_of_a_task_follow_from_its_name(root: Path) -> None:
         ("seed", 1, "models/toy.yaml:6: weights.source.seed"),
         ("contract.dims.n_embd", 8, "models/toy.yaml:2: dims.n_embd"),
         ("dynamic[batch].max", 4, "models/toy.yaml:4: dynamic.batch.max"),
-        ("contract.end_tokens[1]", 9, "models/toy.yaml:7: end_tokens[1]"),
+        (
+            "contract.generation.end_tokens[1]",
+            9,
+            "models/toy.yaml:7: generation.end_tokens[1]",
+        ),
         (BLOCK, 1e-5, f"models/architectures/small.yaml:2: {BLOCK}"),
         (TIMES, 20.0, f"targets/here.yaml:3: {TIMES}"),
         (

@@ -20,6 +20,16 @@ FILES = [
 ]
 
 
+# What `bundle.json` states of a model whose manifest states nothing.
+GENERATION: dict[str, Any] = {
+    "bos": None,
+    "add_bos": False,
+    "end_tokens": [],
+    "stop": [],
+    "chat_template": None,
+}
+
+
 def specification() -> dict[str, Any]:
     return {
         "task": "bundle tiny@here",
@@ -44,6 +54,7 @@ def contract() -> dict[str, Any]:
         "dims": {"n_vocab": 30522},
         "pooling": {"kind": "mean", "normalized": False},
         "sampling": None,
+        "generation": None,
         "dynamic_dims": {
             "batch": {"min": 1, "max": 2},
             "seq": {"min": 1, "max": 32},

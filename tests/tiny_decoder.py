@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib.metadata
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ingot.bundles.contract import seal
+from tests.tiny_bundle import GENERATION
 from tests.tiny_model import DATA, ROOT, compiled
 
 BYTES = ROOT / "models/tokenizers/bytes.json"
@@ -46,6 +48,7 @@ def contract() -> dict[str, Any]:
         "schema": "ingot.bundle.v2",
         "model": "tiny",
         "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
+        "generation": copy.deepcopy(GENERATION),
         "dynamic_dims": {dim: {"min": 1, "max": n} for dim, n in limits.items()},
         "entry_points": [
             entry_point("prefill", ("tokens", "start", "last_index")),

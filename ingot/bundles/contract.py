@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 
     from ingot.model.graph import EntryPoint, Graph, Port
     from ingot.model.manifest import Manifest
+    from ingot.model.manifest_schema import GenerationSection
     from ingot.model.shapes import Limit
     from ingot.model.target import Target
 
 KEY = "sha256"
+SCOPE, ARCHIVE = "model", "model.irpa"
+"""The scope of the parameters, and the file that holds them."""
+
+CHAT_TEMPLATE = "chat_template.jinja"
+"""The file of a bundle that holds the chat template."""
 
 # The components that make embeddings of sentences.
 POOLING, NORMALIZED = "pooling/mean_pool", "normalization/l2_normalize"
@@ -45,9 +51,9 @@ def declaration(
         "weights": manifest.weights.source.origin,
         "redistribution": "yes" if manifest.redistribution else "no",
         "dims": dict(manifest.dims),
-        "end_tokens": manifest.end_tokens,
         "pooling": _pooling(graph),
-        "sampling": _sampling(graph),
+        "sampling": _sampling(graph, manifest.generation),
+        "generation": _generation(graph, manifest.generation),
         "dynamic_dims": {
             dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
         },
@@ -65,6 +71,19 @@ def declaration(
             "package": "iree-base-compiler",
             "commands": compile_commands,
         },
+    }
+
+
+def _generation(graph: Graph, given: GenerationSection) -> dict[str, Any] | None:
+    """Return how a decoder's text begins and ends; the template is a file."""
+    if not _writes_text(graph):
+        return None
+    return {
+        "bos": given.bos,
+        "add_bos": given.add_bos,
+        "end_tokens": given.end_tokens,
+        "stop": given.stop,
+        "chat_template": CHAT_TEMPLATE if given.chat_template else None,
     }
 
 
@@ -121,17 +140,25 @@ def _pooling(graph: Graph) -> dict[str, Any] | None:
     return {"kind": "mean", "normalized": NORMALIZED in used}
 
 
-def _sampling(graph: Graph) -> dict[str, Any] | None:
+def _sampling(graph: Graph, given: GenerationSection) -> dict[str, Any] | None:
     """Return how a decoder's next token is chosen by default."""
-    ports = (port for entry in graph.entry_points for port in entry.outputs)
-    if "logits" not in {port.role for port in ports}:
+    if not _writes_text(graph):
         return None
     default = Sampling()
+    temperature = given.temperature
+    if temperature is None:
+        draws = (given.top_k, given.top_p) != (None, None)
+        temperature = 1.0 if draws else default.temperature
     return {
-        "temperature": default.temperature,
-        "top_k": default.top_k,
-        "top_p": default.top_p,
+        "temperature": temperature,
+        "top_k": given.top_k,
+        "top_p": default.top_p if given.top_p is None else given.top_p,
     }
+
+
+def _writes_text(graph: Graph) -> bool:
+    ports = (port for entry in graph.entry_points for port in entry.outputs)
+    return "logits" in {port.role for port in ports}
 
 
 def seal(contract: dict[str, Any]) -> str:

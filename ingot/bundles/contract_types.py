@@ -108,6 +108,21 @@ class SamplingDefaults:
 
 
 @dataclass(frozen=True)
+class GenerationValue:
+    """How a text begins and ends."""
+
+    bos: int | None = field(metadata={"doc": "the token that begins a text"})
+    add_bos: bool = field(
+        metadata={"doc": "whether it does even if tokenizer.json does not add it"}
+    )
+    end_tokens: tuple[int, ...]
+    stop: tuple[str, ...] = field(metadata={"doc": "texts that end a text"})
+    chat_template: str | None = field(
+        metadata={"doc": "the file with the Jinja template of a conversation"}
+    )
+
+
+@dataclass(frozen=True)
 class TargetValue:
     """What the module was compiled for."""
 
@@ -149,6 +164,9 @@ class BundleContent:
             "doc": "'no' if the licence is not known to let you give the weights to"
             " others"
         },
+    )
+    generation: GenerationValue | None = field(
+        default=None, metadata={"doc": "of a decoder; its texts need tokenizer.json"}
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot import codec
-from ingot.bundles.contract import unseal
+from ingot.bundles.contract import ARCHIVE, SCOPE, unseal
 from ingot.bundles.contract_types import (
     OLDER,
     SCHEMA,
@@ -141,6 +141,16 @@ def open_bundle(folder: Path) -> Bundle:
             f"bundle.json: parameters.archive: not one of its files: {archive!r}"
         )
     return Bundle(folder, contract, tuple(map(_entry_point, entries)))
+
+
+def planned_bundle(
+    folder: Path, contract: dict[str, Any], files: tuple[str, ...]
+) -> Bundle:
+    """Return a bundle that is not packed yet, of which the folder has these files."""
+    parameters = {"scope": SCOPE, "archive": ARCHIVE}
+    content = {**contract, "parameters": parameters, "files": dict.fromkeys(files)}
+    entries = codec.from_plain(tuple[EntryValue, ...], contract["entry_points"])
+    return Bundle(folder, content, tuple(map(_entry_point, entries)))
 
 
 def _check_types(contract: dict[str, Any]) -> dict[str, Any]:

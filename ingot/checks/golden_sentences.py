@@ -20,6 +20,7 @@ from ingot.model.oracle import run_entry_point
 from ingot.model.tolerance import Tolerance
 from ingot.runtime.calls import call
 from ingot.runtime.invoke import Call
+from ingot.runtime.tokenizer import Tokenizer
 
 Array: TypeAlias = Any
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
@@ -63,7 +64,7 @@ def sentence_items(subject: Subject, judged: GoldenSentences) -> Iterator[Item]:
             yield _group(subject, entry, judged, (index,), judged.embedding, "model")
 
 
-def judge_sentences(subject: Subject, tokenizer: Any) -> GoldenSentences | None:
+def judge_sentences(subject: Subject, tokenizer: Tokenizer) -> GoldenSentences | None:
     """Return a few sentences with the oracle's embeddings.
 
     The result is None if the model computes no embedding, or accepts too few tokens.
@@ -72,10 +73,7 @@ def judge_sentences(subject: Subject, tokenizer: Any) -> GoldenSentences | None:
 
     entry = embedding_entry(subject.graph.entry_points)
     longest = max((d.max for d in subject.graph.dynamic if d.name == "seq"), default=0)
-    tokens = tuple(
-        tuple(tokenizer.encode(sentence, add_special_tokens=True))
-        for sentence in SENTENCES
-    )
+    tokens = tuple(tokenizer.encode(sentence) for sentence in SENTENCES)
     if entry is None or max(map(len, tokens)) > longest:
         return None
     place = [port.role for port in entry.outputs].index("embedding")
@@ -144,15 +142,12 @@ def pad(entry: EntryPoint, groups: tuple[tuple[int, ...], ...]) -> tuple[Array, 
     )
 
 
-def token_rows(golden: GoldenSentences, tokenizer: Any) -> list[Row]:
+def token_rows(golden: GoldenSentences, tokenizer: Tokenizer) -> list[Row]:
     """Return one row per sentence; its error is the number of ids that differ."""
     exact = Tolerance(0.0, None, "token ids are exact")
     return [
-        _token_row(index, golden.tokens[index], tuple(ids), exact)
-        for index, ids in enumerate(
-            tokenizer.encode(sentence, add_special_tokens=True)
-            for sentence in golden.sentences
-        )
+        _token_row(index, golden.tokens[index], tokenizer.encode(sentence), exact)
+        for index, sentence in enumerate(golden.sentences)
     ]
 
 

@@ -65,9 +65,9 @@ def run(call: Call) -> int:
     return Build(call, call.words).run()
 
 
-def build_first(call: Call, task: str) -> int:
+def build_first(call: Call, *tasks: str) -> int:
     """Build what a command needs; standard output is for the command alone."""
-    return Build(call, (task,), first=True).run()
+    return Build(call, tasks, first=True).run()
 
 
 class Build:

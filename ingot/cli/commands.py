@@ -26,6 +26,9 @@ TASKS = ("model", "target", "executor")
 # Variables with which `doit run` encodes sentences instead of running tasks.
 SENTENCES = ("input", "other", "inputs", "long", "to")
 
+# Variables that say how tokens are drawn.
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
 # The options of commands that build, in the form in which doit declares options.
 BUILD_OPTIONS: tuple[dict[str, Any], ...] = (
     {
@@ -85,6 +88,24 @@ JSON: dict[str, Any] = {
     "type": bool,
     "default": False,
     "help": "with input= or inputs=: print whole embeddings as JSON",
+}
+
+UNCHECKED: dict[str, Any] = {
+    "name": "unchecked",
+    "short": "u",
+    "long": "unchecked",
+    "type": bool,
+    "default": False,
+    "help": "leave out the check and the benchmark that follow the text",
+}
+
+IDS: dict[str, Any] = {
+    "name": "ids",
+    "short": "i",
+    "long": "ids",
+    "type": bool,
+    "default": False,
+    "help": "write the ids of the tokens, with commas between, in place of the text",
 }
 
 DRY_RUN: dict[str, Any] = {
@@ -188,14 +209,22 @@ COMMANDS = (
     ),
     Command(
         name="generate",
-        purpose="build a decoder's bundle, then generate text after a prompt",
+        purpose="generate text after a prompt, then check what generated it",
         usage='model=NAME prompt="..."',
         variables=(
-            *("model", "target", "prompt", "tokens"),
-            *("temperature", "top_k", "top_p", "seed"),
+            *("model", "target", "prompt", "ids", "system", "template", "tokens"),
+            *SAMPLING,
         ),
         function="generate_command:generate",
-        options=BUILD_OPTIONS,
+        options=(*BUILD_OPTIONS, UNCHECKED, IDS),
+    ),
+    Command(
+        name="chat",
+        purpose="talk to a chat model, line by line",
+        usage="model=NAME",
+        variables=("model", "target", "system", "tokens", *SAMPLING),
+        function="chat_command:chat",
+        options=(*BUILD_OPTIONS, UNCHECKED),
     ),
     Command(
         name="import",

@@ -1,4 +1,4 @@
-"""Run `doit generate`: build what is missing, then generate text.
+"""Run `doit generate`: build what a text needs, write it, then build the bundle.
 
 Standard output gets the text alone; the progress of the build, and the speed of the
 model, go to standard error.
@@ -6,51 +6,40 @@ model, go to standard error.
 
 from __future__ import annotations
 
-import json
 import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from types import FrameType
 
 from ingot.bundles import generator
 from ingot.bundles.generator import End, Generated, Outside, Request
-from ingot.bundles.reader import read_bundle
+from ingot.bundles.reader import Bundle
 from ingot.bundles.sampler import Sampling
-from ingot.bundles.target_runner import runner_for
-from ingot.bundles.vocabulary import check_tokenizer
-from ingot.cli.build_command import build_first
 from ingot.cli.commands import INTERRUPTED, Call
-from ingot.cli.connections import open_store
-from ingot.cli.variables import integer, number, one_of_each
-from ingot.engine.actions import InlineText
+from ingot.cli.runnable_model import choose, with_model
+from ingot.cli.variables import integer, number
 from ingot.errors import IngotError, counted
-from ingot.project.catalogue import Catalogue, Selection, read, requested_models
-from ingot.project.selection import check_runnable, select
-from ingot.runtime.decoder import DECODE, PREFILL
+from ingot.model.runner import Runner
 
 
 def generate(call: Call) -> int:
-    """Build the bundle, then generate; errors come before the build."""
-    variables = dict(call.variables)
-    request = read_request(variables)
-    catalogue = read(call.root, requested_models(variables))
-    name = "@".join(choose(catalogue, select(catalogue, variables)))
-    return build_first(call, f"bundle:{name}") or _generate(call.root, name, request)
+    """Write text as soon as the model can run, then build the bundle.
 
+    Errors in the command line come before anything is built.
+    """
+    read_request(call.variables)
+    chosen = choose(call, "generate")
+    request = read_request({**chosen.sampling, **call.variables})
+    request = replace(request, writes_ids=bool(call.options["ids"]))
 
-def _generate(root: Path, name: str, request: Request) -> int:
-    """Run the bundle; return the exit code."""
-    digests = open_store().digests
+    def write(bundle: Bundle, runner: Runner) -> int:
+        with first_interrupt_noted() as stopped:
+            return run(bundle, runner, request, stopped)
 
-    def digest(path: Path) -> tuple[str, int]:
-        found = digests.of_file(path)
-        return found.hash, found.size_bytes
-
-    with first_interrupt_noted() as stopped:
-        return run(root, name, request, digest, stopped)
+    return with_model(call, chosen, write)
 
 
 @contextmanager
@@ -76,14 +65,38 @@ def read_request(variables: Mapping[str, str]) -> Request:
 
     Raises: IngotError for a value that is wrong, or no prompt.
     """
-    if "prompt" not in variables:
-        raise IngotError('generate needs prompt="..."')
-    tokens = integer(variables, "tokens", 1) or Request("").tokens
-    return Request(variables["prompt"], tokens, _sampling(variables))
+    if ("prompt" in variables) == ("ids" in variables):
+        both = "not both" if "ids" in variables else "or ids=1,2,3"
+        raise IngotError(f'generate needs prompt="...", {both}')
+    template = variables.get("template", "own")
+    if template not in ("own", "none"):
+        raise IngotError(f"template={template}: expected own or none")
+    return Request(
+        variables.get("prompt", ""),
+        integer(variables, "tokens", 1) or Request("").tokens,
+        sampling(variables),
+        ids=_ids(variables),
+        system=variables.get("system", ""),
+        template=template == "own",
+    )
 
 
-def _sampling(variables: Mapping[str, str]) -> Sampling:
+def _ids(variables: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the ids that stand for a prompt; none if there is a prompt."""
+    if "ids" not in variables:
+        return ()
+    words = [word.strip() for word in variables["ids"].split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise IngotError(
+            f"ids={variables['ids']}: expected token ids with commas between: 1,2,3"
+        )
+    return tuple(map(int, words))
+
+
+def sampling(variables: Mapping[str, str]) -> Sampling:
     """Return how tokens are chosen: the most likely ones, unless a draw is asked for.
+
+    A command line stands above the sampling that the model's manifest states.
 
     Without a seed, each run gets a new one, which the summary shows.
     """
@@ -102,53 +115,19 @@ def _sampling(variables: Mapping[str, str]) -> Sampling:
     )
 
 
-def choose(catalogue: Catalogue, selection: Selection) -> tuple[str, str]:
-    """Return the one model and target to run.
-
-    Raises: IngotError if there are several, or the bundle that would be built cannot
-        write text here.
-    """
-    model, target = one_of_each("generate", selection.models, selection.targets)
-    name = f"{model}@{target}"
-    if reason := catalogue.settings.unrunnable.get(target):
-        raise IngotError(f"{name} does not run here: {reason}")
-    check_runnable(catalogue, selection)
-    # The plan contains the bundle's description before the bundle is built.
-    specification = dict(catalogue.plan.by_task[f"bundle:{name}"].inputs)["spec.json"]
-    assert isinstance(specification, InlineText)
-    planned = json.loads(specification.text)
-    entries = [entry["name"] for entry in planned["contract"]["entry_points"]]
-    if PREFILL not in entries or DECODE not in entries:
-        raise IngotError(
-            f"{name}: not a decoder; expected the entry points {PREFILL} and {DECODE}, "
-            f"found {', '.join(entries)}"
-        )
-    check_tokenizer(name, planned["files"])
-    return model, target
-
-
 def run(
-    root: Path,
-    name: str,
-    request: Request,
-    digest: Callable[[Path], tuple[str, int]],
-    stopped: Callable[[], bool],
+    bundle: Bundle, runner: Runner, request: Request, stopped: Callable[[], bool]
 ) -> int:
-    """Print the text that the built bundle of `model@target` generates.
+    """Print the text that a model generates; return the exit code.
 
-    Raises: IngotError if it does not run here, or the prompt does not fit.
+    Raises: IngotError if the prompt does not fit, or the module fails.
     """
-    model, _, target = name.partition("@")
-    bundle = read_bundle(root / "build" / model / target / "bundle", digest)
-    runner = runner_for(bundle, root)
-    if isinstance(runner, str):
-        raise IngotError(f"{name} does not run here: {runner}")
-    generated = generator.generate(bundle, runner, request, Outside(_write, stopped))
-    _write("\n")
+    generated = generator.generate(bundle, runner, request, Outside(write, stopped))
+    write("\n")
     if generated.end is End.CONTEXT:
         n_ctx = bundle.limit("ctx")
         print(f"note: the context is full: it has {n_ctx} tokens", file=sys.stderr)
-    print(summary(name, request, generated), file=sys.stderr)
+    print(summary(bundle.name, request, generated), file=sys.stderr)
     return INTERRUPTED if generated.end is End.STOPPED else 0
 
 
@@ -174,5 +153,6 @@ def _rate(tokens: int, seconds: float) -> str:
     return f"{tokens / max(seconds, 1e-9):.1f} tokens/s"
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
+    """Print a part of a text at once."""
     print(text, end="", flush=True)

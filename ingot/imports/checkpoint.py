@@ -6,11 +6,12 @@ It reports all errors at once, and writes nothing if there is one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.errors import IngotError, counted
-from ingot.imports.checkpoint_facts import Fact, Survey
+from ingot.imports.checkpoint_facts import Fact, Stated, Survey
 from ingot.imports.checkpoint_licence import choose_licence, own_text
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf_metadata import survey_gguf
@@ -20,6 +21,7 @@ from ingot.imports.known_keys import check_keys
 from ingot.imports.manifest_writer import Decision, manifest, number, relative
 from ingot.imports.stored_types import StoredTypes, choose_types
 from ingot.imports.tensor_checks import Comparison, compare
+from ingot.imports.text_checks import read_generation
 from ingot.model.architecture import FOLDER, read_architecture
 from ingot.model.architecture_schema import ArchitectureSection
 from ingot.model.judge import judge_name
@@ -27,7 +29,6 @@ from ingot.model.library import find
 from ingot.model.manifest import read_manifest
 from ingot.model.name_patterns import KEBAB
 from ingot.model.yaml_nodes import format_errors
-from ingot.runtime.tokenizer import load_tokenizer
 from ingot.weights.element_types import PROJECT
 
 N_CTX_LIMIT = 2048
@@ -92,7 +93,7 @@ def import_checkpoint(
     errors += check_rules(survey, survey.family)
     errors += check_keys(survey, survey.family, ignored)
     facts, ends = read_numbers(survey, errors), read_ends(survey, errors)
-    _check_tokenizer(survey, facts, errors)
+    text = _text(survey, facts, ends, errors)
     _add_context(facts, n_ctx, errors)
     _fit_blocks(facts)
     architecture = _architecture(survey.family.architecture, root)
@@ -118,7 +119,7 @@ def import_checkpoint(
         hyperparameters={name: facts[name] for name in architecture.hyperparameters},
         tied=compared.tied,
         ignored=compared.ignored,
-        ends={t: at for t, at in ends.items() if 0 <= t < facts["n_vocab"].value},
+        generation=text,
         source=_element(survey),
         types=types,
         unknown=ignored,
@@ -209,17 +210,17 @@ def _add_context(
         facts["n_ctx"] = Fact(given, "n_ctx=")
 
 
-def _check_tokenizer(
-    survey: Survey, facts: dict[str, Fact], errors: list[IngotError]
-) -> None:
-    """Load the tokenizer as commands will, and add its errors."""
+def _text(
+    survey: Survey,
+    facts: dict[str, Fact],
+    ends: dict[int, str],
+    errors: list[IngotError],
+) -> dict[str, Stated]:
+    """Return how texts begin, end and are drawn; add what is wrong."""
     n_vocab = facts.get("n_vocab")
-    if survey.tokenizer is None or n_vocab is None:
-        return
-    try:
-        load_tokenizer(survey.tokenizer, int(n_vocab.value))
-    except IngotError as error:
-        errors.append(error)
+    if n_vocab is None:
+        return {}
+    return read_generation(survey, int(n_vocab.value), ends, errors)
 
 
 def _fit_blocks(facts: dict[str, Fact]) -> None:
@@ -296,9 +297,8 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         ("tied", *_tied_row(decision)),
         ("licence", str(decision.licence.value), decision.licence.origin),
         ("tokenizer", *_tokenizer_row(survey)),
-        ("end_tokens", *_ends_row(decision)),
     ]
-    return rows
+    return [*rows, *_text_rows(decision)]
 
 
 def _stored_types(decision: Decision) -> str:
@@ -311,14 +311,20 @@ def _tied_row(decision: Decision) -> tuple[str, str]:
     return "none", "every parameter has a tensor"
 
 
-def _ends_row(decision: Decision) -> tuple[str, str]:
-    if not decision.ends:
-        return "none", "the checkpoint names none"
-    places = dict.fromkeys(decision.ends.values())
-    return ", ".join(map(str, decision.ends)), ", ".join(places)
+def _text_rows(decision: Decision) -> Iterator[tuple[str, str, str]]:
+    if "end_tokens" not in decision.generation:
+        yield "end_tokens", "none", "the checkpoint names none"
+    for name, stated in decision.generation.items():
+        value = stated.value
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        if name == "chat_template":
+            shown = f"{len(value)} characters"
+        yield name, shown, stated.origin
 
 
 def _tokenizer_row(survey: Survey) -> tuple[str, str]:
+    if survey.tokenizer is None and survey.vocabulary:
+        return "gguf", f"{survey.file}: its own vocabulary"
     if survey.tokenizer is None:
         return "none", "no tokenizer.json: `doit generate` needs one"
     return survey.tokenizer.name, relative(survey.tokenizer, Path.cwd())

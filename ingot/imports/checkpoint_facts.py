@@ -6,7 +6,7 @@ can report all of them at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ class Survey:
     tokenizer: Path | None
     ends: tuple[Stated, ...]  # what it states about the tokens that end a text
     licence: Stated | None
+    vocabulary: bool = False  # a GGUF has one of its own
+    # How its texts begin, end and are drawn, by the manifest's keys.
+    text: dict[str, Stated] = field(default_factory=dict)
 
     @property
     def naming(self) -> str:

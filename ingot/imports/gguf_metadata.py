@@ -10,9 +10,11 @@ from pathlib import Path
 from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated, Survey
 from ingot.imports.families import FAMILIES, N_VOCAB, Family
+from ingot.imports.text_facts import gguf_text
 from ingot.weights.gguf import GgufHeader, read_gguf
 
 TOKENIZER = "tokenizer.json"
+VOCABULARY = "tokenizer.ggml.model"
 # The ends of a text, of a turn, and of a message to a tool.
 ENDS = tuple(f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom"))
 
@@ -40,6 +42,8 @@ def survey_gguf(path: Path, errors: list[IngotError]) -> Survey:
             if key in header.metadata
         ),
         licence=Stated(licence, f"{path.name}: general.license") if licence else None,
+        vocabulary=VOCABULARY in header.metadata,
+        text=gguf_text(header.metadata, path.name),
     )
 
 

@@ -15,6 +15,7 @@ from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf_metadata import TOKENIZER
 from ingot.imports.hyperparameters import spelled
 from ingot.imports.mixtures import HF_FAMILIES
+from ingot.imports.text_facts import hf_text
 from ingot.model.text_files import read_file
 from ingot.weights.safetensors import StoredTensor, read_header
 from ingot.weights.shards import INDEX, check_index, read_index
@@ -59,6 +60,7 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
         tokenizer=tokenizer if tokenizer.is_file() else None,
         ends=_ends(path / GENERATION, stated, errors),
         licence=_licence(path / README),
+        text=hf_text(path, errors),
     )
 
 

@@ -35,7 +35,7 @@ class Decision:
     hyperparameters: dict[str, Fact]
     tied: tuple[str, ...]
     ignored: tuple[str, ...]
-    ends: dict[int, str]  # tokens that end a text, each with its origin
+    generation: dict[str, Stated]  # by the manifest's keys
     source: str | None  # element type of all tensors; None if they differ
     types: StoredTypes
     unknown: tuple[str, ...] = ()  # keys that change nothing, as the user says
@@ -68,7 +68,7 @@ def manifest(decision: Decision, folder: Path) -> str:
         "",
         *_weights(decision, folder),
         *_tokenizer(decision, folder),
-        *_ends(decision),
+        *_generation(decision),
         "",
         *_bench(caches),
     ]
@@ -150,15 +150,30 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
 def _tokenizer(decision: Decision, folder: Path) -> list[str]:
     path = decision.survey.tokenizer
     if path is None:
-        return []
+        return ["", "tokenizer: {kind: gguf}"] if decision.survey.vocabulary else []
     place = quoted(relative(path, folder))
     return ["", f"tokenizer: {{kind: file, path: {place}}}"]
 
 
-def _ends(decision: Decision) -> list[str]:
-    if not decision.ends:
+def _generation(decision: Decision) -> list[str]:
+    if not decision.generation:
         return []
-    return ["", f"end_tokens: [{', '.join(map(str, decision.ends))}]"]
+    lines = ["", "generation:"]
+    for name, stated in decision.generation.items():
+        value = stated.value
+        if isinstance(value, list):
+            shown = f"[{', '.join(_item(item) for item in value)}]"
+        else:
+            shown = _item(value)
+        lines.append(f"  {name}: {shown}")
+    return lines
+
+
+def _item(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A text may contain what YAML would change, so it is quoted as in JSON.
+    return json.dumps(value) if isinstance(value, str) else number(value)
 
 
 def _bench(caches: _Caches) -> list[str]:

@@ -26,6 +26,7 @@ from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import allows_redistribution, licences, text_errors
 from ingot.model.manifest_schema import (
+    GenerationSection,
     ManifestFile,
     Policy,
     QualitySection,
@@ -36,10 +37,9 @@ from ingot.model.schema_types import build
 from ingot.model.terms import Terms
 from ingot.model.tolerance import Tolerance
 from ingot.model.weight_sources import (
-    TOKENIZER,
     WeightFile,
     WeightSource,
-    find_file,
+    find_tokenizer,
     find_weights,
 )
 from ingot.model.yaml_nodes import collected, load, raise_all
@@ -99,7 +99,7 @@ class Manifest:
     graph: Graph
     weights: Weights
     tokenizer: WeightFile | None
-    end_tokens: tuple[int, ...]  # ids that end a text
+    generation: GenerationSection
     golden: Path | None  # absolute; reference outputs as npz
     # By check level, instead of the target's; the manifest's own replace its
     # architecture's.
@@ -149,7 +149,7 @@ def read_manifest(
             source = find_weights(file.weights.source, path.parent)
     if file.tokenizer:
         with collected(errors):
-            tokenizer = find_file(file.tokenizer, path.parent, TOKENIZER)
+            tokenizer = find_tokenizer(file.tokenizer, path.parent, path.stem, source)
     golden = path.parent / file.check.golden if file.check.golden else None
     has_bundle = source is None or source.splat is None
     errors += rules.check_files(file, golden, root if has_bundle else None)
@@ -176,7 +176,7 @@ def read_manifest(
             policies=file.weights.policy,
         ),
         tokenizer=tokenizer,
-        end_tokens=file.end_tokens,
+        generation=file.generation,
         golden=golden,
         tolerances={level: _tolerance(item) for level, item in tolerances.items()},
         quality=_gates(file.check.quality),

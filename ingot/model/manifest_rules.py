@@ -15,7 +15,11 @@ from ingot.errors import ManifestError, did_you_mean
 from ingot.model.architecture_schema import ArchitectureSection, ParameterSection
 from ingot.model.graph import DynamicDim, EntryPoint, Graph
 from ingot.model.licence import licence_errors, text_errors
-from ingot.model.manifest_schema import ManifestFile, ToleranceSection
+from ingot.model.manifest_schema import (
+    GenerationSection,
+    ManifestFile,
+    ToleranceSection,
+)
 from ingot.model.source_sections import (
     FileSection,
     NpmSection,
@@ -55,11 +59,26 @@ def check_manifest(file: ManifestFile, stem: str) -> Iterator[ManifestError]:
         yield weights.at.error("expert_axis", message, hint)
     yield from _check_dims(file)
     yield from _check_tolerances(file.check.tolerances)
-    n_vocab = file.dims.get("n_vocab")
-    for index, token in enumerate(file.end_tokens):
+    yield from _check_generation(file.generation, file.dims.get("n_vocab"))
+
+
+def _check_generation(
+    given: GenerationSection, n_vocab: int | None
+) -> Iterator[ManifestError]:
+    """Yield what no decoder can do."""
+    ids = {f"end_tokens[{index}]": x for index, x in enumerate(given.end_tokens)}
+    if given.bos is not None:
+        ids["bos"] = given.bos
+    for name, token in ids.items():
         if n_vocab is not None and token >= n_vocab:
             message = f"expected an id below n_vocab = {n_vocab}, found {token}"
-            yield file.at.error(f"end_tokens[{index}]", message)
+            yield given.at.error(name, message)
+    if given.temperature is not None and given.temperature < 0:
+        message = f"expected a number, 0 or more, found {given.temperature:g}"
+        yield given.at.error("temperature", message)
+    if given.top_p is not None and not 0 < given.top_p <= 1:
+        message = f"expected a number above 0 and at most 1, found {given.top_p:g}"
+        yield given.at.error("top_p", message)
 
 
 def _format(source: SourceSection | None) -> str:

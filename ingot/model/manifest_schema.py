@@ -34,8 +34,8 @@ from ingot.model.schema_types import (
 from ingot.model.source_sections import (
     TOKENIZER_SOURCE,
     WEIGHT_SOURCE,
-    FileSourceSection,
     SourceSection,
+    TokenizerSection,
 )
 from ingot.model.tolerance import CHECK_LEVELS
 
@@ -158,7 +158,7 @@ class OtherwiseSection(Section):
     policy: tuple[Policy, ...] = optional(
         ListOf(Policy, min=1), "their types; left out, those of the manifest's weights"
     )
-    tokenizer: FileSourceSection | None = optional(
+    tokenizer: TokenizerSection | None = optional(
         TOKENIZER_SOURCE, "their tokenizer.json", default=None
     )
     golden: str = optional(PATH, "their reference outputs (npz)")
@@ -171,6 +171,41 @@ class TermsSection(Section):
     name: str = key(KEBAB, "their name in INGOT_ACCEPT; their text is the licence's")
     otherwise: OtherwiseSection = key(
         OtherwiseSection, "what the model is built from until the user accepts them"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSection(Section):
+    """How a decoder's text begins, ends and is drawn, as its checkpoint says."""
+
+    bos: int | None = optional(
+        Integer(0),
+        "id of the token that begins a text, `bos_token` in a chat template",
+        default=None,
+    )
+    add_bos: bool = optional(
+        Boolean(), "whether it does, even if the tokenizer does not add it"
+    )
+    end_tokens: tuple[int, ...] = optional(
+        ListOf(Integer(0), min=1),
+        "ids of the tokens that end a text, in addition to those known by name",
+    )
+    stop: tuple[str, ...] = optional(
+        ListOf(Text(has_lines=True), min=1),
+        "texts that end a text; they are not written",
+    )
+    chat_template: str = optional(
+        Text("a Jinja template", has_lines=True),
+        "how a conversation is written as a prompt",
+    )
+    temperature: float | None = optional(
+        Number(), "what logits are divided by; 0 takes the most likely", default=None
+    )
+    top_k: int | None = optional(
+        Integer(1), "how many of the most likely tokens are drawn from", default=None
+    )
+    top_p: float | None = optional(
+        Number(), "the share of the probability that is drawn from", default=None
     )
 
 
@@ -204,15 +239,16 @@ class ManifestFile(Section):
         "where the weights come from and how they are stored",
         empty=WeightsSection(),
     )
-    tokenizer: FileSourceSection | None = optional(
-        TOKENIZER_SOURCE, "the tokenizer.json to ship", default=None
+    tokenizer: TokenizerSection | None = optional(
+        TOKENIZER_SOURCE, "the tokenizer to ship", default=None
     )
     terms: TermsSection | None = optional(
         TermsSection, "terms that ask for the user's acceptance", default=None
     )
-    end_tokens: tuple[int, ...] = optional(
-        ListOf(Integer(0), min=1),
-        "ids of the tokens that end a text, in addition to those known by name",
+    generation: GenerationSection = optional(
+        GenerationSection,
+        "how a decoder's text begins, ends and is drawn",
+        default=GenerationSection(),
     )
     check: CheckSection = optional(
         CheckSection, "what the model is checked against", default=CheckSection()

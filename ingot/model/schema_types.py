@@ -128,6 +128,7 @@ class Text:
     what: str = "text"  # in the user's words: "a sha256 of 64 lower-case hex digits"
     # Of the whole text, in the syntax that Python and JSON Schema share.
     pattern: str = ""
+    has_lines: bool = False  # it may have several lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +445,8 @@ def _text_error(node: Node, form: Text | Choice) -> ManifestError | None:
         return node.error(f"expected {describe(form)}, found '{text}'", near)
     if not text:
         return node.error(f"expected {form.what}, found an empty text")
+    if isinstance(form, Text) and form.has_lines:
+        text = text.replace("\n", "").replace("\t", "")
     if not text.isprintable():
         return node.error(f"expected {form.what}, found {text!r}")
     if form.pattern and not re.fullmatch(form.pattern, text):

@@ -143,8 +143,17 @@ class SplatSection(Section):
 
 _LLAMA2C = ("llama2c", Llama2cSection)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VocabularySection(Section):
+    """The vocabulary inside the GGUF file that holds the weights."""
+
+    kind: str
+
+
 FileSourceSection = PartSection | PartsSection | Llama2cSection
 SourceSection = FileSourceSection | DirectorySection | SyntheticSection | SplatSection
+TokenizerSection = FileSourceSection | VocabularySection
 
 WEIGHT_SOURCE = Tagged(
     "kind",
@@ -165,6 +174,14 @@ WEIGHT_SOURCE = Tagged(
 )
 TOKENIZER_SOURCE = Tagged(
     "kind",
-    "where the tokenizer.json comes from",
-    (_PACKAGE, _NPM, _FILE, _URL, _PARTS, _LLAMA2C),
+    "where the tokenizer comes from: a tokenizer.json, or the weights' own GGUF",
+    (
+        _PACKAGE,
+        _NPM,
+        _FILE,
+        _URL,
+        _PARTS,
+        _LLAMA2C,
+        ("gguf", VocabularySection),
+    ),
 )

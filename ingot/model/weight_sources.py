@@ -25,13 +25,16 @@ from ingot.model.source_sections import (
     SourceSection,
     SplatSection,
     SyntheticSection,
+    TokenizerSection,
     UrlSection,
+    VocabularySection,
 )
 from ingot.model.yaml_nodes import collected, raise_all
 from ingot.weights.shards import INDEX, read_index
 
 FOLDER = "weights"
 SYNTHETIC = "synthetic weights"
+TOKENIZER_FILE = "tokenizer.json"
 _SINGLE = "model.safetensors"
 WEIGHTS = (".safetensors", ".gguf", ".irpa")
 TOKENIZER = (".json",)
@@ -173,6 +176,26 @@ def find_file(
     return _file(name, name, section.sha256, SourceFile(path))
 
 
+def find_tokenizer(
+    section: TokenizerSection, folder: Path, model: str, weights: WeightSource | None
+) -> WeightFile:
+    """Return the tokenizer.json that a manifest in a folder names.
+
+    An action writes the vocabulary of a GGUF as such a file.
+
+    Raises: ManifestError where it is not there, or the weights are no GGUF file.
+    """
+    if not isinstance(section, VocabularySection):
+        return find_file(section, folder, TOKENIZER)
+    files = weights.files if weights else ()
+    if weights and not (files and files[0].path.endswith(".gguf")):
+        message = f"expected weights in a GGUF file, found {weights.origin}"
+        hint = "name a tokenizer.json: {kind: file, path: ...}"
+        raise section.at.error("kind", message, hint)
+    output = Output(f"tokenizer:{model}", TOKENIZER_FILE)
+    return WeightFile(_place(TOKENIZER_FILE), TOKENIZER_FILE, None, output)
+
+
 def _find_parts(section: PartsSection, folder: Path) -> WeightFile:
     """Return the file that the parts are joined to, with every missing part."""
     parts: list[WeightFile] = []
@@ -197,7 +220,7 @@ def _find_llama2c(
     if of.sha256 is None:
         hint = "sha256: the digest of the file, by which its conversion is cached"
         raise section.of.at.error("", "missing key 'sha256'", hint)
-    name = "tokenizer.json" if endings == TOKENIZER else _SINGLE
+    name = TOKENIZER_FILE if endings == TOKENIZER else _SINGLE
     output = Output(f"fetch-convert:{name}-{of.sha256[:12]}", name)
     declared_at = _declared_at(section.at)
     return WeightFile(_place(name), of.label, None, output, Converted(of), declared_at)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STAGES = {
     "fetch": "files that manifests pin by sha256: downloaded, joined, converted",
+    "tokenizer": "the vocabulary of a GGUF file as a tokenizer.json",
     "specialize": "one static module of each component and its dims",
     "link": "entry points and specialised modules joined into one module",
     "compile": "the linked module compiled for a target",

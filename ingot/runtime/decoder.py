@@ -50,8 +50,18 @@ class Decoder:
             for name, type_ in _caches(self._prefill).items()
         }
 
+    @property
+    def length(self) -> int:
+        """Return how many tokens the caches hold."""
+        return self._length
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens but the first `length`: others will overwrite them."""
+        assert 0 <= length <= self._length
+        self._length = length
+
     def prefill(self, tokens: tuple[int, ...]) -> Array:
-        """Return the logits of the token after these, which start the sequence.
+        """Return the logits of the token after these, which continue the sequence.
 
         Shapes: [n_vocab].
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.bundles.contract import declaration
+from ingot.bundles.contract import CHAT_TEMPLATE, declaration
 from ingot.checks.levels import golden_entry
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.component import Components
@@ -78,6 +78,8 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
     }
     if manifest.tokenizer:
         parts["tokenizer.json"] = manifest.tokenizer.source
+    if manifest.generation.chat_template:
+        parts[CHAT_TEMPLATE] = InlineText(manifest.generation.chat_template)
     return tuple(parts.items())
 
 
@@ -87,6 +89,8 @@ def _files(manifest: Manifest) -> tuple[str, ...]:
     names.append("model.vmfb")
     if manifest.tokenizer:
         names.append("tokenizer.json")
+    if manifest.generation.chat_template:
+        names.append(CHAT_TEMPLATE)
     return tuple(sorted(names))
 
 

@@ -110,6 +110,8 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     tasks = [piece.task for piece in pieces]
     if oracle_is_judged(manifest):
         tasks.append(oracle_task(manifest))
+    if manifest.tokenizer:
+        tasks.append(f"check-tokenizer:{manifest.model}")
     files = {f"{number}.json": task for number, task in enumerate(tasks)}
     is_rounded, reason = bool(rounded_types(manifest)), unmeasured(manifest)
     quality: tuple[tuple[str, Source], ...] = ()
@@ -323,6 +325,7 @@ def _entry_point(
         inputs["golden.npz"] = judged
     if manifest.tokenizer and is_golden:
         inputs["tokenizer.json"] = manifest.tokenizer.source
+    tokenizer = "tokenizer.json" if "tokenizer.json" in inputs else None
     specification = CompareEntryPointSpec(
         task=f"check {pair}",
         entry_point=entry.name,
@@ -334,7 +337,7 @@ def _entry_point(
             if level in ENTRY_POINT_LEVELS
         },
         golden="golden.npz" if "golden.npz" in inputs else None,
-        tokenizer="tokenizer.json" if "tokenizer.json" in inputs else None,
+        tokenizer=tokenizer,
         n_vocab=dict(manifest.dims).get("n_vocab"),
     )
     shown = f"build/{manifest.model}/{target.resolved}"
@@ -345,7 +348,7 @@ def _entry_point(
         argv=program_argv("compare_entry_point"),
         inputs=(*inputs.items(), *program),
         outputs=(*golden, ROWS),
-        tools=_tools(target),
+        tools=(*_tools(target), *(("tokenizers",) if tokenizer else ())),
         env=ENV,
         exported_to=tuple(f"{shown}/{path}" for path in golden),
     )

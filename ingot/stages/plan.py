@@ -24,6 +24,7 @@ from ingot.stages.golden import plan_golden
 from ingot.stages.link import plan_link, plan_link_blocks, plan_link_components
 from ingot.stages.quality import plan_quality
 from ingot.stages.specialize import plan_specialize
+from ingot.stages.tokenizer_actions import plan_check_tokenizer, plan_tokenizer
 
 
 def plan_model(
@@ -40,6 +41,7 @@ def plan_model(
     for file in (*manifest.weights.source.files, manifest.tokenizer):
         if file:
             yield from plan_files(file)
+    yield from plan_tokenizer(manifest)
     root, specialized = components.root, set[str]()
     for item in lowered.values():
         for instance in item.graph.instances:
@@ -55,6 +57,7 @@ def plan_model(
     yield plan_bake(manifest)
     if not is_splat:
         yield from plan_golden(manifest, root)
+        yield from plan_check_tokenizer(manifest)
         yield from _plan_for_checks(lowered, targets, root)
     planned = set[str]()
     for target in targets:

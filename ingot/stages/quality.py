@@ -54,5 +54,5 @@ def plan_quality(
             *program_inputs("quality", specification),
         ),
         outputs=(QUALITY,),
-        tools=("python", "numpy", "ml_dtypes", "iree-base-runtime"),
+        tools=("python", "numpy", "ml_dtypes", "iree-base-runtime", "tokenizers"),
     )

@@ -16,7 +16,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ingot.errors import IngotError
 from ingot.weights.safetensors import DOWNLOAD_AGAIN, StoredTensor
@@ -82,12 +82,30 @@ def read_gguf(path: Path, label: str) -> GgufHeader:
         raise IngotError(f"{label}: cannot be read; {error.strerror}") from error
 
 
+def read_arrays(path: Path, label: str, keys: frozenset[str]) -> dict[str, list[Any]]:
+    """Return the arrays of texts or numbers that the metadata holds under these keys.
+
+    Raises: IngotError as `read_gguf`, or for a text that is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            cursor = _Cursor(file, label, keys)
+            _read(cursor)
+            return cursor.arrays
+    except OSError as error:
+        raise IngotError(f"{label}: cannot be read; {error.strerror}") from error
+
+
 class _Cursor:
     """The bytes of a header, read in order and never past the end of the file."""
 
-    def __init__(self, file: IO[bytes], label: str) -> None:
+    def __init__(
+        self, file: IO[bytes], label: str, kept: frozenset[str] = frozenset()
+    ) -> None:
         self.file = file
         self.label = label
+        self.kept = kept  # keys of arrays to read, not to skip
+        self.arrays: dict[str, list[Any]] = {}
         self.size_bytes = os.fstat(file.fileno()).st_size
         self.offset = 0
 
@@ -221,6 +239,9 @@ def _skip_array(cursor: _Cursor, kind: int, key: str, depth: int = 0) -> int:
             f"metadata {key!r}: expected a value of a type from 0 to 12, found {kind}"
         )
     item, count = cursor.number(4), cursor.number(8)
+    if key in cursor.kept and depth == 0 and item != _ARRAY:
+        cursor.arrays[key] = _read_array(cursor, item, count, key)
+        return count
     if item in _VALUE_BYTES:
         cursor.skip(_VALUE_BYTES[item] * count)
         return count
@@ -230,6 +251,17 @@ def _skip_array(cursor: _Cursor, kind: int, key: str, depth: int = 0) -> int:
         else:
             _skip_array(cursor, item, key, depth + 1)
     return count
+
+
+def _read_array(cursor: _Cursor, item: int, count: int, key: str) -> list[Any]:
+    if item in _VALUE_FORMATS:
+        content = cursor.take(_VALUE_BYTES[item] * count)
+        return list(struct.unpack(f"<{count}{_VALUE_FORMATS[item][1]}", content))
+    if item != _STRING:
+        raise cursor.error(
+            f"metadata {key!r}: expected items of a type from 0 to 12, found {item}"
+        )
+    return [cursor.text() for _ in range(count)]
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:

@@ -119,6 +119,7 @@ def _contract(
     """Return the content of `bundle.json`, without its own digest."""
     import importlib.metadata
 
+    from ingot.bundles.contract import ARCHIVE, SCOPE
     from ingot.bundles.tarball import file_digest
 
     baked, checked = _load("bake.json"), _load("check.json")
@@ -127,8 +128,8 @@ def _contract(
         **contract,
         "files": {name: _digest(*file_digest(folder / name)) for name in names},
         "parameters": {
-            "scope": "model",
-            "archive": "model.irpa",
+            "scope": SCOPE,
+            "archive": ARCHIVE,
             "types": {
                 item["name"]: {"element": item["type"], "shape": item["shape"]}
                 for item in baked["parameters"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ingot.checks.compare import rounded
 from ingot.codec import from_json, to_json
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ingot.checks.golden_files import GoldenLogits, GoldenSentences
     from ingot.checks.levels import Item, Subject
     from ingot.model.graph import EntryPoint, Graph
+    from ingot.runtime.tokenizer import Tokenizer
 
 
 def main() -> None:
@@ -88,7 +89,7 @@ def _greedy(
 
 
 def _golden(
-    specification: CompareEntryPointSpec, subject: Subject, tokenizer: Any
+    specification: CompareEntryPointSpec, subject: Subject, tokenizer: Tokenizer | None
 ) -> tuple[GoldenSentences | GoldenLogits | None, Iterator[Item]]:
     """Return the cases of the golden file, or of the oracle if there is none."""
     from ingot.checks import golden_logits, golden_sentences, prompts

@@ -43,8 +43,8 @@ def measured(specification: QualitySpec) -> dict[str, Any]:
 
     tokenizer = load_tokenizer(Path("tokenizer.json"), specification.n_vocab)
     text = Path(TEXT).read_text(encoding="utf-8")
-    tokens = list(tokenizer.encode(text, add_special_tokens=False))
-    first = list(tokenizer.encode("", add_special_tokens=True))[:1]
+    tokens = list(tokenizer.encode(text, around=False))
+    first = list(tokenizer.encode(""))[:1]
     texts = windows(tokens, first, specification.n_ctx)
     plain = from_json(Graph, Path("plain.json").read_bytes())
     reference = predict_by_oracle(

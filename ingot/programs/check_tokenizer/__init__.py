@@ -1,0 +1,1 @@
+"""Compare a tokenizer with its source, within limits of time and memory."""

@@ -1,0 +1,1 @@
+"""Write a conversation as a prompt, within limits of time and memory."""

@@ -1,0 +1,1 @@
+"""Write the vocabulary of a GGUF file as a tokenizer.json."""
