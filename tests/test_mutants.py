@@ -49,8 +49,8 @@ from tests.mutants import Mutant, mutants
 
 # A part of the components, the same at every run; the kernels of packed weights, whose
 # compilation takes longest, are in the full set alone.
-# The kernels of GGUF's blocks are built alike: q4_1 stands for them.
-ALIKE = ("_q5_0", "_q4_k", "_q6_k")
+# The kernels of GGUF's blocks, which i4_block32 stands for, are in the full set alone.
+ALIKE = ("_q4_1", "_q5_0", "_q4_k", "_q6_k")
 CHOSEN = [
     item
     for item in COMPONENTS

@@ -89,9 +89,14 @@ KERNELS = ("aarch64-", "vulkan-llvmpipe-")
 KNOWN = ("aarch64-moe/mul_mat_id_per_expert_x_packed_i8",)
 ATTENTION = ("aarch64-",)
 
-# The kernels of GGUF's blocks are built alike: q4_1 stands for those of 32 columns, and
-# on each target one for those that are nested.
-ALIKE = ("_q5_0", "packed_q4_k", "packed_u32_q6_k")
+# The kernels of GGUF's blocks are built alike: a sample of them stands for all.
+ALIKE = (
+    "_q5_0",
+    "packed_q4_k",
+    "packed_u32_q6_k",
+    "packed_u32_q4_1",
+    "lookup_packed_q6_k",
+)
 
 UNRUNNABLE = read(ROOT, ()).settings.unrunnable
 # Inlined, dozens of calls take the compiler minutes.
