@@ -75,10 +75,17 @@ def test_transformers_judges_a_checkpoint_by_its_own_config(root: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_gguf_file_is_judged_by_its_metadata(root: Path) -> None:
-    _, manifest = bring(root, write_as_gguf(root.parent / "m.gguf", TINY["qwen3"]))
+    _, manifest = bring(root, write_as_gguf(root.parent / "m.gguf", TINY["llama"]))
     action = planned(manifest, root)["check-golden:m"]
     assert from_json(GoldenSpec, spec_of(action)).gguf == "m.gguf"
     assert {"accelerate", "gguf", *PACKAGES} < set(action.tools)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_gguf_file_that_transformers_misreads_has_no_judge(root: Path) -> None:
+    _, manifest = bring(root, write_as_gguf(root.parent / "m.gguf", TINY["qwen3"]))
+    assert dict(manifest.dims)["head_dim"] == 16
+    assert judge.judge_name(manifest) is None
 
 
 @pytest.mark.usefixtures("installed")

@@ -25,6 +25,8 @@ GGUF_PACKAGES = (*PACKAGES, "accelerate", "gguf")
 # The architectures that transformers has a class for, by the kind of checkpoint.
 _HF = ("dbrx", "gemma3", "llama", "mixtral", "qwen2", "qwen2moe", "qwen3")
 _GGUF = ("gemma3", "llama", "qwen2", "qwen3")
+# transformers overlooks the size of a head in a GGUF file of Qwen3, and takes this one.
+_QWEN3_HEAD_DIM = 128
 
 # A greedy sequence needs a prompt of 16 tokens, a few steps and some spare positions.
 N_CTX_MIN = 32
@@ -99,7 +101,12 @@ def judging_packages(manifest: Manifest) -> tuple[str, ...]:
         return ()
     kinds = {PurePosixPath(file.path).suffix for file in source.files}
     if kinds == {".gguf"} and len(source.files) == 1:
-        return _installed(GGUF_PACKAGES, manifest.architecture in _GGUF)
+        overlooked = (
+            manifest.architecture == "qwen3"
+            and dict(manifest.dims)["head_dim"] != _QWEN3_HEAD_DIM
+        )
+        is_known = manifest.architecture in _GGUF and not overlooked
+        return _installed(GGUF_PACKAGES, is_known)
     elif kinds == {".safetensors"} and source.config:
         return _installed(PACKAGES, manifest.architecture in _HF)
     return ()

@@ -26,7 +26,7 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     try:
         model = load(Path(specification.folder), specification.gguf)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise SystemExit(f"{specification.task}: transformers: {error}") from None
     content, told = logits_file(
         model,
