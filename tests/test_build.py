@@ -82,7 +82,7 @@ def test_an_edited_component_reruns_what_depends_on_it(project: Project) -> None
     text = component.read_text()
     # Another name for a value is no other program; another constant is.
     assert "0.5" in text
-    component.write_text(text.replace("0.5", "0.50001"))
+    component.write_text(text.replace("0.5", "0.5000001"))
     run = project.doit("build", TARGET)
     ran = {task for task, how in run.done.items() if how == "ran"}
     # The toy is small: all its components are one piece, and all its blocks another.
