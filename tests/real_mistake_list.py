@@ -12,9 +12,13 @@ from tests.real_mistakes import Change, Edit, Layer, Mistake, Weights, swapped
 ATTENTION = "attention/attention_causal"
 
 
-def llama(layer: int, dims: dict[str, int]) -> list[Mistake]:
+# Most layers of Gemma 3 have windows, and a table of their own.
+LOCAL = "rope_local.table"
+
+
+def llama(layer: int, dims: dict[str, int], table: str = "rope.table") -> list[Mistake]:
     """Return mistakes in a layer of a Llama, its head and its embedding."""
-    return [*_archived(layer, dims), *_changed(layer), *_elsewhere()]
+    return [*_archived(layer, dims, table), *_changed(layer), *_elsewhere()]
 
 
 def gemma(layer: int, dims: dict[str, int]) -> list[Mistake]:
@@ -39,11 +43,13 @@ def gemma(layer: int, dims: dict[str, int]) -> list[Mistake]:
             _exchange(f"{at}post_attention_norm.weight", f"{at}post_ffw_norm.weight"),
         ),
     ]
+    table = _exchange(LOCAL, "rope.table")
+    more.append(_edit("positions are those of a global layer", table))
     near = "%is_near = arith.cmpi sgt"
     # In a Llama no window ends within the context.
     far = _text("attn", near, "%is_near = arith.cmpi sge")
     end = _change("the window's end is off by one", far)
-    return [*llama(layer, dims), *more, end]
+    return [*llama(layer, dims, LOCAL), *more, end]
 
 
 def _edit(name: str, edit: Edit, block: str = "layer") -> Mistake:
@@ -123,7 +129,7 @@ def _rounded(value: Any) -> Any:
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def _archived(layer: int, dims: dict[str, int]) -> list[Mistake]:
+def _archived(layer: int, dims: dict[str, int], table: str) -> list[Mistake]:
     at, other = f"blk.{layer}.", f"blk.{layer - 1}."
     head_dim, half = dims["head_dim"], dims["head_dim"] // 2
     q, k, v, o = (f"{at}attn_{x}.weight" for x in ("q", "k", "v", "output"))
@@ -164,25 +170,25 @@ def _archived(layer: int, dims: dict[str, int]) -> list[Mistake]:
         ),
         _edit(
             "sines have another sign",
-            _part("rope.table", (slice(None), slice(half, None)), np.negative),
+            _part(table, (slice(None), slice(half, None)), np.negative),
         ),
-        _edit("positions are one off", _to("rope.table", lambda x: np.roll(x, 1, 0))),
-        _edit("the rope base is 1 % larger", _rope(1.01)),
-        _edit("the rope base is 10 times as large", _rope(10.0)),
+        _edit("positions are one off", _to(table, lambda x: np.roll(x, 1, 0))),
+        _edit("the rope base is 1 % larger", _rope(table, 1.01)),
+        _edit("the rope base is 10 times as large", _rope(table, 10.0)),
     ]
 
 
-def _rope(factor: float) -> Edit:
+def _rope(name: str, factor: float) -> Edit:
     """Turn by another base: pair i by position / (factor * base)^(i / half)."""
 
     def edit(weights: Weights) -> None:
-        table = weights["rope.table"].astype(np.float64)
+        table = weights[name].astype(np.float64)
         half = table.shape[1] // 2
         slower = factor ** (-np.arange(half) / half)
         # Row 1 has the angle of each pair.
         angle = np.arctan2(table[1, half:], table[1, :half])
         turned = np.arange(len(table))[:, None] * (angle * slower)
-        weights["rope.table"][:] = np.hstack([np.cos(turned), np.sin(turned)])
+        weights[name][:] = np.hstack([np.cos(turned), np.sin(turned)])
 
     return edit
 
@@ -220,7 +226,7 @@ def _changed(layer: int) -> list[Mistake]:
         ),
         _change("eps of the second norm is a tenth", _scaled("ffn_norm", "eps", 0.1)),
         _change("the scale is 0.1 % too large", _scaled("attn", "scale", 1.001)),
-        _change("the scale is squared", _scaled("attn", "scale", 0.125)),
+        _change("the scale is an eighth", _scaled("attn", "scale", 0.125)),
         _change("the window is shorter by one", _shifted("attn", "window", -1)),
         _change("keys are written to another layer", _shifted("keys", "layer", -1)),
         _change("attention reads another layer", _shifted("attn", "layer", -1)),

@@ -19,7 +19,7 @@ from ingot.checks import pieces
 from ingot.checks.archive_parameters import read_parameters
 from ingot.checks.cases import PADDED_BATCH, Case, entry_inputs, far_cases, make_case
 from ingot.checks.compare import Row
-from ingot.checks.oracle_runs import BlockCall, Recorded, Recording
+from ingot.checks.oracle_runs import BlockCall, Recorded, Recording, block_inputs
 from ingot.checks.padding import padding_of
 from ingot.checks.pieces import Piece, block_rows
 from ingot.checks.tolerances import USUAL
@@ -137,10 +137,11 @@ class Model:
         self.oracles = load_oracles(graph)
         self.entry = next(x for x in graph.entry_points if x.name == "prefill")
         self.made: dict[Any, Any] = {}
+        self.n_archive = 0
 
     def block(self, kind: str) -> Block:
         """Return the block of a kind: of layers one in the middle."""
-        found = [block for block in self.entry.blocks if block.kind == kind]
+        found = [x for x in self.entry.blocks if x.kind.partition(".")[0] == kind]
         return found[len(found) // 2]
 
     @cached_property
@@ -164,7 +165,12 @@ class Model:
                 self.parameters,
                 keep=True,
             )
-            found.append((case, padding, {x.block.name: x.inputs for x in steps}))
+            ports = {
+                port.name: x for port, x in zip(self.entry.inputs, inputs, strict=True)
+            }
+            far, held = case in far_cases(self.graph, self.entry), self.entry.held()
+            of_block = {x.block.name: block_inputs(x, ports, held, far) for x in steps}
+            found.append((case, padding, of_block))
         return found
 
     def recorded(self, block: Block, entry: str) -> Recorded:
@@ -182,7 +188,8 @@ class Model:
         self, graph: Graph, oracles: Any, block: Block, inputs: Any, parameters: Any
     ) -> Any:
         """Return what the right block gives; the same inputs are computed once."""
-        shapes = tuple(np.shape(value) for value in inputs)
+        # Cases differ in their shapes, but for the head's: of the last tokens alone.
+        shapes = tuple((np.shape(x), float(np.max(x))) for x in inputs)
         key = (block.name, oracles is self.oracles, shapes)
         if key not in self.made:
             self.made[key] = run_block(graph, oracles, block, inputs, parameters)
@@ -203,7 +210,9 @@ class Model:
         for name in block.parameters:
             stored = weights.packed(name) if name in weights else self.parameters[name]
             index.add_buffer(name, np.ascontiguousarray(stored).tobytes())
-        path = self.folder / "mistaken.irpa"
+        # A name of its own: a module that is loaded keeps the archive of its name.
+        self.n_archive += 1
+        path = self.folder / f"mistaken-{self.n_archive}.irpa"
         index.create_archive_file(str(path))
         return path
 

@@ -16,6 +16,7 @@ from ingot.checks.cases import (
     chain_cases,
     component_cases,
     entry_inputs,
+    faint,
     far_cases,
     make_case,
     model_cases,
@@ -94,6 +95,14 @@ def test_windows_end_within_a_cache_that_a_single_token_is_behind(
         *_, longest = model_cases(decoder, entry, emulated=False)
         assert longest.valid == (longest.seq,)
     assert far_cases(GRAPH, ENCODE) == ()
+
+
+def test_faint_numbers_are_those_that_an_eps_is_as_large_as() -> None:
+    made = faint(np.array([9723.0, -1.0, 0.0]))
+    assert np.sqrt(np.square(made).mean()) == pytest.approx(1e-4)
+    assert (made[1] < 0, made[2]) == (True, 0)
+    for kept in (np.array([3, 1], np.int32), np.zeros(2)):
+        np.testing.assert_array_equal(faint(kept), kept)
 
 
 def test_a_model_without_a_cache_has_no_ctx() -> None:

@@ -22,6 +22,8 @@ LONGEST = 640
 LONGEST_EMULATED = 65
 # Sequences and the tokens of the longest, on a target that is not emulated.
 PADDED_BATCH = (3, 14)
+# The root of the mean square of faint numbers: an eps is 1e-12 to 1e-5.
+FAINT = 1e-4
 # Positions of a cache in addition to the sequence's.
 CACHED = 5
 
@@ -109,9 +111,25 @@ def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
 
 
 def far_cases(graph: Graph, entry: EntryPoint) -> tuple[Case, ...]:
-    """Return one token behind a long cache, where windows end; none without a cache."""
+    """Return one token behind a long cache, where windows end; none without a cache.
+
+    Blocks get it with `faint` numbers, because one token says little else.
+    """
     case = make_case(graph, entry, 1, 1, cached=LONGEST)
     return (case,) if case.ctx else ()
+
+
+def faint(value: Array) -> Array:
+    """Return the numbers so much smaller that the eps of a norm decides what it gives.
+
+    Trained weights have hidden states up to thousands, which hide any eps.
+    """
+    import numpy as np
+
+    if not np.issubdtype(value.dtype, np.floating):
+        return value
+    root = float(np.sqrt(np.square(value).mean()))
+    return value * (FAINT / root) if root else value
 
 
 def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:

@@ -20,6 +20,7 @@ from ingot.checks.cases import (
     chain_cases,
     component_cases,
     entry_inputs,
+    faint,
     far_cases,
     traced_calls,
 )
@@ -197,7 +198,8 @@ def record_blocks(
         # window ends.
         some = _chosen(entry, forms)
         every = some if emulated else list(range(len(entry.blocks)))
-        alone = dict.fromkeys(far_cases(graph, entry), some)
+        far = far_cases(graph, entry)
+        alone = dict.fromkeys(far, some)
         alone |= dict.fromkeys(block_cases(graph, entry, emulated), every)
         seen: set[tuple[Any, ...]] = set()
         for case in dict.fromkeys((*alone, *chained)):
@@ -220,17 +222,8 @@ def record_blocks(
                 chain.calls.append(_chain(chain, entry, case, inputs, both, padding))
             for index in alone.get(case, ()):
                 block = entry.blocks[index]
-                # A cache is as the caller passed it, without what earlier blocks have
-                # written: each of those versions would be recorded whole.
-                values = [
-                    ports[held[block.name, formal]]
-                    if (block.name, formal) in held
-                    else value
-                    for (formal, _), value in zip(
-                        block.inputs, steps[index].inputs, strict=True
-                    )
-                ]
-                shapes = (block.name, *(value.shape for value in values))
+                values = block_inputs(steps[index], ports, held, case in far)
+                shapes = (block.name, *(value.shape for value in values), case in far)
                 if shapes not in seen:
                     seen.add(shapes)
                     recording = made[form_of[entry.name, block.name]]
@@ -242,6 +235,25 @@ def record_blocks(
         chain.write()
     for recording in made.values():
         recording.write()
+
+
+def block_inputs(
+    step: Step,
+    ports: Mapping[str, Array],
+    held: Mapping[tuple[str, str], str],
+    is_faint: bool,
+) -> tuple[Array, ...]:
+    """Return the inputs with which a block is called alone.
+
+    A cache is as the caller passed it, without what earlier blocks have written: each
+    of those versions would be recorded whole.
+    """
+    return tuple(
+        ports[held[step.block.name, formal]]
+        if (step.block.name, formal) in held
+        else (faint(value) if is_faint else value)
+        for (formal, _), value in zip(step.block.inputs, step.inputs, strict=True)
+    )
 
 
 def component_file(instance: str) -> str:
