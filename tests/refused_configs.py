@@ -11,8 +11,9 @@ from tests.import_cases import LOCAL
 
 NOT_SCALED = "\n  the architecture does not scale positions"
 KNOWN = (
-    "DbrxForCausalLM, Gemma3ForCausalLM, Grok1ModelForCausalLM, LlamaForCausalLM,"
-    " MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3ForCausalLM"
+    "BertModel, DbrxForCausalLM, Gemma3ForCausalLM, Grok1ModelForCausalLM,"
+    " LlamaForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM,"
+    " Qwen3ForCausalLM"
 )
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
 
@@ -92,7 +93,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "llama",
         {"architectures": None, "model_type": "mamba"},
         "model_type: not a known architecture; found 'mamba'\n"
-        "  known: dbrx, gemma3_text, grok-1, llama,"
+        "  known: bert, dbrx, gemma3_text, grok-1, llama,"
         " mixtral, qwen2, qwen2_moe, qwen3",
     ),
     "two names": (

@@ -13,6 +13,7 @@ from pathlib import Path
 from ingot.errors import IngotError, counted
 from ingot.imports.checkpoint_facts import Fact, Stated, Survey
 from ingot.imports.checkpoint_licence import choose_licence, own_text
+from ingot.imports.encoders import SENTENCES, check_pooling, longest_sentence
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
@@ -92,6 +93,10 @@ def import_checkpoint(
         raise _together(errors)
     errors += check_rules(survey, survey.family)
     errors += check_keys(survey, survey.family, ignored)
+    n_seq = None
+    if survey.family.is_encoder:
+        errors += check_pooling(path)
+        n_seq = longest_sentence(path, errors)
     facts, ends = read_numbers(survey, errors), read_ends(survey, errors)
     text = _text(survey, facts, ends, errors)
     _add_context(facts, n_ctx, errors)
@@ -123,6 +128,7 @@ def import_checkpoint(
         source=_element(survey),
         types=types,
         unknown=ignored,
+        n_seq=n_seq,
     )
     is_own = own is not None and chosen_licence.value == own.name
     added = own.write(root) if own and is_own else None
@@ -312,7 +318,10 @@ def _tied_row(decision: Decision) -> tuple[str, str]:
 
 
 def _text_rows(decision: Decision) -> Iterator[tuple[str, str, str]]:
-    if "end_tokens" not in decision.generation:
+    family = decision.survey.family
+    if family and family.is_encoder:
+        yield "longest", *_length_row(decision)
+    elif "end_tokens" not in decision.generation:
         yield "end_tokens", "none", "the checkpoint names none"
     for name, stated in decision.generation.items():
         value = stated.value
@@ -320,6 +329,12 @@ def _text_rows(decision: Decision) -> Iterator[tuple[str, str, str]]:
         if name == "chat_template":
             shown = f"{len(value)} characters"
         yield name, shown, stated.origin
+
+
+def _length_row(decision: Decision) -> tuple[str, str]:
+    if decision.n_seq is None:
+        return str(decision.dims["n_ctx"].value), "tokens of a sentence; as n_ctx"
+    return str(decision.n_seq), f"tokens of a sentence; {SENTENCES}: max_seq_length"
 
 
 def _tokenizer_row(survey: Survey) -> tuple[str, str]:

@@ -62,6 +62,8 @@ class Family:
     hf_rules: tuple[Rule, ...]
     gguf_rules: tuple[Rule, ...]
     harmless: tuple[str, ...] = ()  # keys of config.json without effect in this family
+    is_encoder: bool = False  # of sentences, without a cache
+    unused: tuple[str, ...] = ()  # patterns of tensors that it does not compute with
 
     def rules(self, naming: str) -> tuple[Rule, ...]:
         """Return the rules for a checkpoint of this naming."""

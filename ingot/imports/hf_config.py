@@ -11,6 +11,7 @@ from typing import Any
 
 from ingot.errors import IngotError
 from ingot.imports.checkpoint_facts import Stated, Survey
+from ingot.imports.encoders import ENCODERS
 from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf_metadata import TOKENIZER
 from ingot.imports.hyperparameters import spelled
@@ -20,6 +21,8 @@ from ingot.model.text_files import read_file
 from ingot.weights.safetensors import StoredTensor, read_header
 from ingot.weights.shards import INDEX, check_index, read_index
 from ingot.weights.strict_json import parse_object
+
+KNOWN = (*HF_FAMILIES, *ENCODERS)
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -101,8 +104,8 @@ def _ends(
 
 def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
     """Return the architecture of the checkpoint, by its class or its model type."""
-    classes = {family.hf_class: family for family in HF_FAMILIES}
-    types = {family.model_type: family for family in HF_FAMILIES}
+    classes = {family.hf_class: family for family in KNOWN}
+    types = {family.model_type: family for family in KNOWN}
     given = config.get("architectures")
     key, known, found = "model_type", types, config.get("model_type")
     if given:

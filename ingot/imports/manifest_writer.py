@@ -19,6 +19,8 @@ _BATCH_MAX = 64
 # Sequence and context of the timed cases: a short prompt and a long one.
 _PREFILL = ((128, 256), (512, 640))
 _DECODE = (128, 640)
+# Batch and sequence of an encoder's.
+_ENCODE = ((1, 16), (1, 128), (8, 128))
 
 # Characters that never need quotes in YAML; a colon, a hash or a brace might.
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*[A-Za-z0-9_/-]")
@@ -39,6 +41,7 @@ class Decision:
     source: str | None  # element type of all tensors; None if they differ
     types: StoredTypes
     unknown: tuple[str, ...] = ()  # keys that change nothing, as the user says
+    n_seq: int | None = None  # how many tokens of a sentence an encoder takes
 
     @property
     def architecture(self) -> str:
@@ -49,7 +52,9 @@ class Decision:
 
 def manifest(decision: Decision, folder: Path) -> str:
     """Return the manifest's text; its paths are relative to the folder."""
-    caches = _Caches(decision)
+    assert decision.survey.family
+    is_encoder = decision.survey.family.is_encoder
+    ranges = (_Sentences if is_encoder else _Caches)(decision)
     dims = ", ".join(f"{name}: {fact.value}" for name, fact in decision.dims.items())
     keys = f", without {', '.join(decision.unknown)}" if decision.unknown else ""
     lines = [
@@ -64,15 +69,35 @@ def manifest(decision: Decision, folder: Path) -> str:
             for name, fact in decision.hyperparameters.items()
         ),
         "dynamic:",
-        *caches.dynamic(),
+        *ranges.dynamic(),
         "",
         *_weights(decision, folder),
         *_tokenizer(decision, folder),
         *_generation(decision),
         "",
-        *_bench(caches),
+        *ranges.bench(),
     ]
     return "\n".join(lines) + "\n"
+
+
+class _Sentences:
+    """How long the sentences of an encoder may be."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.n_seq = int(decision.dims["n_ctx"].value)
+        if decision.n_seq is not None:
+            self.n_seq = min(self.n_seq, decision.n_seq)
+
+    def dynamic(self) -> list[str]:
+        """Return the ranges of the dynamic dims."""
+        ends = {"batch": _BATCH_MAX, "seq": self.n_seq}
+        return [f"  {name}: {{min: 1, max: {end}}}" for name, end in ends.items()]
+
+    def bench(self) -> list[str]:
+        """Return the timed cases, without duplicates."""
+        cases = dict.fromkeys((n, min(seq, self.n_seq)) for n, seq in _ENCODE)
+        rows = (f"    - {{batch: {n}, seq: {seq}}}" for n, seq in cases)
+        return ["bench:", "  encode:", *rows]
 
 
 class _Caches:
@@ -105,6 +130,22 @@ class _Caches:
             return f"ctx: {ctx}"
         blocks = -(-ctx // self.block_size)
         return f"n_block: {blocks + 1}, n_block_seq: {blocks}"
+
+    def bench(self) -> list[str]:
+        """Return the timed cases, all within the context and without duplicates."""
+        n_ctx = self.n_ctx
+        prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
+        decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
+        return [
+            "bench:",
+            "  prefill:",
+            *(
+                f"    - {{batch: 1, seq: {seq}, {self.sizes(ctx)}}}"
+                for seq, ctx in prefill
+            ),
+            "  decode:",
+            *(f"    - {{batch: 1, {self.sizes(ctx)}}}" for ctx in decode),
+        ]
 
 
 def number(value: int | float) -> str:
@@ -174,23 +215,6 @@ def _item(value: str | int | float | bool) -> str:
         return str(value).lower()
     # A text may contain what YAML would change, so it is quoted as in JSON.
     return json.dumps(value) if isinstance(value, str) else number(value)
-
-
-def _bench(caches: _Caches) -> list[str]:
-    """Return the timed cases, all within the context and without duplicates."""
-    n_ctx = caches.n_ctx
-    prefill = dict.fromkeys((min(s, n_ctx), min(c, n_ctx)) for s, c in _PREFILL)
-    decode = dict.fromkeys(min(c, n_ctx) for c in _DECODE)
-    return [
-        "bench:",
-        "  prefill:",
-        *(
-            f"    - {{batch: 1, seq: {seq}, {caches.sizes(ctx)}}}"
-            for seq, ctx in prefill
-        ),
-        "  decode:",
-        *(f"    - {{batch: 1, {caches.sizes(ctx)}}}" for ctx in decode),
-    ]
 
 
 def relative(path: Path, folder: Path) -> str:

@@ -91,7 +91,8 @@ def compare(
         read |= here
     errors += _elements(list(read.values()), survey)
     left = [tensor for tensor in survey.tensors if tensor.name not in read]
-    patterns = IGNORED[survey.naming]
+    assert survey.family
+    patterns = (*IGNORED[survey.naming], *survey.family.unused)
     errors += _unread([item for item in left if not _matches(item, patterns)], survey)
     ignored = tuple(
         pattern for pattern in patterns if any(_matches(t, (pattern,)) for t in left)

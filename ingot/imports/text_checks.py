@@ -151,7 +151,7 @@ def _compare(
         "gguf": str(survey.path) if survey.vocabulary else None,
         "gguf_label": survey.file,
         "n_vocab": n_vocab,
-        "writes_text": True,
+        "writes_text": not (survey.family and survey.family.is_encoder),
         "special": special,
         "bos": bos,
         "chat_template": template,
