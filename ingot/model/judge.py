@@ -22,9 +22,9 @@ PACKAGES = ("torch", "transformers")
 # transformers reads GGUF files with these.
 GGUF_PACKAGES = (*PACKAGES, "accelerate", "gguf")
 
-# The architectures that transformers has a class for, by the kind of checkpoint.
+# The architectures that transformers reads as they are, by the kind of checkpoint.
 _HF = ("dbrx", "gemma3", "llama", "mixtral", "qwen2", "qwen2moe", "qwen3")
-_GGUF = ("gemma3", "llama", "qwen2", "qwen3")
+_GGUF = ("llama", "qwen2", "qwen3")
 # transformers overlooks the size of a head in a GGUF file of Qwen3, and takes this one.
 _QWEN3_HEAD_DIM = 128
 
