@@ -28,7 +28,13 @@ from ingot.model.runner import Runner
 # More than any outcome.
 OUTCOME_BYTES = 1 << 20
 
-TOOLS: tuple[str, ...] = ("python", "numpy", "ml_dtypes", "iree-base-runtime")
+TOOLS: tuple[str, ...] = (
+    "python",
+    "numpy",
+    "ml_dtypes",
+    "iree-base-runtime",
+    "tokenizers",
+)
 
 
 @dataclass(frozen=True, slots=True)
