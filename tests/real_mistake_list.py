@@ -43,7 +43,7 @@ def gemma(layer: int, dims: dict[str, int]) -> list[Mistake]:
             _exchange(f"{at}post_attention_norm.weight", f"{at}post_ffw_norm.weight"),
         ),
     ]
-    table = _exchange(LOCAL, "rope.table")
+    table = _exchange(LOCAL, "rope_global.table")
     more.append(_edit("positions are those of a global layer", table))
     near = "%is_near = arith.cmpi sgt"
     # In a Llama no window ends within the context.
