@@ -95,7 +95,7 @@ def test_an_unsupported_command_names_the_one_to_use(
         (
             ["import", "folder"],
             "doit import source=PATH [model=NAME] [licence=SPDX-ID] [n_ctx=N] "
-            "[ignore=KEY,...]",
+            "[stored=TYPE] [ignore=KEY,...]",
         ),
     ],
 )

@@ -135,9 +135,9 @@ def test_a_linked_modules_parameters_are_read_from_its_text() -> None:
             f"linked.mlir: parameter '{WEIGHT}': declared twice",
         ),
         (
-            LINKED.replace("tensor<4x3xf32>", "tensor<4x3xi16>"),
+            LINKED.replace("tensor<4x3xf32>", "tensor<4x3xi64>"),
             f"linked.mlir: parameter '{WEIGHT}': unknown type; expected one of f32,"
-            " f16, bf16, i8, i32, found 'i16'",
+            " f16, bf16, i8, i16, i32, found 'i64'",
         ),
         (
             LINKED.replace("tensor<4x3xf32>", "tensor<?x3xf32>", 1),

@@ -39,7 +39,7 @@ REFUSED = [
     (
         ["run", "input=x", "prompt=y"],
         "prompt=y: doit run input=... reads no variable named 'prompt'\n"
-        "  known variables: executor, input, model, target",
+        "  known variables: executor, input, inputs, long, model, other, target, to",
     ),
     (
         ["why", "tokens=5"],
@@ -57,14 +57,14 @@ REFUSED = [
     (
         ["import", "source=x", "target=host"],
         "target=host: import reads no variable named 'target'\n"
-        "  known variables: licence, model, n_ctx, source",
+        "  known variables: ignore, licence, model, n_ctx, source, stored",
     ),
     (["import"], "import needs source=PATH, a checkpoint's folder or a GGUF file"),
     (
         ["generate", "prompt=x", "input=a"],
         "input=a: generate reads no variable named 'input'\n"
-        "  known variables: model, prompt, seed, target, temperature, tokens, "
-        "top_k, top_p",
+        "  known variables: ids, model, prompt, seed, system, target, temperature, "
+        "template, tokens, top_k, top_p",
     ),
     (["build", "-n", "2"], f"option -n not recognized\n{OPTIONS}"),
     (["-r", "json", "build"], f"option -r not recognized\n{OPTIONS}"),

@@ -91,7 +91,17 @@ def test_an_instance_is_static_but_for_dynamic_dims(
     assert f"module @{instance.name} {{" in text
     assert text.count("//") == 1
     for word in ("tensor.cast", "util.call", "loc(", str(ROOT)):
-        assert word not in text
+        assert word not in without_casts_of_regions(text)
+
+
+def without_casts_of_regions(text: str) -> str:
+    """The result of a flow.dispatch.region keeps its dynamic type, where it is cast."""
+    returned = re.findall(r"flow\.return (%\w+) :", text)
+    results = re.findall(r"(%\w+) = flow\.dispatch\.region", text)
+    casts = [f"{name} = tensor.cast " for name in returned]
+    casts += [f" = tensor.cast {name} : " for name in results]
+    lines = text.split("\n")
+    return "\n".join(line for line in lines if not any(cast in line for cast in casts))
 
 
 def signature_is_static(instance: Instance, text: str) -> None:

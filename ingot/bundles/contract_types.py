@@ -47,7 +47,10 @@ class PortValue:
             "doc": "tokens, mask, start, last_index, block_table, cache, logits..."
         }
     )
-    range: IndexRange | None = None
+    range: IndexRange | None = field(
+        default=None,
+        metadata={"doc": "of each number of an input; the module rejects others"},
+    )
     unwritten: str = field(
         default="",
         metadata={"doc": "of a cache: what it may hold where nothing was written"},
@@ -201,7 +204,6 @@ def _record(kind: Any) -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "description": str(kind.__doc__),
         "properties": properties,
         "required": [item.name for item in fields(kind) if item.default is MISSING],
     }
