@@ -23,6 +23,7 @@ from tests.source_tree import ROOT
 ROOMS = (
     "errors",
     "codec",
+    "dsse",
     "engine",
     "engine.cache",
     "engine.remote",
