@@ -32,16 +32,17 @@ os.environ.pop("INGOT_ACCEPT", None)
 # What a marker requires, and how to find out whether this machine has it.
 NEEDS = {
     "aarch64": doctor_command.emulator_findings,
-    "nginx": lambda: [nginx_finding()],
+    "nginx": lambda: [server_finding("nginx", "nginx-light")],
+    "registry": lambda: [server_finding("docker-registry", "docker-registry")],
     "vulkan": doctor_command.vulkan_findings,
 }
 
 
-def nginx_finding() -> Finding:
-    """Look for nginx: only tests need it, so ./bootstrap does not install it."""
-    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
-        return Finding("nginx", Level.OK, "installed")
-    return Finding("nginx", Level.ERROR, "not installed", "apt-get install nginx-light")
+def server_finding(name: str, package: str) -> Finding:
+    """Look for a server: only tests need it, so ./bootstrap does not install it."""
+    if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"):
+        return Finding(name, Level.OK, "installed")
+    return Finding(name, Level.ERROR, "not installed", f"apt-get install {package}")
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ ROOMS = (
     "runtime",
     "checks",
     "bundles",
+    "release",
     "programs",
     "stages",
     "project",

@@ -117,6 +117,15 @@ DRY_RUN: dict[str, Any] = {
     "help": "show what would change, and write nothing",
 }
 
+PRUNE_DRY_RUN: dict[str, Any] = {
+    "name": "dry_run",
+    "short": "d",
+    "long": "dry-run",
+    "type": bool,
+    "default": False,
+    "help": "with prune: show what would be removed, and remove nothing",
+}
+
 
 @dataclass(frozen=True)
 class Command:
@@ -206,6 +215,22 @@ COMMANDS = (
         usage="bundle=PATH",
         variables=("bundle", "run"),
         function="bundle_commands:verify",
+    ),
+    Command(
+        name="release",
+        purpose="publish a model's bundles as OCI images; promote or prune versions",
+        usage="model=NAME version=1.4.0 to=oci://HOST/REPO | promote | prune",
+        variables=None,
+        function="release_command:release",
+        takes_tasks=True,
+        options=(*BUILD_OPTIONS, PRUNE_DRY_RUN),
+    ),
+    Command(
+        name="pull",
+        purpose="bring a bundle of a release into a folder, and compare every byte",
+        usage="from=oci://HOST/REPO:TAG to=FOLDER [target=NAME]",
+        variables=("from", "to", "target"),
+        function="release_command:pull_bundle",
     ),
     Command(
         name="generate",
