@@ -242,6 +242,7 @@ def environment(checkout: Path, shared: str, confined: bool = True) -> dict[str,
     """Return the environment of a build with a store next to the checkout."""
     store = str(checkout.with_name(f"{checkout.name}-store"))
     found = {**os.environ, "INGOT_CACHE": store, "INGOT_SHARED_CACHE": shared}
+    found["INGOT_SHARED_CACHE_MODE"] = "read-write"
     if confined:
         return found
     # A bwrap that does not sandbox, before the system's own.

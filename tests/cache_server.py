@@ -17,6 +17,7 @@ from ingot.engine.cache.cache_address import connect
 from ingot.engine.cache.shared_cache import SharedCache
 from ingot.engine.executor import Executor
 from ingot.engine.store import Store
+from ingot.engine.trust import Trust, signer
 
 # What is hung is waited for no longer than this, by tests of just that.
 IMPATIENT = Timeouts(connect_s=0.5, silent_s=0.5, bytes_per_s=1e6)
@@ -154,6 +155,7 @@ class Machine:
         writes: bool = True,
         environment: dict[str, str] | None = None,
         timeouts: Timeouts | None = None,
+        trust: Trust | None = None,
     ) -> None:
         self.root = root
         self.reported: list[str] = []
@@ -163,15 +165,20 @@ class Machine:
         self.shared = None
         if address:
             waits = timeouts or Timeouts()
-            known = {"NETRC": str(root / "no-netrc"), **(environment or {})}
+            none = str(root / "none")
+            known = {"NETRC": none, "XDG_CONFIG_HOME": none, **(environment or {})}
             self.shared = SharedCache(
                 connect(address, known, waits),
                 self.store,
                 self.reported.append,
                 writes,
                 waits,
+                trust=trust,
+                sign=signer(known),
             )
-        self.executor = Executor(root, self.store, self._ended, self.shared)
+        self.executor = Executor(
+            root, self.store, self._ended, self.shared, trust=trust
+        )
 
     def _ended(self, task: str, source: str, wall_ms: float) -> None:
         self.events.append((task, source))

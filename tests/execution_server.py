@@ -72,6 +72,7 @@ class ExecutionServer(ReapiServer):
     def __init__(self) -> None:
         super().__init__(packs=True)
         self.fault = ""
+        self.environment: dict[str, str] = {}  # of its workers
         self.loses: list[str] = []  # blobs, at the next question
         self.password = ""
         self.runs_actions = True
@@ -181,7 +182,8 @@ class ExecutionServer(ReapiServer):
                 operation.process = subprocess.Popen(
                     list(command.arguments),
                     cwd=folder,
-                    env={v.name: v.value for v in command.environment_variables},
+                    env=self.environment
+                    | {v.name: v.value for v in command.environment_variables},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,

@@ -186,7 +186,8 @@ def test_a_cluster_shows_no_password() -> None:
     assert text == (
         "2 workers, with the shared cache http://cache:80/x\n"
         "build there, in another terminal, until Ctrl-C here:\n"
-        "  INGOT_SHARED_CACHE=http://cache:80/x doit build executor=dask://127.0.0.1:1\n"
+        "  INGOT_SHARED_CACHE=http://cache:80/x INGOT_SHARED_CACHE_MODE=read-write"
+        " doit build executor=dask://127.0.0.1:1\n"
         "  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"
     )
     assert "password" not in local_cluster.welcome(2, "127.0.0.1:1", "file:///cache")

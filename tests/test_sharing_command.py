@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ingot import dsse
 from tests.cache_server import CacheServer, serving
 from tests.dask_cluster import dask_cluster, until
 from tests.execution_server import running_actions
-from tests.project import ROOT, TOY, Project, builds, edit
+from tests.project import ROOT, TOY, Project, Run, builds, edit
+
+WRITE = {"INGOT_SHARED_CACHE_MODE": "read-write"}
 
 pytestmark = [pytest.mark.slow, builds(TOY)]
 
@@ -34,7 +38,8 @@ def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
         edit(
             project.root / "pyproject.toml",
             "[tool.ingot]\n",
-            f'[tool.ingot]\nshared-cache = "{server.url}"\n',
+            f'[tool.ingot]\nshared-cache = "{server.url}"\n'
+            'shared-cache-mode = "read-write"\n',
         )
         machines.append(project)
     first, second = (each.doit("link") for each in machines)
@@ -45,12 +50,47 @@ def test_a_second_machine_fetches_and_ends_with_the_same_bytes(
     assert linked(machines[0]) == linked(machines[1]) != []
 
 
+def test_a_project_that_trusts_a_key_uses_only_what_it_signed(
+    server: CacheServer, tmp_path: Path
+) -> None:
+    ci, other = (dsse.generate("ed25519") for _ in range(2))
+    made = Project.create(tmp_path / "a", tmp_path / "a-cache")
+    edit(
+        made.root / "pyproject.toml",
+        "[tool.ingot]\n",
+        f'[tool.ingot]\nshared-cache = "{server.url}"\ntrust = "signed"\n'
+        f'keys.ci = {{public-key = "{ci.public.text}", expires = 2199-01-01}}\n',
+    )
+    task = "specialize:add__n_embd_32"
+
+    def build(private: dsse.PrivateKey | None, store: str, *words: str) -> Run:
+        (tmp_path / "key").write_bytes(private.pem if private else b"")
+        signed = {"INGOT_SIGNING_KEY": str(tmp_path / "key"), **WRITE}
+        variables = signed if private else {}
+        shutil.rmtree(made.root / "build", ignore_errors=True)
+        return Project(made.root, tmp_path / store, variables).doit(*words, task)
+
+    assert build(other, "one").done == {task: "ran"}
+    untrusted = build(None, "two")
+    assert untrusted.done == {task: "ran"}
+    assert untrusted.err == (
+        "trust: 1 result of others was passed over: 1 signed by an unknown key,"
+        f" {other.public.key_id[:12]}\n"
+    )
+    why = build(None, "three", "why")
+    assert f"{task} would run" in why.out
+    assert why.err.count("trust: ") == 1
+    assert build(ci, "four").done == {task: "ran"}
+    trusted = build(None, "five")
+    assert (trusted.done, trusted.err) == ({task: "fetched"}, "")
+
+
 def test_why_shows_the_builds_of_another_machine(
     server: CacheServer, tmp_path: Path
 ) -> None:
     task, source = "specialize:add__n_embd_32", "components/elementwise/add.mlir"
     first, second = (
-        Project(made.root, made.cache, {"INGOT_SHARED_CACHE": server.url})
+        Project(made.root, made.cache, {"INGOT_SHARED_CACHE": server.url, **WRITE})
         for name in "ab"
         for made in [Project.create(tmp_path / name, tmp_path / f"{name}-cache")]
     )
@@ -75,10 +115,10 @@ def test_a_cache_that_is_down_is_reported_once_and_the_build_succeeds(
     assert "s3cret" not in run.out + run.err
 
 
-def test_a_variable_makes_the_cache_read_only(
+def test_a_cache_is_only_read_if_nothing_says_that_it_is_written(
     server: CacheServer, tmp_path: Path
 ) -> None:
-    variables = {"INGOT_SHARED_CACHE": server.url, "INGOT_SHARED_CACHE_MODE": "read"}
+    variables = {"INGOT_SHARED_CACHE": server.url}
     project = Project.create(tmp_path / "a", tmp_path / "cache")
     run = Project(project.root, project.cache, variables).doit("specialize")
     assert run.code == 0, run.err
@@ -98,12 +138,12 @@ def test_a_variable_makes_the_cache_read_only(
         (
             {"INGOT_SHARED_CACHE": "file:///c", "INGOT_SHARED_CACHE_MODE": "write"},
             "",
-            "shared cache: mode is 'write'; expected read-write or read",
+            "shared cache: mode is 'write'; expected read or read-write",
         ),
         (
             {"INGOT_SHARED_CACHE_MODE": "rw"},
             "",
-            "shared cache: mode is 'rw'; expected read-write or read",
+            "shared cache: mode is 'rw'; expected read or read-write",
         ),
         (
             {},
@@ -147,6 +187,14 @@ def test_a_wrong_setting_is_rejected(
         (
             "dask://127.0.0.1:9",
             "file:///nowhere",
+            "executor=dask://127.0.0.1:9: workers get inputs from the shared cache, and"
+            " this machine only reads it\n"
+            "  set INGOT_SHARED_CACHE_MODE=read-write, or shared-cache-mode ="
+            ' "read-write" in pyproject.toml',
+        ),
+        (
+            "dask://127.0.0.1:9",
+            "file:///nowhere read-write",
             "executor=dask://127.0.0.1:9: no scheduler responds there\n"
             "  start one: doit cluster",
         ),
@@ -165,13 +213,21 @@ def test_a_wrong_setting_is_rejected(
             "  a password comes from ~/.netrc or INGOT_SHARED_CACHE_TOKEN",
         ),
     ],
-    ids=["misspelt", "no shared cache", "no scheduler", "no server", "password"],
+    ids=[
+        "misspelt",
+        "no shared cache",
+        "only read",
+        "no scheduler",
+        "no server",
+        "password",
+    ],
 )
 def test_a_wrong_executor_is_rejected(
     tmp_path: Path, executor: str, shared: str, message: str
 ) -> None:
     project = Project.create(tmp_path / "a", tmp_path / "cache")
-    variables = {"INGOT_SHARED_CACHE": shared}
+    address, _, mode = shared.partition(" ")
+    variables = {"INGOT_SHARED_CACHE": address, "INGOT_SHARED_CACHE_MODE": mode}
     words = ("specialize", f"executor={executor}")
     run = Project(project.root, project.cache, variables).doit(*words)
     assert run.code == 3
@@ -224,7 +280,7 @@ def test_workers_and_this_machine_link_the_same_bytes(tmp_path: Path) -> None:
             "dask": Project(
                 made["dask"].root,
                 made["dask"].cache,
-                {"INGOT_SHARED_CACHE": running.shared_cache},
+                {"INGOT_SHARED_CACHE": running.shared_cache, **WRITE},
             ).doit("link", f"executor={running.address}"),
             "served": made["served"].doit("link", f"executor={remote.address}"),
         }
@@ -253,7 +309,7 @@ def test_without_a_shared_cache_none_of_its_modules_is_imported() -> None:
         "import sys; from pathlib import Path; from ingot.cli import build_command;"
         "from ingot.project.catalogue import read;"
         "settings = read(Path.cwd()).settings;"
-        "assert build_command.open_cache(settings, None, 'local') is None;"
+        "assert build_command.open_cache(settings, None, 'local', None) is None;"
         "assert build_command.open_workers('local', None, None) is None;"
         "print([m for m in sys.modules if 'shared' in m or m in"
         " ('urllib3', 'grpc', 'obstore', 'distributed')])"

@@ -26,7 +26,13 @@ from ingot.cli.commands import (
     TASKS,
     Call,
 )
-from ingot.cli.connections import open_cache, open_store, open_workers
+from ingot.cli.connections import (
+    open_cache,
+    open_store,
+    open_trust,
+    open_workers,
+    warn_of_trust,
+)
 from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
@@ -171,7 +177,8 @@ class Build:
         store = open_store()
         store.sweep()
         where = self._call.variables.get("executor", "local")
-        shared = self._shared = open_cache(checkout.settings, store, where)
+        trust = open_trust(checkout.settings)
+        shared = self._shared = open_cache(checkout.settings, store, where, trust)
         remote = self._remote = open_workers(where, shared, store)
         variables = (f"{k}={v}" for k, v in self._call.variables.items())
         log = self._log = EventLog(checkout.root, [*self._words, *variables])
@@ -182,7 +189,7 @@ class Build:
             output = executor.log(task) if printed else ""
             reporter.obtained(task, source, wall_ms, output)
 
-        executor = Executor(checkout.root, store, report, shared, remote)
+        executor = Executor(checkout.root, store, report, shared, remote, trust)
         # All at once: one by one takes a tenth of a build with nothing to do.
         store.lease(*executor.records.digests())
         log.trace = executor.trace
@@ -204,6 +211,7 @@ class Build:
             failures = scheduler.run(order)
         finally:
             reporter.finish(self._notes)
+            warn_of_trust(trust)
         if shared is not None:
             shared.finish()
         if remote is not None:

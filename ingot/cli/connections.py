@@ -2,7 +2,8 @@
 
 INGOT_CACHE names the store. INGOT_SHARED_CACHE and INGOT_SHARED_CACHE_MODE come before
 `shared-cache` and `shared-cache-mode` in pyproject.toml's `[tool.ingot]`. Without any
-of them, no module of a shared cache is imported.
+of them, no module of a shared cache is imported. A cache is only read unless one of
+them says `read-write`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.engine.store import Store
+from ingot.engine.trust import Trust, check_installed, signer
 from ingot.errors import IngotError, did_you_mean
 from ingot.project.plan_cache import SOURCES
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ingot.engine.remote.remote_executor import RemoteExecutor
     from ingot.project.catalogue_values import Settings
 
-MODES = ("read-write", "read")
+MODES = ("read", "read-write")
 
 EXECUTORS = ("dask", "dask+tls", "grpc", "grpcs")
 
@@ -48,7 +50,20 @@ def store_root() -> Path:
     return root
 
 
-def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache | None:
+def open_trust(settings: Settings) -> Trust | None:
+    """Return the keys that the project trusts; None if it uses unsigned results.
+
+    Raises: IngotError if a package is missing.
+    """
+    if settings.keys is None:
+        return None
+    check_installed("pyproject.toml: tool.ingot.trust")
+    return Trust(settings.keys)
+
+
+def open_cache(
+    settings: Settings, store: Store, executor: str, trust: Trust | None
+) -> SharedCache | None:
     """Return the shared cache of the settings; None if they name none.
 
     A server that runs actions has a cache too: it is used unless another is named.
@@ -56,10 +71,11 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
     Raises: IngotError if address or mode is wrong, or a package is missing.
     """
     configured, mode = settings.shared_cache
-    mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode
+    mode = os.environ.get("INGOT_SHARED_CACHE_MODE") or mode or "read"
     address = os.environ.get("INGOT_SHARED_CACHE", configured)
     if not address and executor.startswith(("grpc:", "grpcs:")):
-        address = executor
+        # The server that runs the actions gets their inputs this way.
+        address, mode = executor, "read-write"
     if mode not in MODES:
         raise IngotError(
             f"shared cache: mode is '{mode}'; expected {' or '.join(MODES)}",
@@ -83,6 +99,8 @@ def open_cache(settings: Settings, store: Store, executor: str) -> SharedCache |
         writes=mode == "read-write",
         timeouts=timeouts,
         project=settings.project,
+        trust=trust,
+        sign=signer(os.environ) if mode == "read-write" else None,
     )
 
 
@@ -108,6 +126,13 @@ def open_workers(
             " shared cache, and none is set",
             "set INGOT_SHARED_CACHE, or shared-cache in pyproject.toml",
         )
+    if not shared.may_write:
+        raise IngotError(
+            f"executor={address}: workers get inputs from the shared cache, and this"
+            " machine only reads it",
+            "set INGOT_SHARED_CACHE_MODE=read-write, or shared-cache-mode ="
+            ' "read-write" in pyproject.toml',
+        )
     extra = "dask" if scheme.startswith("dask") else "reapi"
     try:
         if extra == "dask":
@@ -123,6 +148,13 @@ def open_workers(
             f"executor={address}: the package '{error.name}' is not installed",
             f"run: pip install 'ingot-build[{extra}]'",
         ) from error
+
+
+def warn_of_trust(trust: Trust | None) -> None:
+    """Say how many results of other machines were passed over, and why."""
+    text = trust.report() if trust is not None else ""
+    if text:
+        _warn(text)
 
 
 def _warn(message: str) -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ingot.cli.commands import Call
-from ingot.cli.connections import open_cache, open_store
+from ingot.cli.connections import open_cache, open_store, open_trust, warn_of_trust
 from ingot.cli.tasks import choose_actions
 from ingot.engine import build_outputs
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
 from ingot.engine.executor import Executor
-from ingot.engine.store_survey import latest_results, read_messages
+from ingot.engine.store_survey import latest_results, read_result
 from ingot.engine.task_records import TaskRecord
 from ingot.errors import IngotError, counted
 from ingot.model.library import name_of
@@ -63,13 +63,15 @@ def why(call: Call) -> int:
     variables = dict(call.variables)
     catalogue = read(call.root, requested_models(variables, call.words))
     plan, store = catalogue.plan, open_store()
-    executor = Executor(call.root, store, lambda *_: None)
+    trust = open_trust(catalogue.settings)
+    executor = Executor(call.root, store, lambda *_: None, trust=trust)
     where = variables.get("executor", "local")
     elsewhere = Elsewhere(
-        executor, lambda: open_cache(catalogue.settings, store, where)
+        executor, lambda: open_cache(catalogue.settings, store, where, trust)
     )
     names = choose_actions(plan, select(catalogue, variables), call)
     print_reasons(plan, names, executor, elsewhere)
+    warn_of_trust(trust)
     return 0
 
 
@@ -154,9 +156,10 @@ class Elsewhere:
         except (OSError, IngotError):
             return ""
         how = "would be restored"
-        result = self._executor.store.action(key, action.outputs)
+        result = self._executor.stored(action, key)
         if result is None and (shared := self._shared()):
-            result, how = shared.look_up(key, action.outputs), "would be fetched"
+            result = shared.look_up(key, action.outputs, action.task)
+            how = "would be fetched"
         if result is None:
             return ""
         self._executor.assume_outputs(action.task, result.outputs)
@@ -184,7 +187,10 @@ class Elsewhere:
                 at_s, key, messages = last.at_s, last.key, last.messages
                 where = "build elsewhere, {}, of {}"
             elif key:
-                messages = read_messages(self._executor.store.root, key)
+                result = read_result(self._executor.store.root, key)
+                if not self._executor.trusts(action.task, key, result):
+                    return []
+                messages = result.messages
             else:
                 return []
             old = decode_action(key, messages)
@@ -233,6 +239,8 @@ def explain(
     old = replace(record.resolved, inputs=known)
     texts = partial(_texts, executor, record)
     reasons = differences(executor.root, old, resolved, action, texts)
+    if record.trust != executor.trust_state:
+        reasons.append("other keys are trusted than when its result was accepted")
     reasons += [
         f"{path} {what}; it will be restored from the store"
         for path, what in build_outputs.changes(executor.root, record)
@@ -273,7 +281,7 @@ def _texts(executor: Executor, record: TaskRecord) -> dict[str, str]:
     from ingot.engine.protobuf_wire import CorruptMessage
 
     try:
-        return unpack_texts(read_messages(executor.store.root, record.key))
+        return unpack_texts(read_result(executor.store.root, record.key).messages)
     except (OSError, CorruptMessage):
         return {}
 

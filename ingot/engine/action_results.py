@@ -23,11 +23,13 @@ from ingot.engine.actions import (
 )
 from ingot.engine.protobuf_wire import CorruptMessage, Message, field, number, text
 
-# Types of metadata: the task that an action ran for, and a message of the action. Other
-# programs skip types that they do not know. Stored inside of the result, they take no
-# further file, upload or request.
+# Types of metadata: the task that an action ran for, a message of the action, a
+# signature, and a mark. Other programs skip types that they do not know. Stored inside
+# of the result, they take no further file, upload or request.
 TASK_TYPE = "ingot/task"
 MESSAGE_TYPE = "ingot/message"
+SIGNATURE_TYPE = "ingot/signature"
+MADE_HERE_TYPE = "ingot/made-here"
 
 # Compressed texts up to this size are stored: nearly all specifications of models with
 # 30 blocks. A shared cache may send anything, so none is unpacked beyond the second
@@ -67,9 +69,14 @@ def encode_result(result: ActionResult) -> bytes:
         content += contents.get(result.log, b"") + field(6, digest_message(result.log))
     metadata = encode_metadata(MESSAGE_TYPE, *result.messages)
     if result.task:
-        seconds, milliseconds = divmod(result.wall_ms, 1e3)
-        took = number(1, int(seconds)) + number(2, int(milliseconds * 1e6))
+        # Whole microseconds, which come back as they were: a signature covers them.
+        seconds, microseconds = divmod(round(result.wall_ms * 1e3), 1_000_000)
+        took = number(1, seconds) + number(2, microseconds * 1000)
         metadata += encode_metadata(TASK_TYPE, result.task.encode()) + field(12, took)
+    if result.signature:
+        metadata += encode_metadata(SIGNATURE_TYPE, result.signature)
+    if result.made_here:
+        metadata += encode_metadata(MADE_HERE_TYPE, b"1")
     return content + field(9, metadata) if metadata else content
 
 
@@ -116,6 +123,8 @@ def decode_result(content: bytes) -> ActionResult:
         wall_ms=took.number_at(1, 64) * 1e3 + took.number_at(2, 32) / 1e6,
         messages=tuple(values.get(MESSAGE_TYPE, ())),
         contents=tuple([item for item in contents.items() if item[1]]),
+        signature=values.get(SIGNATURE_TYPE, [b""])[0],
+        made_here=MADE_HERE_TYPE in values,
     )
 
 

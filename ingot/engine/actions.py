@@ -131,6 +131,11 @@ class ActionResult:
     messages: tuple[bytes, ...] = field(default=(), compare=False)
     # Contents of small blobs, which a shared cache stores inside of the result.
     contents: tuple[tuple[Digest, bytes], ...] = field(default=(), compare=False)
+    # The envelope of `signatures`, as JSON; b"" if nobody signed it.
+    signature: bytes = field(default=b"", compare=False)
+    # Whether an action of this store's builds made it, on this machine: then it needs
+    # no signature here. What a cache or a worker says of this is ignored.
+    made_here: bool = field(default=False, compare=False)
 
     def blobs(self) -> tuple[Digest, ...]:
         """Return every blob that the result names."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ingot.engine.action_keys import EncodedAction
     from ingot.engine.cache.shared_cache import SharedCache
     from ingot.engine.remote.remote_executor import RemoteExecutor
+    from ingot.engine.trust import Trust
 
 # Reading or copying this much takes no longer than handing it to another thread.
 AT_ONCE_BYTES = 1 << 20
@@ -51,8 +52,12 @@ class Executor:
         report: Callable[[str, str, float], None],
         shared: SharedCache | None = None,
         remote: RemoteExecutor | None = None,
+        trust: Trust | None = None,
     ) -> None:
-        """Open the checkout's records; call `report(task, source, ms)` at each end."""
+        """Open the checkout's records; call `report(task, source, ms)` at each end.
+
+        With `trust`, results of other machines need a trusted signature.
+        """
         self.root = root
         self.store = store
         self.records = Records(root / "build/.ingot/records.sqlite")
@@ -60,6 +65,9 @@ class Executor:
         self._report = report
         self._shared = shared
         self._remote = remote
+        self._trust = trust
+        # What was accepted under other keys is looked up again.
+        self.trust_state = "" if trust is None else trust.state
         self.trace = Trace()
         self._inputs = InputResolver(store, self.records)
         self._actions: dict[str, Action] = {}  # those that this build has asked about
@@ -75,7 +83,9 @@ class Executor:
     def _matches_record(self, action: Action) -> bool:
         self._actions[action.task] = action
         record = self.records.get(action.task)
-        if record is None or self.resolve(action) != record.resolved:
+        if record is None or record.trust != self.trust_state:
+            return False
+        if self.resolve(action) != record.resolved:
             return False
         if any(build_outputs.changes(self.root, record)):
             return False
@@ -113,14 +123,11 @@ class Executor:
             with self.store.lock(encoded.key, wait=False) as is_ours:
                 if not is_ours:
                     return False
-                source, result = (
-                    "restored",
-                    self.store.action(encoded.key, action.outputs),
-                )
+                source, result = "restored", self.stored(action, encoded.key)
                 if result is None and shared is not None:
                     source = "fetched"
                     result = shared.fetch_small(
-                        encoded.key, resolved.outputs, AT_ONCE_BYTES
+                        encoded.key, resolved.outputs, AT_ONCE_BYTES, action.task
                     )
                 if result is None or result.size_bytes() > AT_ONCE_BYTES:
                     return False
@@ -190,6 +197,17 @@ class Executor:
         finally:
             self.trace.end(action.task, "action", start)
 
+    def stored(self, action: Action, key: Digest) -> ActionResult | None:
+        """Return the action's result in the store, if there is one that is trusted."""
+        result = self.store.action(key, action.outputs)
+        if result is None or self.trusts(action.task, key.hash, result):
+            return result
+        return None
+
+    def trusts(self, task: str, key: str, result: ActionResult) -> bool:
+        """Return whether the result in the store may be used for the task."""
+        return self._trust is None or self._trust.accepts(key, result, task)
+
     def is_local(self, action: Action) -> bool:
         """Return whether its command runs on this machine."""
         return self._remote is None or not self._remote.accepts(action)
@@ -235,6 +253,7 @@ class Executor:
             result.log,
             source,
             wall_ms,
+            self.trust_state,
         )
         self.records.put(action.task, record)
         self._inputs.set_outputs(action.task, result.outputs)
@@ -252,13 +271,13 @@ class Executor:
     ) -> tuple[ActionResult, str]:
         """Return the action's result, and how: "restored", "fetched" or "ran"."""
         start = time.monotonic()
-        result = self.store.action(encoded.key, action.outputs)
+        result = self.stored(action, encoded.key)
         self.trace.end(action.task, "look up", start)
         if result is not None:
             return result, "restored"
         if self._shared is not None:
             start = time.monotonic()
-            result = self._shared.fetch(encoded.key, resolved.outputs)
+            result = self._shared.fetch(encoded.key, resolved.outputs, action.task)
             self.trace.end(action.task, "fetch", start)
             if result is not None:
                 return result, "fetched"
@@ -268,9 +287,9 @@ class Executor:
         else:
             result = self._run_remotely(action, resolved, encoded.key)
         messages = encoded.messages + pack_texts(action)
-        result = replace(result, messages=messages)
+        result = replace(result, messages=messages, made_here=local)
         if self._shared is not None and local:
-            result = self._shared.with_inline_blobs(result)
+            result = self._shared.for_upload(encoded.key, result)
         self.store.put_action(encoded.key, result)
         if self._shared is not None:
             if local:
@@ -317,11 +336,24 @@ class Executor:
         result = self._remote.run(action, resolved, key, files)
         if isinstance(result, ActionResult):
             self._inputs.check_unchanged(action, resolved)
+            self._check_trusted(action, key, result)
             return result
         self._inputs.check_intact(action, resolved)
         with self.store.scratch() as folder:
             large = self._stage_inputs(action, resolved, folder)
             raise run_action.describe_failure(action, result, folder, large, self.root)
+
+    def _check_trusted(self, action: Action, key: Digest, result: ActionResult) -> None:
+        """Raise IngotError if no trusted key signed a worker's result."""
+        if self._trust is None:
+            return
+        reason = self._trust.why_not(key.hash, result, action.task)
+        if reason:
+            raise IngotError(
+                f"{action.task}: the worker's result is not used: {reason}",
+                "start the worker with an INGOT_SIGNING_KEY whose public key"
+                " pyproject.toml names under tool.ingot.keys, or run without executor=",
+            )
 
     def _stage_inputs(
         self, action: Action, resolved: ResolvedAction, folder: Path

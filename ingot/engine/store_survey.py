@@ -80,12 +80,12 @@ def latest_results(root: Path) -> dict[str, tuple[float, str]]:
     return last
 
 
-def read_messages(root: Path, key: str) -> tuple[bytes, ...]:
-    """Return the messages of the action with that key, from its result.
+def read_result(root: Path, key: str) -> ActionResult:
+    """Return the result under that key, whether or not its blobs are there.
 
     Raises: OSError if there is no result; CorruptMessage if it cannot be decoded.
     """
-    return decode_result((root / "ac" / key[:2] / key).read_bytes()).messages
+    return decode_result((root / "ac" / key[:2] / key).read_bytes())
 
 
 def blob_path(root: Path, name: str) -> Path:

@@ -19,7 +19,7 @@ from ingot.engine.digests import Identity
 from ingot.errors import IngotError
 
 # Bumped when the meaning of a row changes: older rows are then ignored.
-SCHEMA = 4
+SCHEMA = 5
 
 # SQLite's codes for a corrupt database: ERROR (another table), CORRUPT, NOTADB. All
 # other codes are about the disk, the memory or another build; then deleting would do
@@ -37,6 +37,7 @@ class TaskRecord(NamedTuple):
     log: Digest | None  # what the command printed
     source: str  # "ran", "restored" or "fetched"
     wall_ms: float
+    trust: str = ""  # the keys that counted then: `Trust.state`
 
 
 class Records:
@@ -185,12 +186,13 @@ def _encode(record: TaskRecord) -> str:
         (log.hash, log.size_bytes) if log else None,
         record.source,
         record.wall_ms,
+        record.trust,
     )
     return json.dumps(value)
 
 
 def _decode(text: str) -> TaskRecord:
-    resolved, key, outputs, exported, log, source, wall_ms = json.loads(text)
+    resolved, key, outputs, exported, log, source, wall_ms, trust = json.loads(text)
     argv, env, inputs, names, platform = resolved
     return TaskRecord(
         ResolvedAction(
@@ -202,6 +204,7 @@ def _decode(text: str) -> TaskRecord:
         Digest(*log) if log else None,
         source,
         wall_ms,
+        trust,
     )
 
 

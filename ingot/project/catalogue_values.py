@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingot.engine.actions import Action
+from ingot.engine.signed_statements import TrustedKey
 from ingot.model.terms import Terms
 
 
@@ -18,8 +19,10 @@ class Settings:
     aliases: dict[str, str]  # "host": the target that it means here
     default_model: str
     default_target: str
-    shared_cache: tuple[str, str]  # its address or "", its mode
+    shared_cache: tuple[str, str]  # its address or "", its mode or ""
     project: str = ""  # its name in pyproject.toml
+    # Whose results of other machines count; None if those of all machines do.
+    keys: tuple[TrustedKey, ...] | None = None
     # Target or alias that cannot be read: every error in its file.
     broken: dict[str, str] = field(default_factory=dict)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from ingot.engine.signed_statements import TrustedKey
 from ingot.errors import IngotError, ManifestError, Position, did_you_mean
 from ingot.model.text_files import read_text
 
@@ -23,8 +25,15 @@ SETTINGS = (
     "store-limit",
     "shared-cache",
     "shared-cache-mode",
+    "trust",
+    "keys",
     "overrides",
 )
+
+# Which results of other machines a build uses: those of all, or those signed with one
+# of the keys in `[tool.ingot.keys]`.
+TRUST = ("any", "signed")
+KEY_SETTINGS = ("public-key", "expires", "signs", "revoked")
 
 GIT_DIFF = "git diff pyproject.toml shows what was changed"
 
@@ -46,6 +55,7 @@ class Project:
     store_limit: str  # "20GB", or "none"
     shared_cache: str  # its address; "" if there is none
     shared_cache_mode: str
+    keys: tuple[TrustedKey, ...] | None  # whose results count; None if all results do
     overrides: tuple[str, ...] = ()  # files that it has in place of the library's
 
 
@@ -73,7 +83,8 @@ def read_project(root: Path) -> Project:
         default_target=reader.text((*_OWN, "default-target"), None),
         store_limit=reader.text((*_OWN, "store-limit"), "none"),
         shared_cache=reader.text((*_OWN, "shared-cache"), ""),
-        shared_cache_mode=reader.text((*_OWN, "shared-cache-mode"), "read-write"),
+        shared_cache_mode=reader.text((*_OWN, "shared-cache-mode"), ""),
+        keys=reader.trusted_keys(),
         overrides=reader.texts((*_OWN, "overrides")),
     )
     reader.check_known()
@@ -111,13 +122,53 @@ class _Reader:
         self._error(key, f"expected an array of texts, found {_kind(value)}", hint)
         return ()
 
+    def trusted_keys(self) -> tuple[TrustedKey, ...] | None:
+        """Return the keys whose signed results count; None if unsigned ones do too."""
+        trust = self.text((*_OWN, "trust"), "any")
+        if trust not in TRUST:
+            expected = f"expected {' or '.join(TRUST)}, found '{trust}'"
+            self._error((*_OWN, "trust"), expected)
+        named = self._value((*_OWN, "keys")) or {}
+        if not isinstance(named, dict):
+            self._error((*_OWN, "keys"), f"expected a table, found {_kind(named)}")
+            return None
+        keys = tuple(self._trusted_key(name) for name in named)
+        publics = [key.public for key in keys]
+        for key in keys:
+            if publics.count(key.public) > 1:
+                where = (*_OWN, "keys", key.name, "public-key")
+                self._error(where, "two keys are the same; expected one name for it")
+        return keys if trust == "signed" else None
+
+    def _trusted_key(self, name: str) -> TrustedKey:
+        where = (*_OWN, "keys", name)
+        self._check_names(where, KEY_SETTINGS, "settings of a key")
+        expires = self._value((*where, "expires"))
+        if not isinstance(expires, date) or isinstance(expires, datetime):
+            self._error(
+                (*where, "expires"),
+                f"expected a date, found {_kind(expires)}",
+                "expires = 2027-06-30",
+            )
+        return TrustedKey(
+            name=name,
+            public=self.text((*where, "public-key"), None),
+            expires=str(expires),
+            signs=self.texts((*where, "signs")) or ("*",),
+            revoked=self.text((*where, "revoked"), ""),
+        )
+
     def check_known(self) -> None:
         """Add an error for each setting that ingot does not know."""
-        known = [*SETTINGS, "bootstrap"]
-        for name in self._value(_OWN) or ():
+        self._check_names(_OWN, (*SETTINGS, "bootstrap"), "settings")
+
+    def _check_names(
+        self, table: tuple[str, ...], known: tuple[str, ...], noun: str
+    ) -> None:
+        for name in self._value(table) or ():
             if name not in known:
-                hint = did_you_mean(name, known, "settings")
-                self._error((*_OWN, name), "unknown key", hint)
+                hint = did_you_mean(name, known, noun)
+                self._error((*table, name), "unknown key", hint)
 
     def _value(self, key: tuple[str, ...]) -> Any:
         """Return the value under a key, or None; report a wrong table once."""

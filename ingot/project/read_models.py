@@ -31,6 +31,7 @@ def shared_settings(workspace: Workspace) -> Settings:
         default_target=workspace.default_target,
         project=workspace.project,
         shared_cache=workspace.shared_cache,
+        keys=workspace.keys,
     )
 
 

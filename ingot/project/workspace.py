@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.engine.byte_sizes import parse_size
+from ingot.engine.signed_statements import TrustedKey
 from ingot.errors import ManifestError, Position
 from ingot.model.component import Components
 from ingot.model.library import check_names, find, names
@@ -29,7 +30,8 @@ class Workspace:
     default_model: str
     default_target: str
     project: str  # its name, of pyproject.toml
-    shared_cache: tuple[str, str]  # its address or "", its mode
+    shared_cache: tuple[str, str]  # its address or "", its mode or ""
+    keys: tuple[TrustedKey, ...] | None  # whose results count; None if all results do
 
 
 def load(root: Path) -> Workspace:
@@ -66,6 +68,7 @@ def load(root: Path) -> Workspace:
         default_target=project.default_target,
         project=project.name,
         shared_cache=(project.shared_cache, project.shared_cache_mode),
+        keys=project.keys,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ingot.engine.action_results import (
     MESSAGE_TYPE,
+    SIGNATURE_TYPE,
     TASK_TYPE,
     decode_metadata,
     decode_result,
@@ -20,9 +21,13 @@ from ingot.engine.action_results import (
 )
 from ingot.engine.actions import Digest, digest_of
 from ingot.engine.protobuf_wire import CorruptMessage, Message, field
+from ingot.engine.signed_statements import HintStatement
 
 # Metadata: when the task was built, in seconds since 1970. Other programs skip it.
 TIME_TYPE = "ingot/built-at"
+
+# Later than this is no time: the calendar of the C library ends somewhere behind it.
+LAST_S = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class BuildHint:
 
     messages: tuple[bytes, ...]
     at_s: float
+    signature: bytes = b""
+
+    def statement(self, project: str, task: str) -> HintStatement:
+        """Return what the hint's signature says."""
+        return HintStatement(project, task, self.key, round(self.at_s))
 
     @property
     def key(self) -> str:
@@ -47,8 +57,10 @@ def encode_hint(task: str, hint: BuildHint) -> bytes:
     """Return the hint as an `ActionResult` message."""
     metadata = encode_metadata(TASK_TYPE, task.encode())
     metadata += encode_metadata(TIME_TYPE, f"{hint.at_s:.0f}".encode())
-    messages = encode_metadata(MESSAGE_TYPE, *hint.messages)
-    return field(9, metadata + messages)
+    metadata += encode_metadata(MESSAGE_TYPE, *hint.messages)
+    if hint.signature:
+        metadata += encode_metadata(SIGNATURE_TYPE, hint.signature)
+    return field(9, metadata)
 
 
 def decode_hint(content: bytes, task: str) -> BuildHint | None:
@@ -56,7 +68,8 @@ def decode_hint(content: bytes, task: str) -> BuildHint | None:
     with contextlib.suppress(CorruptMessage, ValueError):
         found = decode_result(content)
         values = decode_metadata(Message(Message(content).bytes_at(9)))
-        times = [float(value) for value in values.get(TIME_TYPE, ())]
-        if found.task == task and times and found.messages:
-            return BuildHint(found.messages, times[0])
+        times = [int(value) for value in values.get(TIME_TYPE, ())]
+        known = times and 0 <= times[0] < LAST_S
+        if found.task == task and known and found.messages:
+            return BuildHint(found.messages, times[0], found.signature)
     return None

@@ -38,7 +38,9 @@ from ingot.engine.cache.backend import (
 )
 from ingot.engine.cache.build_hints import BuildHint
 from ingot.engine.protobuf_wire import CorruptMessage
+from ingot.engine.signed_statements import Statement, result_statement
 from ingot.engine.store import Store
+from ingot.engine.trust import Trust
 from ingot.errors import IngotError, counted
 
 # Waiting this long for a response costs less than handing the request to a thread.
@@ -69,8 +71,14 @@ class SharedCache:
         writes: bool,
         timeouts: Timeouts,
         project: str = "",
+        trust: Trust | None = None,
+        sign: Callable[[Statement], bytes] | None = None,
     ) -> None:
-        """Prepare the cache without contacting it; without `writes`, upload nothing."""
+        """Prepare the cache without contacting it; without `writes`, upload nothing.
+
+        With `trust`, use only what a trusted key has signed; `sign` signs for this
+        machine.
+        """
         self.name = backend.name
         self._backend = backend
         self._store = store
@@ -78,9 +86,13 @@ class SharedCache:
         self._timeouts = timeouts
         self._project = project
         self._may_write = writes
+        self._trust = trust
+        self._sign = sign
         # For fetching and for uploads next to the build; callers that cannot do without
         # the cache get each failure as an exception instead.
         self._health = CacheHealth(backend.name, warn, writes)
+        # Nobody in this project would use a result without a signature.
+        self._sends_results = sign is not None or trust is None
         self._sends_hints = True
         self._corrupt: set[Digest] = set()
         self._present: set[Digest] = set()
@@ -89,6 +101,11 @@ class SharedCache:
         self._looked_up: dict[str, ActionResult | None] = {}
         # One thread transfers a blob; others that want it then find it in the store.
         self._transfers = tuple(threading.Lock() for _ in range(N_LOCKS))
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether the settings let this machine upload anything."""
+        return self._may_write
 
     def with_retries(
         self, lost: Callable[[], None], wait: Callable[[float], None]
@@ -100,18 +117,30 @@ class SharedCache:
         timeouts = self._timeouts
         backend = RetryingBackend(self._backend, lost, wait, timeouts.return_s)
         return SharedCache(
-            backend, self._store, self._warn, self._may_write, timeouts, self._project
+            backend,
+            self._store,
+            self._warn,
+            self._may_write,
+            timeouts,
+            self._project,
+            self._trust,
+            self._sign,
         )
 
-    def fetch(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
-        """Download the key's result into the store; return None if there is none."""
+    def fetch(
+        self, key: Digest, outputs: tuple[str, ...], task: str = ""
+    ) -> ActionResult | None:
+        """Download the key's result into the store; return None if there is none.
+
+        `task` is what the result is for: a key may be trusted with some tasks only.
+        """
         if not self._health.reads:
             return None
         try:
             if key.hash in self._looked_up:
                 result = self._looked_up.pop(key.hash)
             else:
-                result = self._get_result(key, outputs)
+                result = self._get_result(key, outputs, task)
             if result is None:
                 return None
             # Lease before looking: what the store already has must stay meanwhile.
@@ -130,22 +159,24 @@ class SharedCache:
         return self._health.reads and self._response_s < NEAR_S
 
     def fetch_small(
-        self, key: Digest, outputs: tuple[str, ...], limit_bytes: int
+        self, key: Digest, outputs: tuple[str, ...], limit_bytes: int, task: str = ""
     ) -> ActionResult | None:
         """Fetch the result if its outputs fit the limit; else only look it up."""
-        result = self._looked_up[key.hash] = self.look_up(key, outputs)
+        result = self._looked_up[key.hash] = self.look_up(key, outputs, task)
         if result is None or result.size_bytes() > limit_bytes:
             return None
-        result = self.fetch(key, outputs)
+        result = self.fetch(key, outputs, task)
         if result is None:
             # Do not look up again what is missing or corrupt there.
             self._looked_up[key.hash] = None
         return result
 
-    def look_up(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+    def look_up(
+        self, key: Digest, outputs: tuple[str, ...], task: str = ""
+    ) -> ActionResult | None:
         """Return the key's result without downloading its blobs."""
         try:
-            return self._get_result(key, outputs) if self._health.reads else None
+            return self._get_result(key, outputs, task) if self._health.reads else None
         except CacheFailure as error:
             self._health.stop("read", str(error))
             return None
@@ -156,28 +187,42 @@ class SharedCache:
             return None
         try:
             content = self._get_message(build_hints.hint_key(self._project, task))
-            return build_hints.decode_hint(content, task) if content else None
+            hint = build_hints.decode_hint(content, task) if content else None
+            if hint is None or self._trust is None:
+                return hint
+            statement = hint.statement(self._project, task)
+            return hint if self._trust.accepts_hint(statement, hint.signature) else None
         except CacheFailure as error:
             self._health.stop("read", str(error))
             return None
 
     def upload(self, key: Digest, result: ActionResult) -> None:
         """Queue the upload of a result that the store has."""
-        if self._health.writes:
+        if not self._health.writes:
+            return
+        if self._sends_results:
             self._uploads.add(lambda: self._upload(key, result))
+        else:
+            self._health.warn_once(
+                "no result is uploaded, because nobody would trust it unsigned: set"
+                " INGOT_SIGNING_KEY to a private key"
+            )
 
-    def with_inline_blobs(self, result: ActionResult) -> ActionResult:
-        """Return the result with the contents of its small blobs, for store and cache.
+    def for_upload(self, key: Digest, result: ActionResult) -> ActionResult:
+        """Return the result signed, and with the contents of its small blobs.
 
         All its blobs must be in the store.
         """
+        if self._sign is not None:
+            signature = self._sign(result_statement(key.hash, result))
+            result = replace(result, signature=signature)
         small = {d for d in result.blobs() if 0 < d.size_bytes <= INLINE_BYTES}
         contents = [(d, self._store.blob(d).read_bytes()) for d in small]
         return replace(result, contents=tuple(sorted(contents)))
 
     def upload_hint(self, result: ActionResult) -> None:
         """Queue the upload of a hint: as which action the task was just built."""
-        if self._health.writes:
+        if self._health.writes and self._sends_results:
             self._uploads.add(lambda: self._upload_hint(result))
 
     def ensure_local(self, digest: Digest) -> bool:
@@ -199,7 +244,7 @@ class SharedCache:
         Raises: CacheFailure if the cache fails, or may not be written.
         """
         if not self._may_write:
-            raise CacheFailure("it is read-only for this machine")
+            raise CacheFailure("this machine only reads it")
         if again:
             self._present.difference_update(files)
             wanted = set(files)
@@ -259,6 +304,9 @@ class SharedCache:
         if not (self._health.writes and self._sends_hints and result.task):
             return
         hint = BuildHint(result.messages, time.time())
+        if self._sign is not None:
+            statement = hint.statement(self._project, result.task)
+            hint = replace(hint, signature=self._sign(statement))
         try:
             with self._store.scratch() as folder:
                 path = folder / "hint"
@@ -274,11 +322,16 @@ class SharedCache:
     def _stored_result(self, key: Digest) -> Path:
         return self._store.root / "ac" / key.hash[:2] / key.hash
 
-    def _get_result(self, key: Digest, outputs: tuple[str, ...]) -> ActionResult | None:
+    def _get_result(
+        self, key: Digest, outputs: tuple[str, ...], task: str
+    ) -> ActionResult | None:
         start = time.monotonic()
         content = self._get_message(key)
         self._response_s = time.monotonic() - start
-        return None if content is None else self._decode(key, content, outputs)
+        result = None if content is None else self._decode(key, content, outputs)
+        if result is None or self._trust is None:
+            return result
+        return result if self._trust.accepts(key.hash, result, task) else None
 
     def _decode(
         self, key: Digest, content: bytes, outputs: tuple[str, ...]
@@ -286,6 +339,8 @@ class SharedCache:
         """Return the message's result; None if it is not one of this action."""
         try:
             result = action_results.result_of(key.hash, content)
+            # What was made here is not for a cache to say.
+            result = replace(result, made_here=False)
         except CorruptMessage:
             result = ActionResult(())
         names = {path for path, _ in result.outputs}

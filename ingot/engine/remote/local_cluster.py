@@ -122,7 +122,10 @@ def welcome(n_workers: int, address: str, shared_cache: str) -> str:
     Raises: IngotError if the shared cache's address is not one.
     """
     shown = without_password(shared_cache)
-    words = f"INGOT_SHARED_CACHE={shown} doit build executor=dask://{address}"
+    words = (
+        f"INGOT_SHARED_CACHE={shown} INGOT_SHARED_CACHE_MODE=read-write"
+        f" doit build executor=dask://{address}"
+    )
     if has_password(shared_cache):
         words += (
             "\n  with the cache's user and password in INGOT_SHARED_CACHE, or netrc"

@@ -16,6 +16,7 @@ folder:
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -24,10 +25,13 @@ from pathlib import Path
 
 from ingot.codec import to_json
 from ingot.engine import run_action, toolchain
-from ingot.engine.actions import ResolvedAction, digest_of
-from ingot.engine.digests import Digests
+from ingot.engine.action_keys import encode_action
+from ingot.engine.actions import ActionResult, ResolvedAction, digest_of
+from ingot.engine.digests import Digests, hash_file
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
 from ingot.engine.remote.worker import check_tools, respond
+from ingot.engine.signed_statements import result_statement
+from ingot.engine.trust import signer
 
 REQUEST, RESPONSE, LOG = "request.json", "response.json", "log"
 INPUTS, OUTPUTS = "in", "out"
@@ -83,7 +87,16 @@ def _run(request: WorkRequest, here: Path) -> WorkResponse:
             "", exit_code=ended.exit_code, missing_outputs=ended.missing
         )
     # The server names the outputs' digests; they are verified on download.
-    return WorkResponse("", outputs=(), wall_ms=wall_ms)
+    response = WorkResponse("", outputs=(), wall_ms=wall_ms)
+    sign = signer(os.environ)
+    if sign is None:
+        return response
+    outputs = tuple((name, hash_file(folder / name)) for name in resolved.outputs)
+    result = ActionResult(
+        outputs, log=hash_file(here / LOG), task=request.task, wall_ms=wall_ms
+    )
+    statement = result_statement(encode_action(resolved).key.hash, result)
+    return replace(response, signature=sign(statement).decode())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedA
 from ingot.engine.protobuf_wire import CorruptMessage
 
 # Bumped when the meaning of a request changes: older workers then reject it.
-VERSION = 5
+VERSION = 6
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -80,6 +80,7 @@ class WorkResponse:
     wall_ms: float = 0.0
     # What the command printed; if it failed, its exit code and what it did not write.
     log: Digest | None = None
+    signature: str = ""  # the envelope of its key, as in a result
     exit_code: int = 0
     missing_outputs: tuple[str, ...] = ()
     # Inputs that the shared cache lacks or has corrupt.
@@ -93,7 +94,11 @@ class WorkResponse:
         if self.outputs is None:
             return None
         return ActionResult(
-            outputs=self.outputs, log=self.log, task=task, wall_ms=self.wall_ms
+            outputs=self.outputs,
+            log=self.log,
+            task=task,
+            wall_ms=self.wall_ms,
+            signature=self.signature.encode(),
         )
 
 

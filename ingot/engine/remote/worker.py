@@ -30,6 +30,7 @@ from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.engine.remote.request import WorkRequest, WorkResponse, decode_request
 from ingot.engine.run_action import StaleInput
 from ingot.engine.store import Store
+from ingot.engine.trust import signer
 from ingot.errors import IngotError
 
 SAME = "start workers from the same checkout, on machines of one kind"
@@ -96,7 +97,12 @@ class Worker:
         timeouts = Timeouts()
         backend = connect(address, os.environ, timeouts)
         self.shared = SharedCache(
-            backend, self.store, _warn, writes=True, timeouts=timeouts
+            backend,
+            self.store,
+            _warn,
+            writes=True,
+            timeouts=timeouts,
+            sign=signer(os.environ),
         )
         self._collecting = threading.Lock()
         self._collected_s = -COLLECT_S
@@ -164,11 +170,17 @@ def _execute(request: WorkRequest, store: Store, shared: SharedCache) -> WorkRes
                 assert response.log is not None
                 shared.send({response.log: store.blob(response.log)}, again=True)
                 return response
-            stored = replace(result, messages=encoded.messages)
-            store.put_action(encoded.key, shared.with_inline_blobs(stored))
+            result = replace(result, messages=encoded.messages)
+        # An earlier result of this worker too: its key may have changed since.
+        result = shared.for_upload(encoded.key, result)
+        store.put_action(encoded.key, result)
         shared.publish(encoded.key, result.blobs(), request.again)
         return WorkResponse(
-            "", outputs=result.outputs, wall_ms=result.wall_ms, log=result.log
+            "",
+            outputs=result.outputs,
+            wall_ms=result.wall_ms,
+            log=result.log,
+            signature=result.signature.decode(),
         )
 
 
