@@ -82,10 +82,28 @@ def test_a_gguf_file_is_judged_by_its_metadata(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_gguf_file_that_transformers_misreads_has_no_judge(root: Path) -> None:
-    _, manifest = bring(root, write_as_gguf(root.parent / "m.gguf", TINY["qwen3"]))
-    assert dict(manifest.dims)["head_dim"] == 16
-    assert judge.judge_name(manifest) is None
+@pytest.mark.parametrize(
+    ("family", "head_dim", "is_judged"),
+    [("qwen3", 16, False), ("gemma3", 16, False), ("gemma3", 256, True)],
+)
+def test_a_gguf_file_that_transformers_misreads_has_no_judge(
+    family: str, head_dim: int, is_judged: bool, root: Path
+) -> None:
+    config = {**TINY[family], "head_dim": head_dim}
+    _, manifest = bring(root, write_as_gguf(root.parent / "m.gguf", config))
+    assert dict(manifest.dims)["head_dim"] == head_dim
+    assert (judge.judge_name(manifest) is not None) == is_judged
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("model", ["stories15m", "gemma3-270m"])
+def test_real_weights_of_this_project_are_judged(model: str) -> None:
+    manifest = read_manifest(ROOT / f"models/{model}.yaml", ROOT, accepted={"gemma"})
+    assert judge.judge_name(manifest) == "transformers 5.23.0, torch 2.13.0"
+    names = {
+        name for name, _ in planned(manifest, ROOT)[f"check-golden:{model}"].inputs
+    }
+    assert names & {"weights/config.json", "weights/gemma-3-270m-q4_k_m.gguf"}
 
 
 @pytest.mark.usefixtures("installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from itertools import pairwise
@@ -17,7 +18,7 @@ from ingot.engine.actions import Output
 from ingot.errors import IngotError
 from ingot.model.manifest import Manifest, read_manifest
 from ingot.stages.fetch import plan_files
-from ingot.weights.llama2c import to_safetensors, to_tokenizer
+from ingot.weights.llama2c import to_config, to_safetensors, to_tokenizer
 from tests import scratch
 from tests.manifest_cases import GOOD, ROOT, message, place
 
@@ -195,6 +196,18 @@ def test_the_tokenizer_encodes_as_llama2c_does(
         assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
+def test_a_config_states_the_sizes_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(checkpoint(shared=False)[0])
+    to_config(tmp_path / "x", "x", tmp_path / "config.json")
+    found = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    names = "hidden_size intermediate_size num_hidden_layers num_attention_heads"
+    names += " num_key_value_heads vocab_size max_position_embeddings"
+    assert tuple(found[name] for name in names.split()) == SIZES
+    assert found["tie_word_embeddings"] is False
+    # run.c: ss += 1e-5f; powf(10000.0f, head_dim / (float)head_size)
+    assert (found["rms_norm_eps"], found["rope_theta"]) == (1e-5, 10000.0)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -255,6 +268,9 @@ def read(root: Path) -> Manifest:
 def test_the_conversions_are_actions(tmp_path: Path) -> None:
     manifest = read(tmp_path / "m")
     (weights,) = manifest.weights.source.files
+    assert manifest.weights.source.config == Output(
+        "fetch-convert:model.safetensors-abababababab", "config.json"
+    )
     assert manifest.weights.source.origin == "llama2c of file llama2.data"
     assert weights.source == Output(
         "fetch-convert:model.safetensors-abababababab", "model.safetensors"

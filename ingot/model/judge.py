@@ -24,9 +24,10 @@ GGUF_PACKAGES = (*PACKAGES, "accelerate", "gguf")
 
 # The architectures that transformers reads as they are, by the kind of checkpoint.
 _HF = ("dbrx", "gemma3", "llama", "mixtral", "qwen2", "qwen2moe", "qwen3")
-_GGUF = ("llama", "qwen2", "qwen3")
-# transformers overlooks the size of a head in a GGUF file of Qwen3, and takes this one.
-_QWEN3_HEAD_DIM = 128
+_GGUF = ("gemma3", "llama", "qwen2", "qwen3")
+# In a GGUF file, transformers overlooks the size of a head of Qwen3, and the scale of
+# Gemma 3's attention. It takes what belongs to heads of these sizes.
+_GGUF_HEAD_DIM = {"gemma3": 256, "qwen3": 128}
 
 # A greedy sequence needs a prompt of 16 tokens, a few steps and some spare positions.
 N_CTX_MIN = 32
@@ -101,12 +102,10 @@ def judging_packages(manifest: Manifest) -> tuple[str, ...]:
         return ()
     kinds = {PurePosixPath(file.path).suffix for file in source.files}
     if kinds == {".gguf"} and len(source.files) == 1:
-        overlooked = (
-            manifest.architecture == "qwen3"
-            and dict(manifest.dims)["head_dim"] != _QWEN3_HEAD_DIM
-        )
-        is_known = manifest.architecture in _GGUF and not overlooked
-        return _installed(GGUF_PACKAGES, is_known)
+        head_dim = dict(manifest.dims)["head_dim"]
+        is_known = manifest.architecture in _GGUF
+        is_read = _GGUF_HEAD_DIM.get(manifest.architecture, head_dim) == head_dim
+        return _installed(GGUF_PACKAGES, is_known and is_read)
     elif kinds == {".safetensors"} and source.config:
         return _installed(PACKAGES, manifest.architecture in _HF)
     return ()

@@ -114,7 +114,11 @@ def find_weights(section: SourceSection, folder: Path) -> WeightSource:
         kind = "safetensors" if section.kind == "file" else section.kind
         endings = (f".{kind}",)
     file = find_file(section, folder, endings)
-    return WeightSource(_origin(section), (file,))
+    config = None
+    if isinstance(section, Llama2cSection):
+        assert isinstance(file.source, Output)
+        config = Output(file.source.task, _CONFIG)
+    return WeightSource(_origin(section), (file,), config=config)
 
 
 def _origin(section: FileSourceSection) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ingot.engine.actions import Action, Output
 from ingot.model.weight_sources import Converted, Download, Joined, WeightFile
-from ingot.programs.convert_llama2c.spec import ConvertSpec
+from ingot.programs.convert_llama2c.spec import CONFIG, SAFETENSORS, ConvertSpec
 from ingot.programs.fetch.spec import FetchSpec
 from ingot.programs.join.spec import JoinSpec
 from ingot.stages.program import program_argv, program_inputs
@@ -91,7 +91,7 @@ def _plan_conversion(file: WeightFile, of: WeightFile) -> Action:
             (of.path, of.source),
             *program_inputs("convert_llama2c", specification),
         ),
-        outputs=(output,),
+        outputs=(output, CONFIG) if output == SAFETENSORS else (output,),
         tools=("python", "numpy"),
         declared_at=file.declared_at,
     )

@@ -112,6 +112,34 @@ def to_safetensors(path: Path, label: str, output: Path) -> None:
             file.write(np.ascontiguousarray(value).tobytes())
 
 
+def to_config(path: Path, label: str, output: Path) -> None:
+    """Write the config.json that Hugging Face keeps beside such weights.
+
+    The file states its sizes; the rest is in run.c's code (`rmsnorm`, `forward`).
+
+    Raises: IngotError if the file is no such checkpoint.
+    """
+    header = _read_header(path, label)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": header.n_embd,
+        "intermediate_size": header.n_ff,
+        "num_hidden_layers": header.n_layer,
+        "num_attention_heads": header.n_head,
+        "num_key_value_heads": header.n_head_kv,
+        "vocab_size": header.n_vocab,
+        "max_position_embeddings": header.n_ctx,
+        "tie_word_embeddings": header.tied,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "attention_bias": False,
+        "mlp_bias": False,
+    }
+    output.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
 def to_tokenizer(path: Path, label: str, output: Path) -> None:
     """Write the vocabulary as a tokenizer.json.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SAFETENSORS = "model.safetensors"
+CONFIG = "config.json"
+"""What is written with the tensors: the config that Hugging Face keeps beside them."""
 TOKENIZER = "tokenizer.json"
 
 
