@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine.actions import stage_of
+from tests.isolated import NEEDED, TEXTS, python_with, run_script
 from tests.project import TOY, Project, builds, edit
 
 pytestmark = [pytest.mark.slow, builds(TOY)]
@@ -66,6 +67,19 @@ def test_a_build_says_that_its_weights_are_synthetic(built: Project) -> None:
     assert contract["weights"] == "synthetic weights, seed 1"
     bench = json.loads((folder / "toy-x86_64.bench.json").read_text())
     assert bench["weights"] == "synthetic weights"
+
+
+def test_its_bundle_gives_the_vectors_of_doit_run(
+    built: Project, tmp_path: Path
+) -> None:
+    ran = built.doit("run", TARGET, "input=an ingot is cast", "--json")
+    assert ran.code == 0, ran.err
+    vector = json.loads(ran.out)["sentences"][0]["embedding"]
+    site = python_with(tmp_path, (*NEEDED, *TEXTS))
+    script = built.root / "build/toy/x86_64/bundle/run.py"
+    alone = run_script(site, script, "--text=an ingot is cast")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert json.loads(alone.stdout) == vector
 
 
 def test_an_edit_of_a_components_comment_runs_nothing(project: Project) -> None:

@@ -15,8 +15,8 @@ from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.compile import plan_compile
-from tests.tiny_bundle import FILES, pack, pack_whole, specification
-from tests.tiny_model import ROOT, Tiny, lay_out, run_stage
+from tests.tiny_bundle import FILES, pack, pack_whole, ship, specification
+from tests.tiny_model import ROOT, WEIGHT, Tiny, lay_out, run_stage
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,10 @@ def test_the_contract_tells_no_place_and_every_digest(packed: Path) -> None:
         assert item["sha256"] == hashlib.sha256(content).hexdigest()
         assert item["size_bytes"] == len(content)
     assert sorted([*contract["files"], "bundle.json"]) == FILES
-    assert contract["parameters"]["types"] == {"w": {"element": "f32", "shape": [2]}}
+    sha256 = hashlib.sha256(WEIGHT.tobytes()).hexdigest()
+    expected = {"element": "f32", "shape": [2], "sha256": sha256}
+    assert contract["parameters"]["types"] == {"w": expected}
+    assert set(contract["module"]["dispatches"]) == {"encode"}
     assert len(contract["compiler"]["commit"]) == 40
 
 
@@ -120,6 +123,7 @@ def test_an_archive_that_was_baked_from_something_else_is_refused(
     tmp_path: Path, key: str, expected: str, found: str
 ) -> None:
     lay_out(tmp_path, Tiny())
+    ship(tmp_path)
     report = tmp_path / "bake.json"
     report.write_text(json.dumps({**json.loads(report.read_text()), key: found}))
     code, printed = run_stage(tmp_path, "bundle", specification())
@@ -132,6 +136,7 @@ def test_an_archive_that_was_baked_from_something_else_is_refused(
 
 def test_parameters_that_do_not_fit_the_module_are_refused(tmp_path: Path) -> None:
     lay_out(tmp_path, Tiny())
+    ship(tmp_path)
     (tmp_path / "sources/models/licences").mkdir(parents=True)
     text = (tmp_path / "linked.mlir").read_text()
     (tmp_path / "linked.mlir").write_text(text.replace('"w">', '"v">'))

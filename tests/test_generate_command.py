@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from ingot.cli.runnable_model import chosen
 from ingot.errors import IngotError
 from ingot.project.catalogue import read
 from ingot.project.selection import select
+from tests.isolated import NEEDED, TEXTS, python_with, run_script
 from tests.project import Project, edit
 from tests.toy_decoder import BUILDS, MODEL, place
 
@@ -87,3 +89,20 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     verified = project.doit("verify", f"bundle=build/{MODEL}/x86_64/bundle")
     assert verified.code == 0, verified.err
     assert "correct: 2 prompts of the oracle on local-task: best tokens" in verified.out
+
+
+@pytest.mark.slow
+def test_its_bundle_writes_the_same_without_ingot(
+    project: Project, tmp_path: Path
+) -> None:
+    site = python_with(tmp_path, (*NEEDED, *TEXTS))
+    script = project.root / f"build/{MODEL}/x86_64/bundle/run.py"
+    for own, words in (
+        (("prompt=Hello",), ("--text=Hello",)),
+        (("ids=256,72,105", "--ids"), ("--ids=256,72,105",)),
+    ):
+        wrote = project.doit(*WORDS, "tokens=24", *own)
+        assert wrote.code == 0, wrote.err
+        ran = run_script(site, script, "--tokens=24", *words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert ran.stdout == wrote.out

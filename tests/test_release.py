@@ -144,7 +144,7 @@ def test_layers_have_the_media_types_of_modelpack(
     }
     prefix = "application/vnd.cncf.model."
     assert kinds == {
-        "LICENCE": f"{prefix}doc.v1.raw",
+        "LICENSE": f"{prefix}doc.v1.raw",
         "bundle.json": f"{prefix}weight.config.v1.raw",
         "check.json": f"{prefix}doc.v1.raw",
         "golden.json": f"{prefix}doc.v1.raw",

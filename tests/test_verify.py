@@ -39,7 +39,7 @@ def test_a_whole_bundle_is_verified_and_its_golden_sentences_run(
     report = verify(packed / "bundle", tmp_path)
     printed = report.text
     assert report.gap == ""
-    assert "complete: 7 files as packed; not signed" in printed
+    assert "complete: 11 files as packed; not signed" in printed
     assert "reads encode" in printed
     assert (
         f"{len(SENTENCES)} sentences of the golden file on local-task: token ids"
@@ -125,7 +125,7 @@ def test_another_schema_is_refused(bundle: Path) -> None:
     with pytest.raises(IngotError) as caught:
         verify(bundle)
     assert str(caught.value) == (
-        "bundle.json: another schema; expected 'ingot.bundle.v2', found 'later.v9'"
+        "bundle.json: another schema; expected 'ingot.bundle.v3', found 'later.v9'"
     )
 
 
@@ -258,7 +258,7 @@ def test_the_archive_is_one_of_the_bundles_files(bundle: Path, archive: str) -> 
         *("runtime.version", "target", "target.name", "target.machine"),
         *("target.compile_flags", "entry_points.0.name", "entry_points.0.inputs"),
         *("entry_points.0.outputs.0.shape", "entry_points.0.in_place"),
-        *("dynamic_dims.batch.max", "files.LICENCE.sha256"),
+        *("dynamic_dims.batch.max", "files.LICENSE.sha256"),
     ],
 )
 def test_a_key_that_is_missing_or_of_another_type_is_named(
@@ -334,7 +334,7 @@ def test_without_a_sandbox_nothing_of_a_bundle_is_run(
     assert report.gap == (
         "there is no sandbox here, and code of a bundle runs only in one"
     )
-    assert "complete: 7 files" in report.text
+    assert "complete: 11 files" in report.text
 
 
 def test_a_user_may_be_content_with_the_files(
@@ -345,7 +345,7 @@ def test_a_user_may_be_content_with_the_files(
     assert bundle_commands.verify(call(bundle=str(bundle), run="no")) == 0
     assert capsys.readouterr().out == (
         "bundle: tiny@here\n"
-        "  complete: 7 files as packed; not signed\n"
+        "  complete: 11 files as packed; not signed\n"
         "  not tested: run=no\n"
     )
     with pytest.raises(IngotError, match="expected yes or no, found 'maybe'"):

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 from ingot.bundles.contract import seal, unseal
-from tests.tiny_model import Tiny, lay_out, run_stage
+from ingot.bundles.contract_types import SCHEMA
+from tests.tiny_model import ROOT, Tiny, lay_out, run_stage
 
 FILES = [
-    "LICENCE",
+    "LICENSE",
+    "README.md",
     "bundle.json",
     "check.json",
     "golden.json",
+    "model.h",
     "model.irpa",
     "model.vmfb",
+    "run.py",
+    "run_text.py",
     "tokenizer.json",
 ]
 
@@ -27,7 +33,10 @@ GENERATION: dict[str, Any] = {
     "end_tokens": [],
     "stop": [],
     "chat_template": None,
+    "unused": [],
 }
+TEXT = {"tokenizer": "tokenizer.json", "packages": ["tokenizers"]}
+SHIPPED = ROOT / "ingot/bundles/shipped"
 
 
 def specification() -> dict[str, Any]:
@@ -46,7 +55,7 @@ def contract() -> dict[str, Any]:
     port = {"element": "i32", "shape": ["batch", "seq"]}
     embedding = {"element": "f32", "shape": ["batch", 2]}
     return {
-        "schema": "ingot.bundle.v2",
+        "schema": SCHEMA,
         "model": "tiny",
         "licence": "Apache-2.0",
         "weights": "synthetic weights, seed 1",
@@ -55,6 +64,7 @@ def contract() -> dict[str, Any]:
         "pooling": {"kind": "mean", "normalized": False},
         "sampling": None,
         "generation": None,
+        "text": TEXT,
         "dynamic_dims": {
             "batch": {"min": 1, "max": 2},
             "seq": {"min": 1, "max": 32},
@@ -72,6 +82,7 @@ def contract() -> dict[str, Any]:
         ],
         "target": {
             "name": "here",
+            "summary": "this machine",
             "machine": None,
             "device": "local",
             "cpu_features": [],
@@ -85,9 +96,17 @@ def contract() -> dict[str, Any]:
 def pack(folder: Path, passed: bool = True) -> tuple[int, str]:
     folder.mkdir(parents=True, exist_ok=True)
     lay_out(folder, Tiny(passed=passed))
+    ship(folder)
     (folder / "sources/models/licences").mkdir(parents=True)
     (folder / "sources/models/licences/Apache-2.0.txt").write_text("do as you like\n")
     return run_stage(folder, "bundle", specification())
+
+
+def ship(folder: Path) -> None:
+    """Copy the scripts that bundles have in them."""
+    for script in SHIPPED.iterdir():
+        if script.is_file():
+            shutil.copy(script, folder)
 
 
 def pack_whole(folder: Path) -> Path:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ingot.bundles.contract import seal
-from tests.tiny_bundle import GENERATION
+from ingot.bundles.contract_types import SCHEMA
+from tests.tiny_bundle import GENERATION, TEXT
 from tests.tiny_model import DATA, ROOT, compiled
 
 BYTES = ROOT / "models/tokenizers/bytes.json"
@@ -45,10 +46,11 @@ def contract() -> dict[str, Any]:
     """What bundle.json says, without files."""
     limits = {"batch": 1, "seq": N_SEQ, "ctx": N_CTX}
     return {
-        "schema": "ingot.bundle.v2",
+        "schema": SCHEMA,
         "model": "tiny",
         "dims": {"n_vocab": N_VOCAB, "n_ctx": N_CTX},
         "generation": copy.deepcopy(GENERATION),
+        "text": TEXT,
         "dynamic_dims": {dim: {"min": 1, "max": n} for dim, n in limits.items()},
         "entry_points": [
             entry_point("prefill", ("tokens", "start", "last_index")),
@@ -61,6 +63,7 @@ def contract() -> dict[str, Any]:
         },
         "target": {
             "name": "here",
+            "device": "local",
             "machine": None,
             "cpu_features": [],
             "compile_flags": [],

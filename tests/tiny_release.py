@@ -37,7 +37,7 @@ def written(folder: Path, target: str = "x86_64", **changed: Any) -> Bundle:
     folder.mkdir(parents=True)
     machine, flags = MACHINES[target]
     files = {
-        "LICENCE": b"do as you like\n",
+        "LICENSE": b"do as you like\n",
         "check.json": json.dumps({"schema": "ingot.check.v1", **CHECK}).encode(),
         "golden.json": b'{"cases": []}',
         "model.irpa": WEIGHTS,

@@ -28,6 +28,8 @@ KEY = "sha256"
 SCOPE, ARCHIVE = "model", "model.irpa"
 """The scope of the parameters, and the file that holds them."""
 
+TOKENIZER = "tokenizer.json"
+
 CHAT_TEMPLATE = "chat_template.jinja"
 """The file of a bundle that holds the chat template."""
 
@@ -51,9 +53,11 @@ def declaration(
         "weights": manifest.weights.source.origin,
         "redistribution": "yes" if manifest.redistribution else "no",
         "dims": dict(manifest.dims),
+        "hyperparameters": dict(manifest.hyperparameters),
         "pooling": _pooling(graph),
         "sampling": _sampling(graph, manifest.generation),
         "generation": _generation(graph, manifest.generation),
+        "text": _text(manifest),
         "dynamic_dims": {
             dim.name: {"min": dim.min, "max": dim.max} for dim in graph.dynamic
         },
@@ -84,7 +88,17 @@ def _generation(graph: Graph, given: GenerationSection) -> dict[str, Any] | None
         "end_tokens": given.end_tokens,
         "stop": given.stop,
         "chat_template": CHAT_TEMPLATE if given.chat_template else None,
+        # The tokenizer tells; it may be an action's output, which does not exist yet.
+        "unused": [],
     }
+
+
+def _text(manifest: Manifest) -> dict[str, Any] | None:
+    """Return what turns texts into token ids, and back."""
+    if not manifest.tokenizer:
+        return None
+    template = ["jinja2"] if manifest.generation.chat_template else []
+    return {"tokenizer": TOKENIZER, "packages": ["tokenizers", *template]}
 
 
 def _entry_point(entry: EntryPoint) -> dict[str, Any]:

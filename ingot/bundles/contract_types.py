@@ -14,9 +14,10 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-SCHEMA = "ingot.bundle.v2"
-OLDER = ("ingot.bundle.v1",)
-"""Versions that are read as well: they lack optional fields."""
+SCHEMA = "ingot.bundle.v3"
+OLDER = ("ingot.bundle.v1", "ingot.bundle.v2")
+"""Versions that are read as well: they lack optional fields, and have no run.py. Their
+licence is in the file LICENCE."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -118,10 +119,53 @@ class GenerationValue:
     add_bos: bool = field(
         metadata={"doc": "whether it does even if tokenizer.json does not add it"}
     )
-    end_tokens: tuple[int, ...]
+    end_tokens: tuple[int, ...] = field(
+        metadata={"doc": "the manifest's, then special tokens that end texts by name"}
+    )
     stop: tuple[str, ...] = field(metadata={"doc": "texts that end a text"})
     chat_template: str | None = field(
         metadata={"doc": "the file with the Jinja template of a conversation"}
+    )
+    unused: tuple[tuple[int, ...], ...] = field(
+        default=(),
+        metadata={"doc": "first and last id of rows without a token: choose none"},
+    )
+
+
+@dataclass(frozen=True)
+class TextValue:
+    """What turns texts into token ids, and back."""
+
+    tokenizer: str = field(metadata={"doc": "the file, of Hugging Face tokenizers"})
+    packages: tuple[str, ...] = field(
+        metadata={"doc": "the Python packages with which run.py takes texts"}
+    )
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """A parameter of the archive."""
+
+    element: str
+    shape: tuple[int, ...]
+    sha256: str = field(default="", metadata={"doc": "of its content"})
+
+
+@dataclass(frozen=True)
+class ParametersValue:
+    """The weights."""
+
+    archive: str = field(metadata={"doc": "the file, in IREE's parameter format"})
+    scope: str = field(metadata={"doc": "the scope in which the module looks"})
+    types: dict[str, TensorValue]
+
+
+@dataclass(frozen=True)
+class ModuleValue:
+    """What is in the compiled module."""
+
+    dispatches: dict[str, int] = field(
+        metadata={"doc": "by function: how many dispatches its code records"}
     )
 
 
@@ -131,7 +175,12 @@ class TargetValue:
 
     name: str
     machine: str | None = field(metadata={"doc": "the processor; null: any"})
-    cpu_features: tuple[str, ...]
+    cpu_features: tuple[str, ...] = field(
+        metadata={
+            "doc": "what the processor must have, in the words of /proc/cpuinfo; run.py"
+            " and ingot do not run the module without them"
+        }
+    )
     layout: str
     compile_flags: tuple[str, ...]
     device: str = field(
@@ -169,8 +218,13 @@ class BundleContent:
         },
     )
     generation: GenerationValue | None = field(
-        default=None, metadata={"doc": "of a decoder; its texts need tokenizer.json"}
+        default=None, metadata={"doc": "of a decoder"}
     )
+    text: TextValue | None = field(
+        default=None, metadata={"doc": "of a model with a tokenizer"}
+    )
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    module: ModuleValue | None = None
 
 
 def schema_text() -> str:
@@ -178,6 +232,7 @@ def schema_text() -> str:
     head = {"$schema": DIALECT, "title": "bundle.json of a bundle of ingot"}
     content = head | schema(BundleContent)
     content["properties"]["target"] = schema(TargetValue)
+    content["properties"]["parameters"] = schema(ParametersValue)
     return json.dumps(content, indent=1) + "\n"
 
 
@@ -205,7 +260,11 @@ def _record(kind: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "required": [item.name for item in fields(kind) if item.default is MISSING],
+        "required": [
+            item.name
+            for item in fields(kind)
+            if item.default is MISSING and item.default_factory is MISSING
+        ],
     }
 
 

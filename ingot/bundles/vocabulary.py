@@ -6,24 +6,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.bundles.reader import Bundle
+from ingot.bundles.token_ids import ENDS
 from ingot.errors import IngotError
 from ingot.runtime.tokenizer import Tokenizer, load_tokenizer
 
 Array: TypeAlias = Any
-
-# A `tokenizer.json` lists special tokens without their purpose. These end a text or a
-# turn, in addition to the manifest's: Gemma, Llama, Qwen and SmolLM, Mistral.
-ENDS = (
-    "<eos>",
-    "<end_of_turn>",
-    "</s>",
-    "<|end_of_text|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<|im_end|>",
-)
-
 
 # What `bundle.json` states if the manifest states nothing.
 UNSTATED = {"bos": None, "add_bos": False, "end_tokens": (), "stop": ()}

@@ -34,6 +34,11 @@ _DECLARED = re.compile(
 )
 _CONSTANT = re.compile(r"^  %(r\d+) = vm\.const\.ref\.rodata (\d+)\b")
 _LOAD = re.compile(r"vm\.call(?:\.\S+)? @io_parameters\.(\w+)\((.*)\)$")
+_DISPATCH = re.compile(
+    r"^vm\.func @(?P<function>[^(\s]+)"
+    r"|^ .*vm\.call\S* @hal\.command_buffer\.dispatch(?:\.indirect)?[ (]",
+    re.MULTILINE,
+)
 _RODATA = re.compile(r"^vm\.rodata\[(\d+)\] = ([0-9A-F]*)$", re.MULTILINE)
 
 _BLOCK_BYTES = 1 << 20
@@ -139,6 +144,18 @@ def dump_module(vmfb_bytes: bytes) -> str:
         last = (text.strip().splitlines() or ["no output"])[-1]
         raise IngotError(f"model.vmfb: iree-dump-module failed; {last}")
     return text
+
+
+def dispatches(dump: str) -> dict[str, int]:
+    """Return how many dispatches the code of each function of a module records."""
+    found: dict[str, int] = {}
+    name = ""
+    for match in _DISPATCH.finditer(dump):
+        if match["function"]:
+            name = match["function"]
+        else:
+            found[name] = found.get(name, 0) + 1
+    return found
 
 
 def loaded_parameters(dump: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.bundles.contract import CHAT_TEMPLATE, declaration
+from ingot.bundles.contract import CHAT_TEMPLATE, TOKENIZER, declaration
 from ingot.checks.levels import golden_entry
 from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.component import Components
@@ -13,10 +13,14 @@ from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import licences
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
-from ingot.programs.bundle.spec import FOLDER, BundleSpec
-from ingot.stages.program import program_argv, program_inputs
+from ingot.programs.bundle.spec import FOLDER, WRITTEN, BundleSpec
+from ingot.stages.program import ROOT, program_argv, program_inputs
 
 TOOLS = ("python", "numpy", "ml_dtypes", "iree-base-runtime", "iree-base-compiler")
+
+
+# They are shipped as they are.
+SCRIPTS = ("run.py", "run_text.py")
 
 
 def plan_bundle(
@@ -77,7 +81,10 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
         "bench.json": Output(f"bench:{model}@{name}", "bench.json"),
     }
     if manifest.tokenizer:
-        parts["tokenizer.json"] = manifest.tokenizer.source
+        parts[TOKENIZER] = manifest.tokenizer.source
+    for script in SCRIPTS:
+        if script in _files(manifest):
+            parts[script] = SourceFile(ROOT / "ingot/bundles/shipped" / script)
     if manifest.generation.chat_template:
         parts[CHAT_TEMPLATE] = InlineText(manifest.generation.chat_template)
     return tuple(parts.items())
@@ -85,10 +92,10 @@ def _parts(manifest: Manifest, target: Target) -> tuple[tuple[str, Source], ...]
 
 def _files(manifest: Manifest) -> tuple[str, ...]:
     """Return the names of the files in the bundle."""
-    names = ["LICENCE", "bundle.json", "check.json", "golden.json", "model.irpa"]
+    names = [*WRITTEN, *SCRIPTS[:1], "check.json", "golden.json", "model.irpa"]
     names.append("model.vmfb")
     if manifest.tokenizer:
-        names.append("tokenizer.json")
+        names += [TOKENIZER, *SCRIPTS[1:]]
     if manifest.generation.chat_template:
         names.append(CHAT_TEMPLATE)
     return tuple(sorted(names))

@@ -16,7 +16,7 @@ from typing import Any
 
 from ingot.codec import from_json, to_json
 from ingot.errors import IngotError
-from ingot.programs.bundle.spec import FOLDER, BundleSpec
+from ingot.programs.bundle.spec import FOLDER, WRITTEN, BundleSpec
 
 
 def main() -> None:
@@ -41,9 +41,10 @@ def bundle(specification: BundleSpec) -> str:
     _check_parts(specification)
     folder = Path(FOLDER)
     folder.mkdir(exist_ok=True)
-    _write_parts(specification, folder)
+    contract = _contract(specification)
+    _write_parts(specification, folder, contract)
     names = [name for name in specification.files if name != "bundle.json"]
-    contract = _contract(specification, folder, names)
+    contract["files"] = {name: _digest(*file_digest(folder / name)) for name in names}
     (folder / "bundle.json").write_text(seal(contract), encoding="utf-8")
     packed, note = folder / "bundle.json", []
     if contract["redistribution"] == "yes":
@@ -100,41 +101,52 @@ def _check_parts(specification: BundleSpec) -> None:
         raise IngotError("not bundled\n  " + "\n  ".join(problems))
 
 
-def _write_parts(specification: BundleSpec, folder: Path) -> None:
+def _write_parts(
+    specification: BundleSpec, folder: Path, contract: dict[str, Any]
+) -> None:
     """Write every file of the bundle but `bundle.json`."""
+    from ingot.bundles.bundle_readme import readme
+    from ingot.bundles.c_header import header
+
     for name in specification.files:
-        if name not in ("LICENCE", "bundle.json"):
+        if name not in WRITTEN:
             shutil.copyfile(name, folder / name)
     texts = [
         Path(f"sources/{path}").read_text(encoding="utf-8")
         for path in specification.sources
         if path.startswith("models/licences/")
     ]
-    (folder / "LICENCE").write_text("\n\n".join(texts), encoding="utf-8")
+    # Scanners look for this name.
+    (folder / "LICENSE").write_text("\n\n".join(texts), encoding="utf-8")
+    page = readme(contract, specification.files)
+    (folder / "README.md").write_text(page, encoding="utf-8")
+    (folder / "model.h").write_text(header(contract), encoding="utf-8")
 
 
-def _contract(
-    specification: BundleSpec, folder: Path, names: list[str]
-) -> dict[str, Any]:
-    """Return the content of `bundle.json`, without its own digest."""
+def _contract(specification: BundleSpec) -> dict[str, Any]:
+    """Return the content of `bundle.json`, without any digest of the bundle's files."""
     import importlib.metadata
 
     from ingot.bundles.contract import ARCHIVE, SCOPE
-    from ingot.bundles.tarball import file_digest
 
     baked, checked = _load("bake.json"), _load("check.json")
     contract = specification.contract
     return {
         **contract,
-        "files": {name: _digest(*file_digest(folder / name)) for name in names},
+        "generation": _generation(contract),
         "parameters": {
             "scope": SCOPE,
             "archive": ARCHIVE,
             "types": {
-                item["name"]: {"element": item["type"], "shape": item["shape"]}
+                item["name"]: {
+                    "element": item["type"],
+                    "shape": item["shape"],
+                    "sha256": item["sha256"],
+                }
                 for item in baked["parameters"]
             },
         },
+        "module": {"dispatches": _dispatches()},
         "compiler": {
             **contract["compiler"],
             "version": importlib.metadata.version("iree-base-compiler"),
@@ -155,6 +167,26 @@ def _contract(
             "schema": _load("bench.json")["schema"],
         },
     }
+
+
+def _generation(contract: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how texts begin and end, with what the tokenizer tells about it."""
+    from ingot.bundles.token_ids import ending_ids, unused_ids
+
+    given: dict[str, Any] | None = contract["generation"]
+    if given is None or contract["text"] is None:
+        return given
+    tokenizer = _load(contract["text"]["tokenizer"])
+    ends = dict.fromkeys([*given["end_tokens"], *ending_ids(tokenizer)])
+    unused = unused_ids(tokenizer, contract["dims"]["n_vocab"])
+    return {**given, "end_tokens": [*ends], "unused": unused}
+
+
+def _dispatches() -> dict[str, int]:
+    """Return how many dispatches the code of each function of the module records."""
+    from ingot.checks.artifact_fit import dispatches, dump_module
+
+    return dispatches(dump_module(Path("model.vmfb").read_bytes()))
 
 
 def _inputs(specification: BundleSpec, baked: dict[str, Any]) -> dict[str, Any]:

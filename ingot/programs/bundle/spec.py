@@ -7,6 +7,9 @@ from typing import Any
 
 FOLDER = "bundle"
 
+WRITTEN = ("LICENSE", "README.md", "bundle.json", "model.h")
+"""The files that the program writes; the others are its inputs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleSpec:
