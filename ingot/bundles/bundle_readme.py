@@ -74,7 +74,7 @@ def _running(contract: dict[str, Any]) -> Iterator[str]:
     features = contract["target"]["cpu_features"]
     if machine:
         needs = f" with {', '.join(features)}" if features else ""
-        yield f"It needs a {machine} processor{needs}; `run.py` says what is missing."
+        yield f"It needs an {machine} processor{needs}; `run.py` says what is missing."
     yield (
         "Callers in other languages find everything that they need in `bundle.json`,"
         " callers in C and C++ in `model.h` too. `ingot verify bundle=FOLDER` compares"

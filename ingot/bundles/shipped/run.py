@@ -56,8 +56,13 @@ class Model:
 
     def call(self, entry: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return the results, by name and by role; inputs are given in the same way."""
-        ports = [given.get(x["name"], given.get(x["role"])) for x in entry["inputs"]]
-        made = self.module[entry["name"]](*ports)
+        tensors = []
+        for port in entry["inputs"]:
+            value = given.get(port["name"], given.get(port["role"]))
+            is_list = isinstance(value, list)
+            dtype = DTYPES.get(port["element"])
+            tensors.append(np.array(value, dtype) if is_list else value)
+        made = self.module[entry["name"]](*tensors)
         made = made if isinstance(made, tuple) else (made,)
         pairs = zip(entry["outputs"], made, strict=True)
         return {key: x for port, x in pairs for key in (port["name"], port["role"])}
@@ -99,12 +104,11 @@ def generate(model: Model, ids: list[int], count: int) -> Iterator[int]:
     blocks = -(-ctx // block)
     sizes = {"batch": 1, "ctx": ctx, "n_block_seq": blocks, "n_block": blocks + 1}
     held = {port["name"]: model.zeros(port, sizes) for port in caches}
-    held["block_table"] = np.arange(1, blocks + 1, dtype="i4")[None]
+    held["block_table"] = [[*range(1, blocks + 1)]]
 
     def advance(entry: dict[str, Any], tokens: list[int], start: int) -> int:
         given = {"tokens": [tokens], "start": [start], "last_index": [len(tokens) - 1]}
-        numbers = {key: np.array(value, "i4") for key, value in given.items()}
-        made = model.call(entry, held | numbers)
+        made = model.call(entry, held | given)
         # The results are the caches' own memory, overwritten.
         held.update({x["input"]: made[x["output"]] for x in entry["in_place"]})
         logits = model.array(made["logits"])[0, -1]
@@ -128,8 +132,8 @@ def embed(model: Model, ids: list[int]) -> list[float]:
     outputs = {x["role"]: entry for entry in ENTRIES.values() for x in entry["outputs"]}
     if "embedding" not in outputs:
         sys.exit(f"no entry point takes token ids; --npy calls {', '.join(ENTRIES)}")
-    tokens = np.array([ids], "i4")
-    given = {"tokens": tokens, "mask": np.ones_like(tokens)}
+    ones, zeros = [[1] * len(ids)], [[0] * len(ids)]
+    given = {"tokens": [ids], "mask": ones, "token_types": zeros}
     made = model.call(outputs["embedding"], given)
     numbers: list[float] = model.array(made["embedding"])[0].tolist()
     return numbers
