@@ -17,6 +17,12 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+"""The version of JSON Schema in which the project publishes schemas."""
+
+_JSON_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_JSON_NAMES |= {NoneType: "null"}
+
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
 
@@ -235,3 +241,34 @@ def _literal(values: tuple[Any, ...]) -> Decoder:
 def _wrong(expected: str, found: Any) -> ValueError:
     text = repr(found)
     return ValueError(f"expected {expected}, found {text[:60]}")
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type; further keys are allowed.
+
+    The metadata "doc" of a field is its description.
+    """
+    if is_dataclass(kind):
+        return _record_schema(kind)
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return {"type": "array", "items": schema_of(of[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema_of(of[1])}
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema_of(item) for item in of]}
+    return {} if kind is Any else {"type": _JSON_NAMES[kind]}
+
+
+def _record_schema(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    properties = {
+        item.name: schema_of(hints[item.name])
+        | ({"description": item.metadata["doc"]} if item.metadata else {})
+        for item in fields(kind)
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [item.name for item in fields(kind) if item.default is MISSING],
+    }

@@ -19,7 +19,7 @@ from tests.dask_cluster import processes, until
 from tests.project import ROOT
 from tests.test_selection import refusing
 
-OPTIONS = "  `doit help run` lists a build's options; they go first: doit -n 2 build"
+OPTIONS = "  `doit help run` lists a build's options"
 
 
 REFUSED = [
@@ -66,7 +66,7 @@ REFUSED = [
         "  known variables: ids, model, prompt, seed, system, target, temperature, "
         "template, tokens, top_k, top_p",
     ),
-    (["build", "-n", "2"], f"option -n not recognized\n{OPTIONS}"),
+    (["build", "-n", "2", "--fast"], f"option --fast not recognized\n{OPTIONS}"),
     (["-r", "json", "build"], f"option -r not recognized\n{OPTIONS}"),
     (["verify", "bundle="], "verify needs bundle=PATH, a folder or a tar"),
     (["cluster", "port=65536"], "port=65536: expected 65535 or less"),

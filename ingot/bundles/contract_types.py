@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingot.codec import DIALECT, schema_of
 
 SCHEMA = "ingot.bundle.v3"
 OLDER = ("ingot.bundle.v1", "ingot.bundle.v2")
 """Versions that are read as well: they lack optional fields, and have no run.py. Their
 licence is in the file LICENCE."""
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_NAMES |= {NoneType: "null"}
 
 
 @dataclass(frozen=True)
@@ -230,43 +227,10 @@ class BundleContent:
 def schema_text() -> str:
     """Return the JSON Schema of bundle.json as text."""
     head = {"$schema": DIALECT, "title": "bundle.json of a bundle of ingot"}
-    content = head | schema(BundleContent)
-    content["properties"]["target"] = schema(TargetValue)
-    content["properties"]["parameters"] = schema(ParametersValue)
-    return json.dumps(content, indent=1) + "\n"
-
-
-def schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type; further keys are allowed."""
-    if is_dataclass(kind):
-        return _record(kind)
-    origin, of = get_origin(kind), get_args(kind)
-    if origin is tuple:
-        return {"type": "array", "items": schema(of[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": schema(of[1])}
-    if origin in (Union, UnionType):
-        return {"anyOf": [schema(item) for item in of]}
-    return {} if kind is Any else {"type": _NAMES[kind]}
-
-
-def _record(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    properties = {
-        item.name: schema(hints[item.name])
-        | ({"description": item.metadata["doc"]} if item.metadata else {})
-        for item in fields(kind)
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [
-            item.name
-            for item in fields(kind)
-            if item.default is MISSING and item.default_factory is MISSING
-        ],
-    }
-
-
+    content = head | schema_of(BundleContent)
+    content["properties"]["target"] = schema_of(TargetValue)
+    content["properties"]["parameters"] = schema_of(ParametersValue)
+    return json.dumps(content, indent=1) + "
+"
 if __name__ == "__main__":
     sys.stdout.write(schema_text())

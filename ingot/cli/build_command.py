@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ from ingot.cli.connections import (
     warn_of_trust,
 )
 from ingot.cli.doit_commands import USER_ERRORS, report_unexpected
+from ingot.cli.json_output import BuildOutput, BuiltAction, BuiltFiles, print_json
 from ingot.cli.reporter import Reporter
 from ingot.cli.scheduler import Job, Scheduler, needed
 from ingot.cli.store_commands import check_limit, record_build
@@ -61,7 +63,7 @@ CACHED = "finished actions are cached"
 
 def run(call: Call) -> int:
     """Run tasks; or, with input=..., the built bundle."""
-    if call.options.get("json") or any(x in call.variables for x in SENTENCES):
+    if any(x in call.variables for x in SENTENCES):
         used = (*TASKS, *SENTENCES)
         check_used(call.variables, used, "doit run input=...")
         from ingot.cli.bundle_commands import run_input
@@ -91,6 +93,7 @@ class Build:
         self._shared: SharedCache | None = None
         self._remote: RemoteExecutor | None = None
         self._log: EventLog | None = None
+        self._reporter: Reporter | None = None
         self._stale: set[str] = set()
         self._notes: tuple[str, ...] = ()  # on the weights of what is built
 
@@ -110,7 +113,34 @@ class Build:
                     record_build(self._log, code, start)
             # Nothing is left to stop, and what exits cannot handle an exception.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._call.json and self._log is not None:
+            print_json(self._outcome(self._log, code, time.monotonic() - start))
         return code
+
+    def _outcome(self, log: EventLog, code: int, wall_s: float) -> BuildOutput:
+        """Return how each action ended, and what was made."""
+        not_tried = self._reporter.not_tried_tasks if self._reporter else ()
+        ends = {**log.ends, **dict.fromkeys(not_tried, "not tried")}
+        actions = (
+            BuiltAction(
+                task,
+                how,
+                tuple(log.reasons.get(task, ())),
+                log.messages.get(task, ""),
+            )
+            for task, how in ends.items()
+        )
+        good = {task for task, how in log.ends.items() if how != "failed"}
+        pairs = sorted(
+            {task.partition(":")[2] for task in good if stage_of(task) in PRINTED}
+        )
+        return BuildOutput(
+            exit_code=code,
+            wall_s=round(wall_s, 3),
+            actions=tuple(actions),
+            results={pair: _made(log.root, pair, good) for pair in pairs},
+            notes=self._notes,
+        )
 
     def _stoppable(self) -> int:
         """Build; if the user or an error stops it, end what runs."""
@@ -162,7 +192,9 @@ class Build:
         self._notes = tuple(weight_notes(baked))
         threads = config.get("num_process", n_parallel(call.variables))
         threads = threads if chosen_threads is None else max(chosen_threads, 1)
-        with _output(call.options["outfile"], self._first) as out:
+        # Standard output is for what was asked for: a text, or JSON.
+        aside = self._first or call.json
+        with _output(call.options["outfile"], aside) as out:
             return self._run_tasks(checkout, tasks, chosen, threads, out)
 
     def _run_tasks(
@@ -183,6 +215,7 @@ class Build:
         variables = (f"{k}={v}" for k, v in self._call.variables.items())
         log = self._log = EventLog(checkout.root, [*self._words, *variables])
         reporter = Reporter(out, log, given["quiet"], only_work=self._first)
+        self._reporter = reporter
 
         def report(task: str, source: str, wall_ms: float) -> None:
             printed = stage_of(task) in PRINTED
@@ -274,7 +307,20 @@ def _run_own(task: Task, report: Callable[[str, str, float], None]) -> None:
     report(task.name, "ran", (time.monotonic() - start) * 1e3)
 
 
-def _output(path: str | None, first: bool) -> Any:
+def _made(root: Path, pair: str, good: set[str]) -> BuiltFiles:
+    """Return what a build made of MODEL@TARGET by the tasks that did not fail."""
+    folder = root.joinpath("build", *pair.split("@"))
+    tables = {
+        stage: json.loads((folder / f"{stage}.json").read_bytes())
+        if f"{stage}:{pair}" in good
+        else None
+        for stage in ("check", "bench")
+    }
+    bundle = str(folder / "bundle") if f"bundle:{pair}" in good else ""
+    return BuiltFiles(bundle, **tables)
+
+
+def _output(path: str | None, aside: bool) -> Any:
     """Return the context of the stream that the build reports to.
 
     Raises: IngotError if the file of -o cannot be written.
@@ -282,7 +328,7 @@ def _output(path: str | None, first: bool) -> Any:
     from contextlib import nullcontext
 
     if path is None:
-        return nullcontext(sys.stderr if first else sys.stdout)
+        return nullcontext(sys.stderr if aside else sys.stdout)
     try:
         return Path(path).open("w", encoding="utf-8")
     except OSError as error:

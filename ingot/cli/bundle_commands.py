@@ -60,7 +60,7 @@ def run_input(call: Call) -> int:
     wanted = Wanted(
         sentences=_sentences(variables),
         long=_long(variables),
-        json=bool(call.options.get("json")),
+        json=call.json,
         to=_to(variables),
     )
     catalogue = read(call.root, requested_models(variables))

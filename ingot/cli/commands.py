@@ -87,7 +87,12 @@ JSON: dict[str, Any] = {
     "long": "json",
     "type": bool,
     "default": False,
-    "help": "with input= or inputs=: print whole embeddings as JSON",
+    "help": "print one line of JSON; docs/command-line.schema.json is its schema",
+}
+
+RUN_JSON = JSON | {
+    "help": "print how the actions ended, checks and benchmarks as one line of JSON;"
+    " with input= or inputs=, whole embeddings"
 }
 
 UNCHECKED: dict[str, Any] = {
@@ -159,6 +164,11 @@ class Call:
         """Return the checkout: the command runs in its folder."""
         return Path.cwd()
 
+    @property
+    def json(self) -> bool:
+        """Return whether the command prints JSON in place of text."""
+        return bool(self.options.get("json"))
+
 
 COMMANDS = (
     Command(
@@ -168,7 +178,7 @@ COMMANDS = (
         variables=None,
         function="build_command:run",
         takes_tasks=True,
-        options=(*BUILD_OPTIONS, JSON),
+        options=(*BUILD_OPTIONS, RUN_JSON),
     ),
     Command(
         name="init",
@@ -179,6 +189,7 @@ COMMANDS = (
         name="list",
         purpose="show models, targets and stages",
         function="list_commands:list_catalogue",
+        options=(JSON,),
     ),
     Command(
         name="why",
@@ -187,6 +198,7 @@ COMMANDS = (
         variables=TASKS,
         function="why_command:why",
         takes_tasks=True,
+        options=(JSON,),
     ),
     Command(
         name="info",
@@ -208,12 +220,13 @@ COMMANDS = (
         name="doctor",
         purpose="test tools, emulators, drivers, store and disk",
         function="doctor_command:doctor",
+        options=(JSON,),
     ),
     Command(
         name="verify",
         purpose="re-hash a bundle, load it and re-run its golden input",
-        usage="bundle=PATH",
-        variables=("bundle", "run"),
+        usage="[bundle=PATH]",
+        variables=("bundle", "run", "model", "target"),
         function="bundle_commands:verify",
     ),
     Command(
@@ -304,6 +317,7 @@ COMMANDS = (
         usage="[verify]",
         function="store_commands:show_or_verify",
         takes_tasks=True,
+        options=(JSON,),
     ),
     Command(
         name="graph",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import ingot
 from ingot.cli.commands import Call
 from ingot.cli.connections import store_root
+from ingot.cli.json_output import DoctorFinding, DoctorOutput, print_json
 from ingot.engine import process, sandbox, toolchain
 from ingot.engine.machine import cpu_features, cpu_info
 from ingot.errors import IngotError, counted
@@ -110,7 +111,14 @@ def doctor(call: Call) -> int:
         )
         for name in workspace.broken
     ]
-    print(render(findings))
+    if call.json:
+        lines = (
+            DoctorFinding(item.subject, item.level.value, item.found, item.remedy)
+            for item in findings
+        )
+        print_json(DoctorOutput(tuple(lines)))
+    else:
+        print(render(findings))
     return int(any(item.level is Level.ERROR for item in findings))
 
 

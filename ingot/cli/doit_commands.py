@@ -7,6 +7,7 @@ doit's parser and calls the function of its line in the table.
 
 from __future__ import annotations
 
+import getopt
 import re
 import sys
 import traceback
@@ -127,7 +128,7 @@ class TableCommand(Command):  # type: ignore[misc]
     def _parsed(self, words: list[str]) -> dict[str, Any]:
         """Return arguments and options; doit's error would show its whole parser."""
         try:
-            parsed, left = self.cmdparser.parse(words)
+            parsed, left = self.cmdparser.parse(options_first(self.cmdparser, words))
         except CmdParseError as error:
             text = str(error).partition(" (parsing options")[0].strip()
             text = text.removeprefix("Error parsing Command: ")
@@ -137,12 +138,28 @@ class TableCommand(Command):  # type: ignore[misc]
         return {"words": tuple(left), "options": parsed}
 
 
+def options_first(parser: Any, words: list[str]) -> list[str]:
+    """Return the words with options before tasks: doit reads none behind a task.
+
+    Raises: IngotError for an option that the parser does not know.
+    """
+    try:
+        found, others = getopt.gnu_getopt(words, parser.get_short(), parser.get_long())
+    except getopt.GetoptError as error:
+        raise IngotError(error.msg, option_hint(error.msg)) from None
+    options = []
+    for option, value in found:
+        is_flag = parser.get_option(option)[0].type is bool
+        options += [option] if is_flag else [option, value]
+    return [*options, "--", *others]
+
+
 def option_hint(text: str) -> str:
     """Return the hint for an option that is unknown, or in the wrong position."""
     option = _OPTION.search(text)
     if option and option[1] in VARIABLES:
         return f"did you mean {option[1]}=...?"
-    return "`doit help run` lists a build's options; they go first: doit -n 2 build"
+    return "`doit help run` lists a build's options"
 
 
 def variables() -> Mapping[str, str]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from doit.cmd_help import Help
 
 from ingot.cli.commands import Call
+from ingot.cli.json_output import ListedModel, ListedTarget, ListOutput, print_json
 from ingot.cli.tasks import choose, load
 from ingot.cli.variables import VARIABLES
 from ingot.errors import IngotError
-from ingot.project.catalogue import STAGES, read
+from ingot.project.catalogue import STAGES, Catalogue, read
 
 
 def list_catalogue(call: Call) -> int:
     """Print models, targets, stages and variables."""
     found = read(call.root, with_actions=False)
+    if call.json:
+        print_json(_listed(found))
+        return 0
     settings = found.settings
     print("models")
     for name, model in found.models.items():
@@ -41,6 +45,36 @@ def list_catalogue(call: Call) -> int:
         print(_row(" ", name, text))
     print("* is the default. A single task is STAGE:MODEL@TARGET; wildcards work.")
     return 0
+
+
+def _listed(found: Catalogue) -> ListOutput:
+    settings = found.settings
+    models = (
+        ListedModel(
+            name,
+            model.summary,
+            model.weights,
+            default=name == settings.default_model,
+            error=model.broken,
+        )
+        for name, model in found.models.items()
+    )
+    texts = {
+        **settings.targets,
+        **dict.fromkeys((*settings.aliases, *settings.broken), ""),
+    }
+    targets = (
+        ListedTarget(
+            name,
+            text,
+            default=name == settings.default_target,
+            alias_of=settings.aliases.get(name, ""),
+            cannot_run=settings.unrunnable.get(name, ""),
+            error=settings.broken.get(name, ""),
+        )
+        for name, text in texts.items()
+    )
+    return ListOutput(tuple(models), tuple(targets), dict(STAGES))
 
 
 def info(call: Call) -> int:

@@ -40,7 +40,7 @@ class Reporter:
         self._actions: frozenset[str] = frozenset()
         self._seen = 0
         self._failures: list[str] = []
-        self._not_tried: list[str] = []
+        self.not_tried_tasks: list[str] = []
         self._progress: Any = None
         self._bars: dict[str, Any] = {}
 
@@ -83,7 +83,7 @@ class Reporter:
 
     def not_tried(self, task: str) -> None:
         """Remember a task that did not run because one that it needs failed."""
-        self._not_tried.append(task)
+        self.not_tried_tasks.append(task)
 
     def finish(self, notes: Iterable[str] = ()) -> None:
         """Print the summary: the failures, what they prevented, the counts, notes."""
@@ -91,8 +91,8 @@ class Reporter:
             self._progress.stop()
         if len(self._failures) > 1:
             print(f"failed: {', '.join(self._failures)}", file=sys.stderr)
-        if self._not_tried:
-            print(f"not tried: {', '.join(self._not_tried)}", file=sys.stderr)
+        if self.not_tried_tasks:
+            print(f"not tried: {', '.join(self.not_tried_tasks)}", file=sys.stderr)
         found = self._log.counts
         done = found.total()
         if not done or (self._only_work and found["up to date"] == done):

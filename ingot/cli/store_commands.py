@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING
 
 from ingot.cli.commands import Call
 from ingot.cli.connections import open_store, store_root
+from ingot.cli.json_output import (
+    StoreOutput,
+    StoreShare,
+    StoreVerifyOutput,
+    print_json,
+)
 from ingot.engine.event_log import EventLog
 from ingot.errors import IngotError, counted
 
 if TYPE_CHECKING:
+    from ingot.engine.store_survey import StoreSurvey
     from ingot.project.store_usage import Builds
 
 BUILDS = "builds.jsonl"
@@ -40,7 +47,7 @@ def show_or_verify(call: Call) -> int:
     if call.words not in ((), ("verify",)):
         found = call.words[0]
         raise IngotError(f"store takes nothing or 'verify', found '{found}'")
-    return verify() if call.words else _show(call.root)
+    return verify(call.json) if call.words else _show(call.root, call.json)
 
 
 def limit_bytes(root: Path, given: str | None = None) -> int | None:
@@ -123,12 +130,20 @@ def collect_text(limit: int, grace_s: float | None = None) -> str:
     return text
 
 
-def verify() -> int:
+def verify(as_json: bool) -> int:
     """Read every byte of the store; return 1 if something is corrupt."""
     from ingot.engine.byte_sizes import format_size
     from ingot.engine.verify_store import verify_store
 
     found = verify_store(open_store().root)
+    failed = int(bool(found.corrupt or found.unreadable))
+    if as_json:
+        corrupt, unreadable = (
+            tuple(map(str, x)) for x in (found.corrupt, found.unreadable)
+        )
+        counts = (found.blobs, found.results, found.size_bytes)
+        print_json(StoreVerifyOutput(*counts, corrupt, unreadable, found.incomplete))
+        return failed
     for path in found.corrupt:
         print(f"corrupt, removed: {path}")
     for text in found.unreadable:
@@ -141,17 +156,49 @@ def verify() -> int:
         lack, them = ("lack", "them") if found.incomplete > 1 else ("lacks", "it")
         results = counted(found.incomplete, "result")
         print(f"{results} {lack} a blob; the next build that needs {them} runs again")
-    return int(bool(found.corrupt or found.unreadable))
+    return failed
 
 
-def _show(root: Path) -> int:
+def _show(root: Path, as_json: bool) -> int:
     from ingot.engine.store_survey import survey
     from ingot.project.store_usage import usage_text
 
     folder = open_store().root
+    found, builds, limit = survey(folder), _builds(folder), limit_bytes(root)
+    if as_json:
+        print_json(_usage(folder, found, builds, limit))
+        return 0
     print(folder)
-    print(usage_text(survey(folder), _builds(folder), limit_bytes(root)))
+    print(usage_text(found, builds, limit))
     return 0
+
+
+def _usage(
+    folder: Path, found: StoreSurvey, builds: Builds, limit: int | None
+) -> StoreOutput:
+    from ingot.project.store_usage import KINDS, shares
+
+    by_kind = {
+        kind: tuple(
+            StoreShare(share.name, share.results, round(share.size_bytes))
+            for share in shares(found, kind)
+        )
+        for kind in KINDS
+    }
+    return StoreOutput(
+        folder=str(folder),
+        size_bytes=found.size_bytes,
+        limit_bytes=limit,
+        results=len(found.entries),
+        blobs=len(found.blobs),
+        builds=builds.builds,
+        ran=builds.ran,
+        restored=builds.restored,
+        up_to_date=builds.current,
+        models=by_kind["model"],
+        targets=by_kind["target"],
+        stages=by_kind["stage"],
+    )
 
 
 def _builds(root: Path) -> Builds:

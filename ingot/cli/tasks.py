@@ -17,7 +17,6 @@ from doit import get_initial_workdir
 from doit.exceptions import InvalidDodoFile
 
 from ingot.cli.commands import BY_NAME, Call
-from ingot.cli.doit_commands import option_hint
 from ingot.cli.doit_commands import variables as command_line_variables
 from ingot.engine.actions import Action, Output, stage_of
 from ingot.errors import IngotError, did_you_mean
@@ -149,13 +148,10 @@ def load(call: Call, words: Sequence[str]) -> tuple[Checkout, dict[str, Any]]:
 def choose(names: Collection[str], words: Sequence[str], root: Path) -> list[str]:
     """Return the tasks that arguments and wildcards name.
 
-    Raises: IngotError for one that names none, or an option among the tasks.
+    Raises: IngotError for one that names none.
     """
     found: list[str] = []
     for word in words:
-        if word.startswith("-"):
-            text = f"option {word.partition('=')[0]} not recognized"
-            raise IngotError(text, option_hint(text))
         matches = [name for name in names if fnmatch(name, word)] if "*" in word else []
         if not matches and word not in names:
             raise no_task(word, root)

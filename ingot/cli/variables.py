@@ -21,7 +21,7 @@ VARIABLES = {
     "version": "the version that `doit release` publishes: 1.4.0",
     "channel": "the tag that `doit release` moves to the new version (dev)",
     "keep": "how many versions `doit release prune` leaves (5)",
-    "bundle": "a bundle's folder or tar for `doit verify`",
+    "bundle": "a bundle's folder or tar for `doit verify` (the one that was built)",
     "run": "no: `doit verify` hashes the files, and runs nothing of the bundle",
     "prompt": "the text that `doit generate` continues",
     "ids": "token ids that `doit generate` continues: 1,2,3",

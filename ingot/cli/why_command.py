@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ingot.cli.commands import Call
 from ingot.cli.connections import open_cache, open_store, open_trust, warn_of_trust
+from ingot.cli.json_output import ForeseenAction, WhyOutput, print_json
 from ingot.cli.tasks import choose_actions
 from ingot.engine import build_outputs
 from ingot.engine.actions import Action, InlineText, Output, ResolvedAction, Source
@@ -70,7 +71,11 @@ def why(call: Call) -> int:
         executor, lambda: open_cache(catalogue.settings, store, where, trust)
     )
     names = choose_actions(plan, select(catalogue, variables), call)
-    print_reasons(plan, names, executor, elsewhere)
+    if call.json:
+        found, _ = foresee_all(plan, names, executor, elsewhere)
+        print_json(WhyOutput(tuple(found), len(names) - len(found)))
+    else:
+        print_reasons(plan, names, executor, elsewhere)
     warn_of_trust(trust)
     return 0
 
@@ -79,9 +84,35 @@ def print_reasons(
     everything: Plan, names: set[str], executor: Executor, elsewhere: Elsewhere
 ) -> None:
     """Print what a build would do with the named actions, and why."""
+    found, stale = foresee_all(everything, names, executor, elsewhere)
+    for item in found:
+        if item.outcome in HOLDERS:
+            print(f"{item.task} {item.outcome}: {HOLDERS[item.outcome]} has its result")
+        elif item.outcome == "may run" and all(map(is_follower, item.reasons)):
+            print(f"{item.task} may run: {_in_short(item.reasons)}")
+            continue
+        else:
+            print(f"{item.task} {item.outcome}:")
+        for reason in item.reasons:
+            print(f"  {reason}")
+    if not stale & names:
+        n_unchanged = len(names) - len(found)
+        verb = "is" if n_unchanged == 1 else "are"
+        unchanged = f"{counted(n_unchanged, 'action')} {verb} up to date"
+        counts = Counter(item.outcome for item in found)
+        others = [f"{count} {how}" for how, count in counts.items()]
+        print(f"nothing would run: {', '.join([unchanged, *others])}")
+
+
+def foresee_all(
+    everything: Plan, names: set[str], executor: Executor, elsewhere: Elsewhere
+) -> tuple[list[ForeseenAction], set[str]]:
+    """Return the named actions that are not up to date, and all that would or may run.
+
+    A task above a named one may be the reason why that would run.
+    """
     stale: set[str] = set()
-    found: Counter[str] = Counter()
-    # A task above a named one may be the reason why that would run.
+    found = []
     needed = everything.needed(names)
     for action in everything.actions:
         task = action.task
@@ -90,24 +121,9 @@ def print_reasons(
         how, reasons = foresee(action, executor, stale, elsewhere)
         if how in RUNS:
             stale.add(task)
-        if not how or task not in names:
-            continue
-        if how in HOLDERS:
-            found[how] += 1
-            print(f"{task} {how}: {HOLDERS[how]} has its result")
-        elif how == "may run" and all(map(is_follower, reasons)):
-            print(f"{task} may run: {_in_short(reasons)}")
-            continue
-        else:
-            print(f"{task} {how}:")
-        for reason in reasons:
-            print(f"  {reason}")
-    if not stale & names:
-        n_unchanged = len(names) - found.total()
-        verb = "is" if n_unchanged == 1 else "are"
-        unchanged = f"{counted(n_unchanged, 'action')} {verb} up to date"
-        others = [f"{count} {how}" for how, count in found.items()]
-        print(f"nothing would run: {', '.join([unchanged, *others])}")
+        if how and task in names:
+            found.append(ForeseenAction(task, how, tuple(reasons)))
+    return found, stale
 
 
 def foresee(
@@ -267,7 +283,7 @@ def _comes_from(source: Source, tasks: set[str]) -> bool:
     return isinstance(source, Output) and source.task in tasks
 
 
-def _in_short(reasons: list[str]) -> str:
+def _in_short(reasons: Sequence[str]) -> str:
     """Return the tasks that the action follows, in one line."""
     tasks = [reason.removeprefix(FOLLOWS) for reason in reasons]
     more = len(tasks) - MOST_TASKS

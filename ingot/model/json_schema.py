@@ -12,6 +12,7 @@ import json
 import sys
 from typing import Any
 
+from ingot.codec import DIALECT
 from ingot.model.architecture_schema import ARCHITECTURE
 from ingot.model.manifest_schema import ManifestFile
 from ingot.model.schema_types import (
@@ -30,7 +31,6 @@ from ingot.model.schema_types import (
     keys_of,
 )
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMS: dict[str, Form] = {"manifest": ManifestFile, "architecture": ARCHITECTURE}
 
 Schema = dict[str, Any]
