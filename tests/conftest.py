@@ -32,17 +32,19 @@ os.environ.pop("INGOT_ACCEPT", None)
 # What a marker requires, and how to find out whether this machine has it.
 NEEDS = {
     "aarch64": doctor_command.emulator_findings,
-    "nginx": lambda: [server_finding("nginx", "nginx-light")],
-    "registry": lambda: [server_finding("docker-registry", "docker-registry")],
+    "nginx": lambda: [program_finding("nginx", "nginx-light")],
+    "registry": lambda: [program_finding("docker-registry")],
+    "shells": lambda: [program_finding("zsh"), program_finding("fish")],
     "vulkan": doctor_command.vulkan_findings,
 }
 
 
-def server_finding(name: str, package: str) -> Finding:
-    """Look for a server: only tests need it, so ./bootstrap does not install it."""
+def program_finding(name: str, package: str = "") -> Finding:
+    """Look for a program that only tests need: ./bootstrap does not install it."""
     if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"):
         return Finding(name, Level.OK, "installed")
-    return Finding(name, Level.ERROR, "not installed", f"apt-get install {package}")
+    remedy = f"apt-get install {package or name}"
+    return Finding(name, Level.ERROR, "not installed", remedy)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ REFUSED = [
     ),
     (["build", "-n", "2", "--fast"], f"option --fast not recognized\n{OPTIONS}"),
     (["-r", "json", "build"], f"option -r not recognized\n{OPTIONS}"),
-    (["verify", "bundle="], "verify needs bundle=PATH, a folder or a tar"),
+    (["verify", "bundle="], "bundle=: expected a folder or a tar, found nothing"),
     (["cluster", "port=65536"], "port=65536: expected 65535 or less"),
     (["cluster", "port=x"], "port=x: expected an integer, 0 or more"),
     (["cluster", "workers=0"], "workers=0: expected an integer, 1 or more"),

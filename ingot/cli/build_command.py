@@ -237,7 +237,7 @@ class Build:
             alone = ((name,) if jobs[name].run else jobs[name].needs for name in chosen)
             order = list(dict.fromkeys(chain.from_iterable(alone)))
             jobs = {name: replace(jobs[name], needs=()) for name in order}
-        reporter.begin(frozenset(name for name in order if jobs[name].run))
+        reporter.begin(frozenset(name for name in order if jobs[name].run), threads)
         always, keep_going = given["always"], given["continue"]
         scheduler = Scheduler(jobs, reporter, threads, keep_going, always)
         try:

@@ -13,6 +13,7 @@ from ingot.bundles.encoder import Encoded, Long, encode
 from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.target_runner import runner_for
 from ingot.cli.commands import FAILED, Call
+from ingot.cli.json_output import VerifyOutput, print_json
 from ingot.cli.variables import one_of_each
 from ingot.errors import IngotError, counted
 from ingot.project.catalogue import read, requested_models
@@ -32,23 +33,61 @@ def verify(call: Call) -> int:
     """Print what was verified; exit with 1 if that is not all, or it is rejected."""
     from ingot.bundles.verify import verify
 
-    path = call.variables.get("bundle")
-    if not path:
-        raise IngotError("verify needs bundle=PATH, a folder or a tar")
-    run = call.variables.get("run", "yes")
+    variables = dict(call.variables)
+    path = _asked_bundle(call.root, variables)
+    run = variables.get("run", "yes")
     if run not in ("yes", "no"):
         raise IngotError(f"run=: expected yes or no, found '{run}'")
+    text, gap, rejected = "", "", ""
     try:
-        report = verify(Path(path), runs=run == "yes")
+        report = verify(path, runs=run == "yes")
+        text, gap = report.text, report.gap
     except IngotError as error:
-        rejected = IngotError(error.message, error.hint or REBUILD)
+        rejected = str(IngotError(error.message, error.hint or REBUILD))
+    accepted = not gap and not rejected
+    if call.json:
+        print_json(VerifyOutput(str(path), accepted, text, gap, rejected))
+    elif rejected:
         print(f"rejected: {rejected}", file=sys.stderr)
-        return FAILED
-    print(report.text)
-    if report.gap:
-        print(f"not verified: {IngotError(report.gap, FILES_ONLY)}", file=sys.stderr)
-        return FAILED
-    return 0
+    else:
+        print(text)
+        if gap:
+            print(f"not verified: {IngotError(gap, FILES_ONLY)}", file=sys.stderr)
+    return 0 if accepted else FAILED
+
+
+def _asked_bundle(root: Path, variables: dict[str, str]) -> Path:
+    """Return the bundle of bundle=, or else the one that was built.
+
+    Raises: IngotError if there is none.
+    """
+    if "bundle" not in variables:
+        catalogue = read(root, requested_models(variables))
+        chosen = select(catalogue, variables)
+        return built_bundle(
+            root, *one_of_each("doit verify", chosen.models, chosen.targets)
+        )
+    for name in ("model", "target"):
+        if name in variables:
+            text = f"{name}= and bundle= are two ways to name a bundle"
+            raise IngotError(text, f"leave out {name}=")
+    if not variables["bundle"]:
+        raise IngotError("bundle=: expected a folder or a tar, found nothing")
+    return Path(variables["bundle"])
+
+
+def built_bundle(root: Path, model: str, target: str) -> Path:
+    """Return the folder of the checkout's bundle of a model for a target.
+
+    Raises: IngotError if it is not built.
+    """
+    folder = root / "build" / model / target / "bundle"
+    if not (folder / "bundle.json").is_file():
+        raise IngotError(
+            f"{model}@{target} is not built",
+            f"run: doit build model={model} target={target}",
+        )
+    return folder
 
 
 def run_input(call: Call) -> int:
@@ -146,13 +185,7 @@ def run(root: Path, model: str, target: str, wanted: Wanted) -> None:
 
     Raises: IngotError if it is not built or cannot run here, or a sentence is too long.
     """
-    folder = root / "build" / model / target / "bundle"
-    if not (folder / "bundle.json").is_file():
-        raise IngotError(
-            f"{model}@{target} is not built",
-            f"run: doit build model={model} target={target}",
-        )
-    bundle = _read(folder)
+    bundle = _read(built_bundle(root, model, target))
     runner = runner_for(bundle, root)
     if isinstance(runner, str):
         raise IngotError(f"{bundle.name} does not run here: {runner}")

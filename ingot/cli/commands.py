@@ -217,6 +217,13 @@ COMMANDS = (
         takes_tasks=True,
     ),
     Command(
+        name="completion",
+        purpose="print the script with which a shell completes command lines",
+        usage="bash|zsh|fish",
+        function="completion:completion",
+        takes_tasks=True,
+    ),
+    Command(
         name="doctor",
         purpose="test tools, emulators, drivers, store and disk",
         function="doctor_command:doctor",
@@ -228,6 +235,7 @@ COMMANDS = (
         usage="[bundle=PATH]",
         variables=("bundle", "run", "model", "target"),
         function="bundle_commands:verify",
+        options=(JSON,),
     ),
     Command(
         name="release",

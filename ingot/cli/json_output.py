@@ -129,6 +129,18 @@ class StoreVerifyOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyOutput:
+    """What `doit verify --json` prints."""
+
+    bundle: str
+    accepted: bool
+    report: str = field(metadata={"doc": "what was verified, in lines"})
+    not_verified: str = field(metadata={"doc": "what could not be tested, or empty"})
+    rejected: str = field(metadata={"doc": "why the bundle is wrong, or empty"})
+    schema: str = "ingot.verify.v1"
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltAction:
     """How an action of a build ended."""
 
@@ -167,6 +179,7 @@ OUTPUTS = (
     DoctorOutput,
     StoreOutput,
     StoreVerifyOutput,
+    VerifyOutput,
     BuildOutput,
 )
 

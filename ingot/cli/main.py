@@ -38,6 +38,11 @@ def run(arguments: list[str]) -> int:
         if arguments[:1] == ["--version"]:
             print(help_.version())
             return 0
+        if arguments[:1] == ["--complete"]:
+            from ingot.cli.completion import candidates
+
+            print(*candidates(" ".join(arguments[1:]), Path.cwd()), sep="\n")
+            return 0
         if help_.asked(arguments):
             print(help_.text(arguments))
             return 0

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ingot.engine import json_lines
 from ingot.engine.actions import stage_of
 
 SCHEMA = "ingot.events.v1"
@@ -126,6 +127,16 @@ class EventLog:
             (self.folder / "profile.json").write_text(text, encoding="utf-8")
             for old in sorted(self.folder.parent.iterdir())[:-N_KEPT]:
                 shutil.rmtree(old, ignore_errors=True)
+
+
+def last_durations_s(root: Path) -> dict[str, float]:
+    """Return how long each action took when it last ran, by the logs that are left."""
+    found: dict[str, float] = {}
+    for folder in sorted((root / FOLDER).glob("*")):
+        for line in json_lines.read(folder / "events.jsonl"):
+            if line.get("event") == "action ended" and line.get("how") == "ran":
+                found[str(line["task"])] = float(line.get("wall_ms", 0.0)) / 1e3
+    return found
 
 
 def chrome_trace(
