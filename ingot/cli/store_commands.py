@@ -130,7 +130,7 @@ def collect_text(limit: int, grace_s: float | None = None) -> str:
     return text
 
 
-def verify(as_json: bool) -> int:
+def verify(as_json: bool = False) -> int:
     """Read every byte of the store; return 1 if something is corrupt."""
     from ingot.engine.byte_sizes import format_size
     from ingot.engine.verify_store import verify_store
