@@ -270,5 +270,9 @@ def _record_schema(kind: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "required": [item.name for item in fields(kind) if item.default is MISSING],
+        "required": [
+            item.name
+            for item in fields(kind)
+            if item.default is MISSING and item.default_factory is MISSING
+        ],
     }

@@ -230,7 +230,8 @@ def schema_text() -> str:
     content = head | schema_of(BundleContent)
     content["properties"]["target"] = schema_of(TargetValue)
     content["properties"]["parameters"] = schema_of(ParametersValue)
-    return json.dumps(content, indent=1) + "
-"
+    return json.dumps(content, indent=1) + "\n"
+
+
 if __name__ == "__main__":
     sys.stdout.write(schema_text())
