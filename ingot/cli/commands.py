@@ -95,6 +95,8 @@ RUN_JSON = JSON | {
     " with input= or inputs=, whole embeddings"
 }
 
+AUDIT_JSON: dict[str, Any] = JSON | {"help": "print the comparison as JSON"}
+
 UNCHECKED: dict[str, Any] = {
     "name": "unchecked",
     "short": "u",
@@ -326,6 +328,15 @@ COMMANDS = (
         function="store_commands:show_or_verify",
         takes_tasks=True,
         options=(JSON,),
+    ),
+    Command(
+        name="audit",
+        purpose="run cached actions again and compare: finds wrong results in a cache",
+        usage="[sample=N|all] [TASK ...]",
+        variables=("model", "target", "sample", "seed"),
+        function="audit_command:audit",
+        takes_tasks=True,
+        options=(AUDIT_JSON,),
     ),
     Command(
         name="graph",

@@ -31,7 +31,7 @@ VARIABLES = {
     "temperature": "0 takes the most likely token; a higher value draws more evenly",
     "top_k": "draw from this many of the most likely tokens",
     "top_p": "draw from the most likely tokens with this share of the probability",
-    "seed": "integer that makes sampling, or random tokens, repeatable",
+    "seed": "integer that makes sampling, random tokens or `doit audit` repeatable",
     "source": "a checkpoint's folder or GGUF file for `doit import`",
     "licence": "SPDX id for `doit import`, if the checkpoint does not state it",
     "modes": "what `doit ablate` rounds, separated by commas (all modes)",
@@ -43,6 +43,7 @@ VARIABLES = {
     "ignore": "keys of an imported checkpoint that change nothing, with commas",
     "n_ctx": "context length of an imported model (its own, at most 2048)",
     "stored": "type of an imported model's matrices: i8_block32 (the checkpoint's own)",
+    "sample": "how many cached actions `doit audit` runs again (10), or 'all'",
     "limit": "the size to which `doit gc` shrinks the store: 20GB, 500MiB",
 }
 

@@ -208,6 +208,13 @@ class Executor:
         """Return whether the result in the store may be used for the task."""
         return self._trust is None or self._trust.accepts(key, result, task)
 
+    def rebuild(self, action: Action, resolved: ResolvedAction) -> ActionResult:
+        """Run the command here, whatever is cached; return what nothing records.
+
+        Raises: ActionFailed if it fails; IngotError if an input is missing.
+        """
+        return self._run(action, resolved)
+
     def is_local(self, action: Action) -> bool:
         """Return whether its command runs on this machine."""
         return self._remote is None or not self._remote.accepts(action)

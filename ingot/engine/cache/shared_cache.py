@@ -238,6 +238,14 @@ class SharedCache:
             return self._backend.retry(lambda: self._ensure_local(digest))
         return self._ensure_local(digest)
 
+    def has_blob(self, digest: Digest) -> bool:
+        """Return what `ensure_local` does; a cache that fails has no blob."""
+        try:
+            return self._health.reads and self.ensure_local(digest)
+        except CacheFailure as error:
+            self._health.stop("read", str(error))
+            return False
+
     def send(self, files: Mapping[Digest, Path], again: bool = False) -> None:
         """Upload the files that the cache lacks; with `again`, upload all of them.
 
