@@ -224,3 +224,36 @@ def test_an_unknown_command_is_refused(checkout: Checkout) -> None:
         "  ./bootstrap doit build\n"
         "  ./bootstrap pytest\n",
     )
+
+
+def test_a_wrong_python_is_named_before_anything_is_installed(
+    checkout: Checkout,
+) -> None:
+    ran = checkout.run("true", PYTHON="/no/python3", ABSENT="qemu-user")
+    assert ran == Ran(
+        1,
+        "",
+        "bootstrap: PYTHON=/no/python3 is no Python 3.11 or later that can create"
+        " environments;\n"
+        "  name another one, or leave it out:\n"
+        "  ./bootstrap true\n",
+    )
+    assert checkout.logged() == []
+
+
+def test_uv_installs_where_it_is_there_and_pip_where_uv_fails(
+    checkout: Checkout,
+) -> None:
+    uv = checkout.root.parent / "bin/uv"
+    uv.write_text('#!/bin/sh\necho "uv $*" >>"$LOG"\nexit "${UV_CODE:-0}"\n')
+    uv.chmod(0o755)
+    assert checkout.run("true").code == 0
+    asked = checkout.logged()
+    assert any(line.startswith("uv pip install -q --python ") for line in asked)
+    assert not any("pip install -qq" in line for line in asked)
+
+    with (checkout.root / "constraints.txt").open("a") as file:
+        file.write("another==1.0\n")
+    ran = checkout.run("true", UV_CODE="1")
+    assert (ran.code, ran.err.count("bootstrap: uv failed; trying pip\n")) == (0, 2)
+    assert any("pip install -qq" in line for line in checkout.logged())
