@@ -54,7 +54,7 @@ def random_weights(graph: Graph) -> dict[str, Any]:
     for item in graph.parameters:
         shape = tuple(map(int, item.type.shape))
         if item.table:
-            found[item.name] = next(rope_blocks(shape, item.table[1], 2**31))
+            found[item.name] = next(rope_blocks(shape, item.table, 2**31))
             continue
         n_in = shape[-2] if item.packing else shape[-1]
         scale = np.sqrt(n_in) if len(shape) > 1 else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from ingot.codec import from_json
 from ingot.programs.bake.main import bake
 from ingot.programs.bake.spec import BakeSpec
+from ingot.weights.rope_table import RopeTable
 from tests.weights_cases import save
 
 F32 = np.float32
@@ -180,7 +182,7 @@ class Twins:
         ):
             values = rng.standard_normal(shape).astype(ml_dtypes.bfloat16).astype(F32)
             self._add(name, values, {"stored": stored, **more})
-        self._parameter(self.ROPE, (32, 8), {"table": ["rope", 10000.0]})
+        self._parameter(self.ROPE, (32, 8), {"table": asdict(RopeTable(10000.0))})
 
     def _add(self, name: str, values: Any, more: dict[str, Any]) -> None:
         tensor = f"model.{name}"

@@ -82,9 +82,9 @@ def main() -> None:
     from ingot.programs.golden.main import load
 
     for family, config in FAMILIES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            model = load(write_judged(Path(folder), family), None)
         n_ctx = config["max_position_embeddings"]
+        with tempfile.TemporaryDirectory() as folder:
+            model = load(write_judged(Path(folder), family), None, n_ctx)
         content, _ = logits_file(model, family, n_ctx, N_IDS, {})
         (DATA / f"{family}.npz").write_bytes(content)
 

@@ -10,10 +10,17 @@ from typing import Any
 from tests.import_cases import LOCAL
 
 NOT_SCALED = "\n  the architecture does not scale positions"
-KNOWN = (
-    "BertModel, DbrxForCausalLM, Gemma3ForCausalLM, Grok1ModelForCausalLM,"
-    " LlamaForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM,"
-    " Qwen3ForCausalLM"
+ROPES = "expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope'"
+CLASSES = (
+    "BertModel DbrxForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GraniteForCausalLM"
+    " Grok1ModelForCausalLM LlamaForCausalLM MinistralForCausalLM MistralForCausalLM"
+    " MixtralForCausalLM Olmo2ForCausalLM Phi3ForCausalLM Qwen2ForCausalLM"
+    " Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM SmolLM3ForCausalLM"
+)
+KNOWN = ", ".join(CLASSES.split())
+TYPES = (
+    "bert, dbrx, gemma2, gemma3_text, granite, grok-1, llama, ministral, mistral,"
+    " mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3"
 )
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
 
@@ -33,11 +40,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "architectures: not a known architecture; found 'LlamaForCasualLM'\n"
         f"  known: {KNOWN}",
     ),
-    # Mistral's attention sees a window; Mixtral is a mixture of experts.
+    # The third Ministral scales its queries by their positions.
     "similar class": (
         "llama",
-        {"architectures": ["MistralForCausalLM"], "model_type": "mistral"},
-        "architectures: not a known architecture; found 'MistralForCausalLM'\n"
+        {"architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3"},
+        "architectures: not a known architecture; found 'Ministral3ForCausalLM'\n"
         f"  known: {KNOWN}",
     ),
     "SmolLM3 as Llama": (
@@ -92,9 +99,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "model type": (
         "llama",
         {"architectures": None, "model_type": "mamba"},
-        "model_type: not a known architecture; found 'mamba'\n"
-        "  known: bert, dbrx, gemma3_text, grok-1, llama,"
-        " mixtral, qwen2, qwen2_moe, qwen3",
+        f"model_type: not a known architecture; found 'mamba'\n  known: {TYPES}",
     ),
     "two names": (
         "llama",
@@ -104,21 +109,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "older rope type": (
         "llama",
-        {"rope_scaling": {"type": "linear", "factor": 2.0}},
-        "rope_scaling.type: not supported; expected 'default', found 'linear'"
-        + NOT_SCALED,
+        {"rope_scaling": {"type": "ntk", "factor": 2.0}},
+        f"rope_scaling.type: not supported; {ROPES}, found 'ntk'",
     ),
     "untyped rope": (
         "llama",
         {"rope_scaling": {"factor": 2.0}},
-        "rope_scaling: not supported; expected 'default', found {'factor': 2.0}"
-        + NOT_SCALED,
+        f"rope_scaling: not supported; {ROPES}, found {{'factor': 2.0}}",
     ),
     "rope of one kind of layer": (
         "gemma3",
         {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
-        "rope_parameters.full_attention.rope_type: not supported; expected 'default',"
-        " found 'yarn'" + NOT_SCALED,
+        "rope_parameters.full_attention.factor: missing; rope of type 'yarn' needs it",
     ),
     "two rope bases": (
         "llama",
@@ -152,11 +154,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "layer types": (
         "gemma3",
-        {"layer_types": [*LOCAL * 3, "full_attention", *LOCAL * 3]},
-        "layer_types[3]: not supported; expected 'sliding_attention', found"
-        " 'full_attention'\n"
-        "  the architecture has 5 of sliding_attention, one of full_attention,"
-        " repeated",
+        {"layer_types": [*LOCAL * 3, "chunked_attention", *LOCAL * 3]},
+        "layer_types[3]: not supported; expected 'sliding_attention' or"
+        " 'full_attention', found 'chunked_attention'\n"
+        "  the architecture has no such layers",
     ),
     "count of layer types": (
         "gemma3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from ingot.errors import IngotError
 from ingot.weights.element_types import BLOCKS, decode
 from ingot.weights.irpa import read_archive
+from ingot.weights.rope_table import RopeTable
 from tests.gguf_cases import FORMATS, Twins, random_blocks, write_gguf
 
 HF, GGUF, IRPA = "model.safetensors", "model.gguf", "model.irpa"
@@ -71,10 +73,10 @@ def test_an_archive_of_other_rope_angles_is_an_error(
 ) -> None:
     twins.bake(HF, monkeypatch)
     (twins.folder / "weights" / IRPA).write_bytes(twins.archive())
-    twins.parameters[-1]["table"] = ["rope", 500000.0]
+    twins.parameters[-1]["table"] = asdict(RopeTable(500000.0))
     assert twins.errors(IRPA, monkeypatch) == [
         "model.irpa: tensor 'rope.weight' (F32[32, 8]) is not the table that the"
-        " manifest describes; expected [32, 8] with base 500000\n"
+        " manifest describes; expected [32, 8]: rope, base 500000\n"
         "  the archive was baked from a manifest with other dims or hyperparameters"
     ]
 

@@ -19,6 +19,7 @@ from ingot.model.source_sections import (
 from ingot.model.weight_sources import WeightSource, find_weights
 from ingot.stages import bake, fetch
 from ingot.stages.program import sources
+from ingot.weights.rope_table import RopeTable
 from tests.weights_cases import ROOT, planned, specification
 
 
@@ -128,10 +129,10 @@ def test_what_a_parameter_is_made_of_is_in_the_specification(
     first, second, *rest = manifest.graph.parameters
     parameters = (
         replace(first, offset=1.0, interleaved_heads=2),
-        replace(second, table=("rope", 10000.0)),
+        replace(second, table=RopeTable(10000.0)),
         *rest,
     )
     changed = replace(manifest, graph=replace(manifest.graph, parameters=parameters))
     found = specification(planned(changed, WeightSource("", seed=1)))["parameters"]
     assert (found[0]["offset"], found[0]["interleaved_heads"]) == (1.0, 2)
-    assert found[1]["table"] == ["rope", 10000.0]
+    assert found[1]["table"]["base"] == 10000.0

@@ -16,6 +16,7 @@ from ingot.model.graph import Block, EntryPoint, Graph
 from ingot.model.graph import Call as Use
 from ingot.model.target import read_target
 from ingot.runtime.invoke import Call, Module, call
+from ingot.weights.rope_table import RopeTable
 from tests import scratch
 from tests.copies import copies
 from tests.project import ROOT, Project
@@ -106,8 +107,8 @@ def test_tables_are_computed_and_conventions_belong_to_the_source(
     graph: Graph, tmp_path: Path
 ) -> None:
     found = {item.name: item for item in graph.parameters}
-    assert found["rope_global.table"].table == ("rope", 10000.0)
-    assert found["rope_local.table"].table == ("rope", 100.0)
+    assert found["rope_global.table"].table == RopeTable(10000.0)
+    assert found["rope_local.table"].table == RopeTable(100.0)
     assert found["blk.2.attn_norm.weight"].offset == 1.0
     assert found["blk.2.attn_q.weight"].interleaved_heads is None
     gguf = read(tmp_path, ("naming: hf", "naming: gguf"))

@@ -58,7 +58,7 @@ def refusal(root: Path, source: Any, **words: Any) -> str:
 def test_all_that_is_not_supported_is_told_at_once(root: Path, tiny: Path) -> None:
     config = {
         **LLAMA,
-        "attention_bias": True,
+        "mlp_bias": True,
         "hidden_act": "gelu",
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
         "num_key_value_heads": 3,
@@ -69,20 +69,20 @@ def test_all_that_is_not_supported_is_told_at_once(root: Path, tiny: Path) -> No
 
 
 EVERYTHING = f"""\
-config.json: rope_scaling.rope_type: not supported; expected 'default', found 'llama3'
-  the architecture does not scale positions
+config.json: rope_scaling.low_freq_factor: missing; rope of type 'llama3' needs it
+config.json: rope_scaling.high_freq_factor: missing; rope of type 'llama3' needs it
 model=Bad Name: expected a kebab-case name, found 'Bad Name'
   such as model=smollm2-135m
 the licence of the checkpoint is unknown: it states none{LICENCE_HINT}
 config.json: hidden_act: not supported; expected 'silu', found 'gelu'
   its MLP is SwiGLU
-config.json: attention_bias: not supported; expected null or false, found true
+config.json: mlp_bias: not supported; expected null or false, found true
   the architecture has no such biases
 config.json: num_hidden_layers: expected an integer, 1 or more, found '2'
 config.json: num_attention_heads: expected a multiple of n_head_kv = 3 (config.json: \
 num_key_value_heads), found 4
 n_ctx=0: expected an integer, 1 or more, found '0'
-found 8 errors; nothing was written"""
+found 9 errors; nothing was written"""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -188,7 +188,8 @@ def test_an_unknown_architecture_of_a_gguf_file_is_told(root: Path) -> None:
     path = write_as_gguf(root.parent / "m.gguf", config)
     assert refusal(root, path) == (
         "m.gguf: general.architecture: expected a known architecture, found 'lama'\n"
-        "  known architectures: gemma3, llama, qwen2, qwen3" + END
+        "  known architectures: gemma2, gemma3, granite, llama, olmo2, qwen2, qwen3"
+        + END
     )
 
 

@@ -67,10 +67,10 @@ MISREADINGS = {
     "a layer less": Misreading("llama", {"num_hidden_layers": 1}, refused=NOT_HERE),
     "a layer more": Misreading("llama", {"num_hidden_layers": 3}, refused="missing"),
     "activation": Misreading("llama", {"hidden_act": "gelu"}, refused=NOT_HERE),
-    "biases": Misreading("llama", {"attention_bias": True}, refused=NOT_HERE),
+    "biases": Misreading("llama", {"attention_bias": True}, refused="missing"),
     "biases of the MLP": Misreading("llama", {"mlp_bias": True}, refused=NOT_HERE),
     "scaled positions": Misreading(
-        "llama", {"rope_scaling": {"type": "linear", "factor": 2}}, refused=NOT_HERE
+        "llama", {"rope_scaling": {"type": "linear", "factor": 2}}
     ),
     "part of a head": Misreading(
         "llama", {"partial_rotary_factor": 0.5}, refused=NOT_HERE
@@ -125,7 +125,6 @@ MISREADINGS = {
     "pattern of layers": Misreading(
         "gemma3",
         {"layer_types": ["full_attention", *LOCAL * 6]},
-        refused=NOT_HERE,
     ),
     "soft cap": Misreading(
         "gemma3", {"final_logit_softcapping": 30.0}, refused=NOT_HERE

@@ -7,11 +7,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from ingot.weights.rope_table import rope_blocks
+from ingot.weights.rope_table import RopeTable, rope_blocks
 
 
 def table(n_ctx: int, n_rot: int, base: float) -> np.ndarray:
-    return np.concatenate(list(rope_blocks((n_ctx, n_rot), base, 1 << 20)))
+    return np.concatenate(list(rope_blocks((n_ctx, n_rot), RopeTable(base), 1 << 20)))
 
 
 def test_small_angles_are_those_worked_by_hand() -> None:
@@ -38,6 +38,6 @@ def test_the_bits_are_those_that_were_always_made() -> None:
 
 
 def test_rows_do_not_depend_on_how_many_are_made_at_a_time() -> None:
-    blocks = list(rope_blocks((100, 8), 1e4, 56))
+    blocks = list(rope_blocks((100, 8), RopeTable(1e4), 56))
     assert [len(block) for block in blocks] == [7] * 14 + [2]
     np.testing.assert_array_equal(np.concatenate(blocks), table(100, 8, 1e4))

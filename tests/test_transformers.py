@@ -29,7 +29,7 @@ def _installed() -> None:
 def test_the_prepared_golden_outputs_are_those_of_transformers(
     family: str, tmp_path: Path
 ) -> None:
-    model = load(write_judged(tmp_path / "tiny", family), None)
+    model = load(write_judged(tmp_path / "tiny", family), None, 64)
     n_ctx = FAMILIES[family]["max_position_embeddings"]
     content, _ = logits_file(model, family, n_ctx, N_IDS, {})
     path = tmp_path / "golden.npz"
@@ -50,8 +50,8 @@ def test_transformers_reads_a_gguf_file_as_the_checkpoint_it_was_made_from(
         # The only size of a head for which transformers has the scale of attention.
         config = {**config, "head_dim": 256}
     write_as_gguf(tmp_path / "m.gguf", config)
-    found = load(tmp_path, "m.gguf")
-    made_from = load(write_hf(tmp_path / "tiny", config), None)
+    found = load(tmp_path, "m.gguf", 64)
+    made_from = load(write_hf(tmp_path / "tiny", config), None, 64)
     tokens = np.arange(3, 20, dtype=np.int32)
     expected = last_logits(made_from, tokens)
     assert np.abs(last_logits(found, tokens) - expected).max() < 1e-4 * np.ptp(expected)
@@ -64,4 +64,4 @@ def test_a_checkpoint_without_a_parameter_is_not_judged(tmp_path: Path) -> None:
     assert two in whole
     (source / "config.json").write_text(whole.replace(two, '"num_hidden_layers": 3'))
     with pytest.raises(ValueError, match="does not fit its config: missing_keys"):
-        load(source, None)
+        load(source, None, 64)

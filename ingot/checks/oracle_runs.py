@@ -15,23 +15,20 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ingot.checks.cases import (
-    FAINTEST,
     Case,
     block_cases,
     chain_cases,
-    chooses,
     component_cases,
     entry_inputs,
     faint,
-    faint_cases,
+    far_cases,
     traced_calls,
 )
 from ingot.checks.float32_oracle import in_float32, lost, n_sample, side_by_side
 from ingot.checks.padding import Padding, padding_of
 from ingot.codec import from_json, to_json
-from ingot.model.graph import PARAMETER, Block, EntryPoint, Graph
+from ingot.model.graph import PARAMETER, EntryPoint, Graph
 from ingot.model.oracle import Oracle, Parameters, Step, run_entry_point
-from ingot.model.shapes import TensorType
 
 Array: TypeAlias = Any
 T = TypeVar("T")
@@ -98,19 +95,6 @@ class Recording:
             self._names[id(value)] = f"{len(self._arrays)}.npy"
             self._arrays.append((value, element))
         return self._names[id(value)]
-
-    def block(
-        self,
-        entry: EntryPoint,
-        case: Case,
-        block: Block,
-        values: tuple[Array, ...],
-        padding: Padding | None,
-    ) -> None:
-        """Record a call of a block with these inputs."""
-        names = tuple(map(self.array, values))
-        use = BlockCall(entry.name, case.inputs(), block.name, names, padding)
-        self.calls.append(use)
 
     def write(self) -> None:
         """Write the file, whose bytes depend on nothing but its content."""
@@ -210,13 +194,14 @@ def record_blocks(
         held = entry.held()
         chain = Recording(folder / chain_file(entry.name))
         chained = chain_cases(graph, entry, emulated)
-        # Blocks of one form differ in their weights alone: two of them are enough to
-        # show what faint numbers show.
+        # Blocks of one form differ in their weights alone: two of them show where a
+        # window ends.
         some = _chosen(entry, forms)
         every = some if emulated else list(range(len(entry.blocks)))
-        alone = dict.fromkeys(block_cases(graph, entry, emulated), every)
+        far = far_cases(graph, entry)
+        alone = dict.fromkeys(far, some)
+        alone |= dict.fromkeys(block_cases(graph, entry, emulated), every)
         seen: set[tuple[Any, ...]] = set()
-        steps: tuple[Step, ...] = ()
         for case in dict.fromkeys((*alone, *chained)):
             inputs = entry_inputs(graph, entry, case)
             padding = padding_of(entry, case, inputs)
@@ -237,26 +222,26 @@ def record_blocks(
                 chain.calls.append(_chain(chain, entry, case, inputs, both, padding))
             for index in alone.get(case, ()):
                 block = entry.blocks[index]
-                values = block_inputs(steps[index], ports, held)
-                shapes = (block.name, *(value.shape for value in values))
+                values = block_inputs(steps[index], ports, held, case in far)
+                shapes = (block.name, *(value.shape for value in values), case in far)
                 if shapes not in seen:
                     seen.add(shapes)
                     recording = made[form_of[entry.name, block.name]]
-                    recording.block(entry, case, block, values, padding)
-        for case, size in faint_cases(graph, entry, emulated).items():
-            blocks = faint_blocks(graph, entry, case, size, steps)
-            padding = padding_of(entry, case, entry_inputs(graph, entry, case))
-            for name in (entry.blocks[index].name for index in some):
-                if name in blocks:
-                    recording = made[form_of[entry.name, name]]
-                    recording.block(entry, case, *blocks[name], padding)
+                    names = tuple(map(recording.array, values))
+                    use = BlockCall(
+                        entry.name, case.inputs(), block.name, names, padding
+                    )
+                    recording.calls.append(use)
         chain.write()
     for recording in made.values():
         recording.write()
 
 
 def block_inputs(
-    step: Step, ports: Mapping[str, Array], held: Mapping[tuple[str, str], str]
+    step: Step,
+    ports: Mapping[str, Array],
+    held: Mapping[tuple[str, str], str],
+    is_faint: bool,
 ) -> tuple[Array, ...]:
     """Return the inputs with which a block is called alone.
 
@@ -266,49 +251,9 @@ def block_inputs(
     return tuple(
         ports[held[step.block.name, formal]]
         if (step.block.name, formal) in held
-        else value
+        else (faint(value) if is_faint else value)
         for (formal, _), value in zip(step.block.inputs, step.inputs, strict=True)
     )
-
-
-def faint_blocks(
-    graph: Graph, entry: EntryPoint, case: Case, size: float, steps: tuple[Step, ...]
-) -> dict[str, tuple[Block, tuple[Array, ...]]]:
-    """Return blocks by name, with inputs of a case of one token, as faint as `size`.
-
-    What other blocks have computed is of the first token of `steps`, a run of any other
-    case: no oracle runs for a cache of the whole context. Left out are blocks that take
-    something as long as the cache from another block, and of faintest numbers those
-    that choose.
-    """
-    inputs = entry_inputs(graph, entry, case)
-    ports = {port.name: x for port, x in zip(entry.inputs, inputs, strict=True)}
-    given = {port.value: ports[port.name] for port in entry.inputs}
-    held = entry.held()
-    found = {}
-    for step in steps:
-        block, types = step.block, dict(step.block.types)
-        own = {
-            formal: ports[held[block.name, formal]]
-            if (block.name, formal) in held
-            else faint(given.get(name, _first_token(types[formal], value)), size)
-            for (formal, name), value in zip(block.inputs, step.inputs, strict=True)
-        }
-        made = (formal for formal, name in block.inputs if name not in given)
-        rest = {x for x in made if (block.name, x) not in held}
-        long = any({*types[x].shape} & {"ctx", "n_block", "n_block_seq"} for x in rest)
-        if not long and not (size == FAINTEST and chooses(block)):
-            found[block.name] = block, tuple(own.values())
-        for name, _ in block.outputs:
-            given.pop(name, None)
-    return found
-
-
-def _first_token(type_: TensorType, value: Array) -> Array:
-    """Return the part of a value that belongs to the first token."""
-    return value[
-        tuple(slice(1 if x in ("batch", "seq") else None) for x in type_.shape)
-    ]
 
 
 def component_file(instance: str) -> str:

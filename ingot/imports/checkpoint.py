@@ -19,6 +19,7 @@ from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
 from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
 from ingot.imports.known_keys import check_keys
+from ingot.imports.layer_kinds import read_layers
 from ingot.imports.manifest_writer import Decision, manifest, number, relative
 from ingot.imports.stored_types import StoredTypes, choose_types
 from ingot.imports.tensor_checks import Comparison, compare
@@ -103,6 +104,8 @@ def import_checkpoint(
     _fit_blocks(facts)
     architecture = _architecture(survey.family.architecture, root)
     dims = architecture.dims
+    layers = read_layers(survey, survey.family, architecture, facts, errors)
+    scaling = _scaling(survey, errors)
     compared = Comparison((), (), (), ())
     if (survey.tensors or not errors) and all(dim in facts for dim in dims):
         compared = compare(survey, architecture, facts)
@@ -129,6 +132,8 @@ def import_checkpoint(
         types=types,
         unknown=ignored,
         n_seq=n_seq,
+        layers=layers,
+        scaling=scaling,
     )
     is_own = own is not None and chosen_licence.value == own.name
     added = own.write(root) if own and is_own else None
@@ -138,7 +143,7 @@ def import_checkpoint(
         if added:
             added.unlink()
         raise
-    notes = (*compared.notes, *types.notes)
+    notes = (*compared.notes, *survey.rope.notes, *types.notes)
     return Imported(written, decision, notes, judge)
 
 
@@ -236,6 +241,21 @@ def _fit_blocks(facts: dict[str, Fact]) -> None:
         facts["block_size"] = Fact(context.value, "as n_ctx")
 
 
+def _scaling(survey: Survey, errors: list[IngotError]) -> dict[str, Stated]:
+    """Return how each table of rope angles is scaled; add what cannot be."""
+    assert survey.family
+    tables = dict(survey.family.tables)
+    found: dict[str, Stated] = {}
+    for kind, stated in survey.rope.scaling.items():
+        if kind in tables:
+            found[tables[kind]] = stated
+        else:
+            message = f"{stated.origin}: not supported; expected no scaling"
+            hint = "the architecture does not scale these positions"
+            errors.append(IngotError(message, hint))
+    return found
+
+
 def _architecture(name: str, root: Path) -> ArchitectureSection:
     try:
         return read_architecture(find(root, f"{FOLDER}/{name}.yaml"), root).declared
@@ -304,7 +324,16 @@ def _rows(decision: Decision) -> list[tuple[str, str, str]]:
         ("licence", str(decision.licence.value), decision.licence.origin),
         ("tokenizer", *_tokenizer_row(survey)),
     ]
-    return [*rows, *_text_rows(decision)]
+    return [*rows, *_layer_rows(decision), *_text_rows(decision)]
+
+
+def _layer_rows(decision: Decision) -> Iterator[tuple[str, str, str]]:
+    """Yield how layers and angles differ from those of the architecture."""
+    if decision.layers:
+        shown = ", ".join(decision.layers)
+        yield "layers", shown, f"{decision.survey.file}; over and over"
+    for name, stated in decision.scaling.items():
+        yield name, f"scaled, {stated.value['kind']}", stated.origin
 
 
 def _stored_types(decision: Decision) -> str:

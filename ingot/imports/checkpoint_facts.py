@@ -6,6 +6,7 @@ can report all of them at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,15 @@ class Stated:
 
     value: Any
     origin: str  # "config.json: hidden_size"
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSettings:
+    """What a config.json says about rope, beyond what it states as single keys."""
+
+    # By kind of layer: the manifest's section of its table.
+    scaling: Mapping[str, Stated]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class Survey:
     vocabulary: bool = False  # a GGUF has one of its own
     # How its texts begin, end and are drawn, by the manifest's keys.
     text: dict[str, Stated] = field(default_factory=dict)
+    rope: RopeSettings = RopeSettings({}, ())
 
     @property
     def naming(self) -> str:

@@ -30,6 +30,7 @@ class Number:
     whole: bool = True
     hf_default: int | float | str | None = None
     gguf_default: int | float | str | None = None
+    hf_other: str = ""  # what other versions of transformers call it
 
     def key(self, naming: str) -> str:
         """Return the number's key in a checkpoint of this naming."""
@@ -58,12 +59,21 @@ class Family:
     hf_class: str  # in config.json: architectures
     model_type: str
     numbers: tuple[Number, ...]
-    layer_types: tuple[str, ...]  # of attention; the sequence repeats
+    # Kinds of attention where the config lists none; the sequence repeats.
+    layer_types: tuple[str, ...]
     hf_rules: tuple[Rule, ...]
     gguf_rules: tuple[Rule, ...]
     harmless: tuple[str, ...] = ()  # keys of config.json without effect in this family
     is_encoder: bool = False  # of sentences, without a cache
     unused: tuple[str, ...] = ()  # patterns of tensors that it does not compute with
+    # By kind of attention, the block of such a layer.
+    layers: tuple[tuple[str, str], ...] = (("full_attention", "layer"),)
+    # Before the name of a block: the one without rotary embeddings; "" if all have one.
+    nope: str = ""
+    # By kind of attention, its table of rope angles; empty if it cannot be scaled.
+    tables: tuple[tuple[str, str], ...] = (("full_attention", "rope.table"),)
+    # By key: the family of checkpoints that state it, with a value that is not false.
+    instead: tuple[tuple[str, Family], ...] = ()
 
     def rules(self, naming: str) -> tuple[Rule, ...]:
         """Return the rules for a checkpoint of this naming."""
@@ -73,6 +83,8 @@ class Family:
 # Numbers that are not in the manifest, but from which some of its numbers derive.
 POSITIONS = "n_positions"  # the number that the model was trained for
 ATTENTION_DIM = "attention_dim"  # attention_scale is 1 / sqrt(this)
+ROTATED_SHARE = "rotated_share"  # of the dims of a head: n_rot
+OUTPUT_DIVISOR = "output_divisor"  # of logits
 
 EQUAL_IN_GGUF = (
     ("rope.dimension_count", "head_dim"),
@@ -148,6 +160,9 @@ def plain(head_dim: int | str, heads_kv: str | None = None) -> tuple[Number, ...
     return (*_SIZES, *heads, _rope_base(10000.0), _PLAIN_SCALE)
 
 
+BLOCK_SIZE = Number(name="block_size", hf="", gguf="", hf_default=16, gguf_default=16)
+"""Positions per block of the caches; no checkpoint states it."""
+
 QUANTISED = Rule(
     "quantization_config",
     (None,),
@@ -176,19 +191,33 @@ _GGUF_NO_WINDOW = (
     Rule("attention.sliding_window", (0,), "every layer sees all positions"),
 )
 
+_NO_BIAS = "the architecture has no such biases"
+_WITH_BIASES = "every matrix of its attention has a bias"
+_MLP_BIAS = Rule("mlp_bias", (None, False), _NO_BIAS)
+
+_LLAMA_RULES = (
+    *SILU,
+    _MLP_BIAS,
+    Rule("rope_interleaved", (None, False), "heads are rotated by halves"),
+)
+LLAMA_BIASED = Family(
+    architecture="llama-biased",
+    hf_class="LlamaForCausalLM",
+    model_type="llama",
+    numbers=plain(QUOTIENT, heads_kv="n_head"),
+    layer_types=("full_attention",),
+    hf_rules=(*_LLAMA_RULES, Rule("attention_bias", (True,), _WITH_BIASES)),
+    gguf_rules=(),
+)
 LLAMA = Family(
     architecture="llama",
     hf_class="LlamaForCausalLM",
     model_type="llama",
     numbers=plain(QUOTIENT, heads_kv="n_head"),
     layer_types=("full_attention",),
-    hf_rules=(
-        *SILU,
-        BIAS,
-        Rule("mlp_bias", (None, False), "the architecture has no such biases"),
-        Rule("rope_interleaved", (None, False), "heads are rotated by halves"),
-    ),
+    hf_rules=(*_LLAMA_RULES, BIAS),
     gguf_rules=_GGUF_NO_WINDOW,
+    instead=(("attention_bias", LLAMA_BIASED),),
 )
 QWEN2 = Family(
     architecture="qwen2",
@@ -210,14 +239,210 @@ QWEN3 = Family(
     gguf_rules=_GGUF_NO_WINDOW,
     harmless=UNUSED_WINDOW,
 )
+
+# A window as large as all positions is none.
+_WINDOW = Number(
+    name="n_swa",
+    hf="sliding_window",
+    gguf="attention.sliding_window",
+    hf_default=POSITIONS,
+    gguf_default=POSITIONS,
+)
+_BY_WINDOW = (
+    ("sliding_attention", "layer.local"),
+    ("full_attention", "layer.global"),
+)
+_MISTRAL_WINDOWED = Family(
+    architecture="mistral",
+    hf_class="MistralForCausalLM",
+    model_type="mistral",
+    numbers=(*plain(QUOTIENT), _WINDOW),
+    layer_types=("sliding_attention",),
+    layers=_BY_WINDOW[:1],
+    hf_rules=(*SILU, BIAS),
+    gguf_rules=(),
+)
+MISTRAL = Family(
+    architecture="llama",
+    hf_class="MistralForCausalLM",
+    model_type="mistral",
+    numbers=plain(QUOTIENT),
+    layer_types=("full_attention",),
+    hf_rules=(*SILU, BIAS, Rule("sliding_window", (None, False))),
+    gguf_rules=(),
+    instead=(("sliding_window", _MISTRAL_WINDOWED),),
+)
+MINISTRAL = Family(
+    architecture="mistral",
+    hf_class="MinistralForCausalLM",
+    model_type="ministral",
+    numbers=(*plain(QUOTIENT), _WINDOW),
+    layer_types=("sliding_attention",),
+    layers=_BY_WINDOW,
+    hf_rules=(*SILU, BIAS),
+    gguf_rules=(),
+)
+SMOLLM3 = Family(
+    architecture="smollm3",
+    hf_class="SmolLM3ForCausalLM",
+    model_type="smollm3",
+    numbers=(
+        *(item for item in plain(QUOTIENT) if item.name != "rope_freq_base"),
+        _rope_base(2000000.0),
+        _WINDOW,
+    ),
+    layer_types=("full_attention",),
+    layers=_BY_WINDOW,
+    nope="nope_",
+    hf_rules=(*SILU, BIAS, _MLP_BIAS),
+    gguf_rules=(),
+    harmless=(
+        "use_sliding_window",
+        "max_window_layers",
+        "no_rope_layers",
+        "no_rope_layer_interval",
+    ),
+)
+PHI3 = Family(
+    architecture="phi3",
+    hf_class="Phi3ForCausalLM",
+    model_type="phi3",
+    numbers=(
+        *plain(QUOTIENT, heads_kv="n_head"),
+        _WINDOW,
+        Number(
+            name=ROTATED_SHARE,
+            hf="partial_rotary_factor",
+            gguf="",
+            whole=False,
+            hf_default=1.0,
+        ),
+    ),
+    layer_types=("sliding_attention",),
+    layers=_BY_WINDOW[:1],
+    hf_rules=(
+        QUANTISED,
+        Rule("hidden_act", ("silu",), "its MLP is SwiGLU"),
+        BIAS,
+    ),
+    gguf_rules=(),
+    # Phi-4-mini states which of transformers' parts it needs.
+    harmless=("auto_map", "full_attn_mod", "interpolate_factor", "lm_head_bias"),
+)
+GRANITE = Family(
+    architecture="granite",
+    hf_class="GraniteForCausalLM",
+    model_type="granite",
+    numbers=(
+        *(item for item in plain(QUOTIENT, "n_head") if item.name != ATTENTION_DIM),
+        *(
+            Number(name=name, hf=hf, gguf=gguf, whole=False, hf_default=1.0)
+            for name, hf, gguf in (
+                ("attention_scale", "attention_multiplier", "attention.scale"),
+                ("embedding_scale", "embedding_multiplier", "embedding_scale"),
+                ("residual_scale", "residual_multiplier", "residual_scale"),
+                (OUTPUT_DIVISOR, "logits_scaling", "logit_scale"),
+            )
+        ),
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(*SILU, BIAS, _MLP_BIAS),
+    gguf_rules=tuple(rule for rule in _GGUF_NO_WINDOW if rule.key != "attention.scale"),
+)
+OLMO2 = Family(
+    architecture="olmo2",
+    hf_class="Olmo2ForCausalLM",
+    model_type="olmo2",
+    numbers=(
+        *(n for n in plain(QUOTIENT, "n_head") if n.name != "rms_norm_eps"),
+        Number(
+            name="rms_norm_eps",
+            hf="rms_norm_eps",
+            gguf="attention.layer_norm_rms_epsilon",
+            whole=False,
+            hf_default=1e-5,
+        ),
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(*SILU, BIAS),
+    gguf_rules=_GGUF_NO_WINDOW,
+)
+_GEMMA = (
+    *_SIZES,
+    _heads_kv(),
+    _head_dim(256),
+    Number(name="n_swa", hf="sliding_window", gguf="attention.sliding_window"),
+    Number(
+        name=ATTENTION_DIM,
+        hf="query_pre_attn_scalar",
+        gguf="",
+        whole=False,
+        hf_default=256,
+        gguf_default="head_dim",
+    ),
+)
+_GEMMA_RULES = (
+    QUANTISED,
+    _ROTATED,
+    Rule("hidden_activation", ("gelu_pytorch_tanh",), "its MLP is GeGLU, by tanh"),
+    # transformers reads hidden_activation alone.
+    Rule("hidden_act", ("gelu_pytorch_tanh", "gelu"), "its MLP is GeGLU, by tanh"),
+    BIAS,
+    Rule(
+        "use_bidirectional_attention", (None, False), "it generates from left to right"
+    ),
+)
+_CAPPED = "without bounds it is another architecture"
+GEMMA2 = Family(
+    architecture="gemma2",
+    hf_class="Gemma2ForCausalLM",
+    model_type="gemma2",
+    numbers=(
+        *_GEMMA,
+        _rope_base(10000.0),
+        Number(
+            name="attention_cap",
+            hf="attn_logit_softcapping",
+            gguf="attn_logit_softcapping",
+            whole=False,
+            hf_default=50.0,
+            gguf_default=50.0,
+        ),
+        Number(
+            name="output_cap",
+            hf="final_logit_softcapping",
+            gguf="final_logit_softcapping",
+            whole=False,
+            hf_default=30.0,
+            gguf_default=30.0,
+        ),
+        BLOCK_SIZE,
+    ),
+    layer_types=("sliding_attention", "full_attention"),
+    layers=_BY_WINDOW,
+    hf_rules=(
+        *_GEMMA_RULES,
+        Rule("attn_logit_softcapping", (), _CAPPED, rejected=(None,)),
+        Rule("final_logit_softcapping", (), _CAPPED, rejected=(None,)),
+    ),
+    gguf_rules=(
+        *(rule for rule in _GGUF if "softcapping" not in rule.key),
+        # llama.cpp recognises the largest model by its layers, and scales it by n_embd.
+        Rule(
+            "block_count",
+            (),
+            "the 27B model has another scale: import its safetensors",
+            rejected=(46,),
+        ),
+    ),
+    harmless=("cache_implementation",),
+)
 GEMMA3 = Family(
     architecture="gemma3",
     hf_class="Gemma3ForCausalLM",
     model_type="gemma3_text",
     numbers=(
-        *_SIZES,
-        _heads_kv(),
-        _head_dim(256),
+        *_GEMMA,
         _rope_base(1000000.0),
         Number(
             name="rope_freq_base_swa",
@@ -227,31 +452,17 @@ GEMMA3 = Family(
             hf_default=10000.0,
             gguf_default=10000.0,
         ),
-        Number(name="n_swa", hf="sliding_window", gguf="attention.sliding_window"),
-        Number(
-            name=ATTENTION_DIM,
-            hf="query_pre_attn_scalar",
-            gguf="",
-            whole=False,
-            hf_default=256,
-            gguf_default="head_dim",
-        ),
     ),
     layer_types=(*("sliding_attention",) * 5, "full_attention"),
+    layers=_BY_WINDOW,
+    tables=(
+        ("full_attention", "rope_global.table"),
+        ("sliding_attention", "rope_local.table"),
+    ),
     hf_rules=(
-        QUANTISED,
-        _ROTATED,
-        Rule("hidden_activation", ("gelu_pytorch_tanh",), "its MLP is GeGLU, by tanh"),
-        BIAS,
+        *_GEMMA_RULES,
         Rule("attn_logit_softcapping", (None,), ANY),
         Rule("final_logit_softcapping", (None,), ANY),
-        Rule(
-            "use_bidirectional_attention",
-            (None, False),
-            "it generates from left to right",
-        ),
-        Rule("sliding_window_pattern", (6,), "every sixth layer sees all positions"),
-        Rule("_sliding_window_pattern", (6,), "every sixth layer sees all positions"),
     ),
     gguf_rules=(
         *_GGUF,
@@ -268,9 +479,13 @@ GEMMA3 = Family(
             rejected=(62,),
         ),
     ),
+    harmless=("sliding_window_pattern", "_sliding_window_pattern"),
 )
 
-FAMILIES = (GEMMA3, LLAMA, QWEN2, QWEN3)
+FAMILIES = (GEMMA2, GEMMA3, GRANITE, LLAMA, OLMO2, QWEN2, QWEN3)
+"""The architectures that GGUF files may have, too."""
+
+HF_ONLY = (MINISTRAL, MISTRAL, PHI3, SMOLLM3)
 
 _NO_HEAD = "it computes embeddings and has no head: use a checkpoint of"
 

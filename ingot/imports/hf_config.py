@@ -16,6 +16,7 @@ from ingot.imports.families import OTHERS, Family
 from ingot.imports.gguf_metadata import TOKENIZER
 from ingot.imports.hyperparameters import spelled
 from ingot.imports.mixtures import HF_FAMILIES
+from ingot.imports.rope_settings import read_rope
 from ingot.imports.text_facts import hf_text
 from ingot.model.text_files import read_file
 from ingot.weights.safetensors import StoredTensor, read_header
@@ -30,17 +31,6 @@ END = "eos_token_id"
 SINGLE = "model.safetensors"
 README = "README.md"
 
-# By kind of layer: the key of its rope base in older configs.
-_ROPE_BASES = {
-    "full_attention": "rope_theta",
-    "sliding_attention": "rope_local_base_freq",
-}
-_ROPE_KEYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-_ATTENTION_BASE = "attn_config.rope_theta"
-_DBRX_BASES = (
-    "transformers 5 reads only rope_parameters, and writes 10000 there even for weights"
-    " that were trained with the base of attn_config: write the right one to both"
-)
 _LICENCE = re.compile(r"license:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(#.*)?")
 
 # Programs write a checkpoint's files: some model cards have 1 MB of results.
@@ -52,7 +42,11 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
     config = _config(path, errors)
     family = _family(config, errors) if config is not None else None
     tokenizer = path / TOKENIZER
-    stated = _stated(config or {}, errors)
+    stated = _stated(config or {})
+    for number in family.numbers if family else ():
+        if number.hf_other in stated:
+            stated.setdefault(number.hf, stated.pop(number.hf_other))
+    rope = read_rope(config or {}, CONFIG, stated, errors)
     return Survey(
         path=path,
         kind="hf-directory",
@@ -64,6 +58,7 @@ def survey_directory(path: Path, errors: list[IngotError]) -> Survey:
         ends=_ends(path / GENERATION, stated, errors),
         licence=_licence(path / README),
         text=hf_text(path, errors),
+        rope=rope,
     )
 
 
@@ -123,6 +118,9 @@ def _family(config: dict[str, Any], errors: list[IngotError]) -> Family | None:
                 f" architectures has {family.hf_class!r}, found {spelled(other)}"
             )
         )
+    for name, instead in family.instead:
+        if config.get(name) not in (None, False):
+            return instead
     return family
 
 
@@ -142,7 +140,7 @@ def _check_family(
     )
 
 
-def _stated(config: dict[str, Any], errors: list[IngotError]) -> dict[str, Stated]:
+def _stated(config: dict[str, Any]) -> dict[str, Stated]:
     stated = {key: Stated(value, f"{CONFIG}: {key}") for key, value in config.items()}
     for group in ("attn_config", "ffn_config"):
         inner = config.get(group)
@@ -150,79 +148,7 @@ def _stated(config: dict[str, Any], errors: list[IngotError]) -> dict[str, State
             stated[f"{group}.{key}"] = Stated(value, f"{CONFIG}: {group}.{key}")
             if key == "rope_theta":  # newer files may state it elsewhere
                 stated.setdefault(key, stated[f"{group}.{key}"])
-    for key in ("rope_scaling", "rope_parameters"):
-        _read_rope(key, config.get(key), stated, errors)
     return stated
-
-
-def _read_rope(
-    key: str, value: Any, stated: dict[str, Stated], errors: list[IngotError]
-) -> None:
-    """Add the rope bases from an object of rope settings; reject scaling.
-
-    Where layers differ, the object contains one object per kind of layer.
-    """
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        place = f"{CONFIG}: {key}"
-        errors.append(
-            IngotError(f"{place}: expected an object or null, found {spelled(value)}")
-        )
-        return
-    nested = any(kind in value for kind in _ROPE_BASES)
-    for kind, base in _ROPE_BASES.items():
-        if nested:
-            settings, place = value.get(kind), f"{CONFIG}: {key}.{kind}"
-        else:
-            settings, place = value, f"{CONFIG}: {key}"
-            if kind != "full_attention":
-                continue
-        if isinstance(settings, dict):
-            _read_settings(settings, place, base, stated, errors)
-
-
-def _read_settings(
-    settings: dict[str, Any],
-    place: str,
-    base: str,
-    stated: dict[str, Stated],
-    errors: list[IngotError],
-) -> None:
-    # Older configs call it `type`.
-    named = next((key for key in ("rope_type", "type") if key in settings), None)
-    if named is None or settings[named] != "default":
-        where = f"{place}.{named}" if named else place
-        found = settings[named] if named else settings
-        if named or settings.keys() - {"rope_theta"}:
-            errors.append(
-                IngotError(
-                    f"{where}: not supported; expected 'default', found"
-                    f" {spelled(found)}",
-                    "the architecture does not scale positions",
-                )
-            )
-    if named is not None and settings[named] == "default":
-        group = place.removeprefix(f"{CONFIG}: ")
-        for key in sorted(settings.keys() - _ROPE_KEYS):
-            stated[f"{group}.{key}"] = Stated(settings[key], f"{place}.{key}")
-    if "partial_rotary_factor" in settings:
-        value = settings["partial_rotary_factor"]
-        stated.setdefault(
-            "partial_rotary_factor", Stated(value, f"{place}.partial_rotary_factor")
-        )
-    if "rope_theta" not in settings:
-        return
-    found, older = settings["rope_theta"], stated.get(base)
-    if older is not None and older.value != found:
-        errors.append(
-            IngotError(
-                f"{place}.rope_theta: expected {spelled(older.value)}, as"
-                f" {older.origin} has, found {spelled(found)}",
-                _DBRX_BASES if _ATTENTION_BASE in older.origin else "",
-            )
-        )
-    stated[base] = Stated(found, f"{place}.rope_theta")
 
 
 def _tensors(path: Path, errors: list[IngotError]) -> tuple[StoredTensor, ...]:

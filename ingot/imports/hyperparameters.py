@@ -12,6 +12,8 @@ from ingot.imports.families import (
     ATTENTION_DIM,
     EQUAL_IN_GGUF,
     N_VOCAB,
+    OUTPUT_DIVISOR,
+    ROTATED_SHARE,
     Family,
     Number,
     Rule,
@@ -57,8 +59,6 @@ def check_rules(survey: Survey, family: Family) -> Iterator[IngotError]:
         stated = survey.stated.get(rule.key)
         if stated is not None and not _is_allowed(stated.value, rule):
             yield _wrong(stated, _expected(rule), "not supported; ", rule.hint)
-    if survey.naming == "hf":
-        yield from _check_layers(survey, family)
 
 
 def _wrong(stated: Stated, expected: str, what: str = "", hint: str = "") -> IngotError:
@@ -174,6 +174,12 @@ def _derive(found: dict[str, Fact]) -> None:
         found["attention_scale"] = Fact(float(value), f"1 / sqrt({origin})")
     if clamp := found.get("attn_clamp_high"):
         found["attn_clamp_low"] = Fact(-clamp.value, "-attn_clamp_high")
+    if scaled := found.get(OUTPUT_DIVISOR):
+        origin = f"1 / {scaled.origin.rpartition(' ')[2]}"
+        found["output_scale"] = Fact(1 / scaled.value, origin)
+    if (share := found.get(ROTATED_SHARE)) and (dim := found.get("head_dim")):
+        rotated = int(dim.value * share.value)
+        found["n_rot"] = Fact(rotated, f"head_dim * {share.value:g}, {share.origin}")
     if width := found.get("n_embd"):
         scale = Fact(math.sqrt(width.value), "sqrt(n_embd)")
         found.setdefault("embedding_scale", scale)
@@ -197,35 +203,3 @@ def _expected(rule: Rule) -> str:
     if not rule.allowed:
         return f"anything but {' or '.join(map(str, rule.rejected))}"
     return " or ".join(map(spelled, rule.allowed))
-
-
-def _check_layers(survey: Survey, family: Family) -> Iterator[IngotError]:
-    """Yield errors for layers whose attention is of an unexpected type."""
-    stated: Stated | None = survey.stated.get("layer_types")
-    if stated is None or stated.value is None:
-        return
-    if not isinstance(stated.value, list):
-        yield _wrong(stated, "a list")
-        return
-    types = family.layer_types
-    for layer, found in enumerate(stated.value):
-        expected = types[layer % len(types)]
-        if found != expected:
-            yield IngotError(
-                f"{stated.origin}[{layer}]: not supported; expected"
-                f" {expected!r}, found {spelled(found)}",
-                f"the architecture has {_pattern(types)}",
-            )
-            return
-    count = survey.stated.get("num_hidden_layers")
-    if count and type(count.value) is int and count.value != len(stated.value):
-        yield IngotError(
-            f"{stated.origin}: expected a type for each of {count.value} layers"
-            f" ({count.origin}), found {len(stated.value)}"
-        )
-
-
-def _pattern(types: tuple[str, ...]) -> str:
-    if len(types) == 1:
-        return f"{types[0]} in every layer"
-    return f"{len(types) - 1} of {types[0]}, one of {types[-1]}, repeated"

@@ -70,7 +70,14 @@ HARMLESS_GGUF = frozenset(
 """Keys of GGUF metadata, without the architecture's name, that change nothing."""
 
 # Rules of their own check these, or their content.
-_READ_HF = frozenset(("layer_types", "rope_scaling", "rope_parameters"))
+_READ_HF = frozenset(
+    (
+        "layer_types",
+        "rope_scaling",
+        "rope_parameters",
+        "original_max_position_embeddings",
+    )
+)
 
 EFFECTS = {
     "no_rope_layers": "some layers have no rotary embedding, as in SmolLM3",

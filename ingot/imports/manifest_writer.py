@@ -6,7 +6,8 @@ import json
 import math
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingot.imports.checkpoint_facts import Fact, Stated, Survey
@@ -42,6 +43,8 @@ class Decision:
     types: StoredTypes
     unknown: tuple[str, ...] = ()  # keys that change nothing, as the user says
     n_seq: int | None = None  # how many tokens of a sentence an encoder takes
+    layers: tuple[str, ...] = ()  # their blocks in turn; none: the architecture's
+    scaling: Mapping[str, Stated] = field(default_factory=dict)  # by table
 
     @property
     def architecture(self) -> str:
@@ -68,6 +71,7 @@ def manifest(decision: Decision, folder: Path) -> str:
             f"  {name}: {number(fact.value)}"
             for name, fact in decision.hyperparameters.items()
         ),
+        *_layers(decision),
         "dynamic:",
         *ranges.dynamic(),
         "",
@@ -78,6 +82,22 @@ def manifest(decision: Decision, folder: Path) -> str:
         *ranges.bench(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _layers(decision: Decision) -> list[str]:
+    lines = [f"layers: [{', '.join(decision.layers)}]"] if decision.layers else []
+    if decision.scaling:
+        lines.append("rope_scaling:")
+    for table, stated in decision.scaling.items():
+        values = (f"{key}: {_setting(value)}" for key, value in stated.value.items())
+        lines.append(f"  {table}: {{{', '.join(values)}}}")
+    return lines
+
+
+def _setting(value: str | bool | float | list[float]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(number, value))}]"
+    return value if isinstance(value, str) else _item(value)
 
 
 class _Sentences:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from ingot.imports.families import (
     ATTENTION_DIM,
     BIAS,
+    BLOCK_SIZE,
     FAMILIES,
+    HF_ONLY,
     NO_WINDOW,
     POSITIONS,
     QUANTISED,
@@ -25,21 +27,15 @@ from ingot.imports.families import (
     plain,
 )
 
-BLOCK_SIZE = 16
-"""Positions per block of the caches; no checkpoint states it."""
-
 
 def _number(name: str, hf: str, default: int | float | str | None = None) -> Number:
     whole = not isinstance(default, float)
     return Number(name=name, hf=hf, gguf="", whole=whole, hf_default=default)
 
 
-_BLOCK_SIZE = _number("block_size", "", BLOCK_SIZE)
-
-
 def _changed(*numbers: Number) -> tuple[Number, ...]:
     """Return the numbers of Llama and similar models, with these added or replaced."""
-    found = (*plain(QUOTIENT), *numbers, _BLOCK_SIZE)
+    found = (*plain(QUOTIENT), *numbers, BLOCK_SIZE)
     return tuple({item.name: item for item in found}.values())
 
 
@@ -96,6 +92,29 @@ QWEN2_MOE = Family(
     # The size belongs to layers without experts, of which there are none.
     harmless=(*UNUSED_WINDOW, "intermediate_size"),
 )
+QWEN3_MOE = Family(
+    architecture="qwen3moe",
+    hf_class="Qwen3MoeForCausalLM",
+    model_type="qwen3_moe",
+    numbers=_changed(
+        # Its intermediate_size applies to layers without experts.
+        _number("n_ff", "moe_intermediate_size"),
+        Number(
+            name="n_expert", hf="num_experts", gguf="", hf_other="num_local_experts"
+        ),
+        _number("n_expert_used", "num_experts_per_tok"),
+    ),
+    layer_types=("full_attention",),
+    hf_rules=(
+        *SILU,
+        BIAS,
+        NO_WINDOW,
+        *_DENSE_LAYERS,
+        Rule("norm_topk_prob", (True,), "the weights of experts add up to 1"),
+    ),
+    gguf_rules=(),
+    harmless=(*UNUSED_WINDOW, "intermediate_size"),
+)
 DBRX = Family(
     architecture="dbrx",
     hf_class="DbrxForCausalLM",
@@ -115,7 +134,7 @@ DBRX = Family(
         _number("rope_freq_base", "rope_theta", 10000.0),
         Number(name="attn_clamp_high", hf="attn_config.clip_qkv", gguf="", whole=False),
         _number(ATTENTION_DIM, "", "head_dim"),
-        _BLOCK_SIZE,
+        BLOCK_SIZE,
     ),
     layer_types=("full_attention",),
     hf_rules=(
@@ -157,7 +176,7 @@ GROK = Family(
                 ("output_scale", "output_multiplier_scale"),
             )
         ),
-        _BLOCK_SIZE,
+        BLOCK_SIZE,
     ),
     layer_types=("full_attention",),
     hf_rules=(
@@ -165,9 +184,10 @@ GROK = Family(
         Rule("rope_theta", (None, 10000), "its class always uses this base"),
     ),
     gguf_rules=(),
+    tables=(),  # its class knows no scaling
     # The code that this family describes, which always uses GELU.
     harmless=("auto_map", "hidden_act"),
 )
 
-HF_FAMILIES = (*FAMILIES, MIXTRAL, QWEN2_MOE, DBRX, GROK)
+HF_FAMILIES = (*FAMILIES, *HF_ONLY, MIXTRAL, QWEN2_MOE, QWEN3_MOE, DBRX, GROK)
 """The architectures in config.json; GGUF files use FAMILIES only."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ingot.codec import KeepsJson
 from ingot.model.shapes import Limit, TensorType
 from ingot.weights.parameter_spec import SourceForm
+from ingot.weights.rope_table import RopeTable
 
 T = TypeVar("T")
 
@@ -230,8 +231,8 @@ class Parameter(KeepsJson):
     offset: float = 0.0
     # GGUF keeps the rows of this many heads in the order of interleaved rope.
     interleaved_heads: int | None = None
-    # Computed, and in no source: ("rope", base).
-    table: tuple[str, float] | None = None
+    # Computed, and in no source.
+    table: RopeTable | None = None
     # Of a tensor that differs by more than its name.
     form: SourceForm | None = None
     # Set where a target's layout packs it.

@@ -266,6 +266,8 @@ def _read_graph(
         weights=file.weights,
         tied=rules.tied(file, declared),
         components=components,
+        layers=file.layers,
+        scaling=file.rope_scaling,
     )
 
 

@@ -28,6 +28,7 @@ from ingot.model.source_sections import (
     SourceSection,
     UrlSection,
 )
+from ingot.model.variants import block_name, expand_variants
 from ingot.weights.parameter_spec import container
 
 # Of a model: files in the tar of its bundle have 100 characters, the target's too.
@@ -203,6 +204,7 @@ def check_names(
                 hint = f"give it 'hf' at {item.at.position()}"
                 yield file.weights.at.error("naming", message, hint)
     yield from _check_rope(file, architecture)
+    yield from _check_layers(file, architecture)
     yield from _check_ties(file, architecture)
     yield from _check_tolerances(architecture.tolerances)
 
@@ -259,6 +261,35 @@ def _check_rope(
             yield file.at.error(part, f"expected a base above 0, found {number}")
         elif name.endswith("_eps") and number < 0:
             yield file.at.error(part, f"expected 0 or more, found {number}")
+
+
+def _check_layers(
+    file: ManifestFile, architecture: ArchitectureSection
+) -> Iterator[ManifestError]:
+    """Yield blocks that are no layers of the architecture, and tables that are none."""
+    kinds = {
+        block_name(name)
+        for entry_point in architecture.entry_points.values()
+        for step in entry_point.steps
+        if step.repeat
+        for name in step.blocks.values()
+    }
+    blocks = expand_variants(architecture.blocks)
+    known = [name for name in blocks if block_name(name) in kinds]
+    for index, name in enumerate(file.layers):
+        if name not in known:
+            hint = did_you_mean(name, known, "layers")
+            message = f"architecture '{file.architecture}' has no layer '{name}'"
+            yield file.at.error(f"layers[{index}]", message, hint)
+    if len(file.layers) > file.dims.get("n_layer", len(file.layers)):
+        message = f"more than n_layer = {file.dims['n_layer']}"
+        yield file.at.error("layers", f"{message}, found {len(file.layers)}")
+    tables = [k for k, v in architecture.parameters.items() if v.rope_base]
+    for name in file.rope_scaling:
+        if name not in tables:
+            hint = did_you_mean(name, tables, "tables of rope angles")
+            message = f"architecture '{file.architecture}' has no such table"
+            yield file.at.key_error("rope_scaling", name, message, hint)
 
 
 def tied(file: ManifestFile, architecture: ArchitectureSection) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ingot.model.name_patterns import (
+    BLOCK,
     COMPUTE_ELEMENTS,
     KEBAB,
     LICENCE,
@@ -19,6 +20,7 @@ from ingot.model.name_patterns import (
     SOURCE_ELEMENTS,
     STORED_ELEMENTS,
 )
+from ingot.model.rope_scaling import ROPE_SCALING, ScalingSection
 from ingot.model.schema_types import (
     Boolean,
     Choice,
@@ -230,6 +232,14 @@ class ManifestFile(Section):
     hyperparameters: Mapping[str, float | int] = optional(
         MapOf(Number(keeps_integers=True), NAME),
         "numbers that components take, such as layer_norm_eps",
+    )
+    layers: tuple[str, ...] = optional(
+        ListOf(BLOCK, min=1),
+        "the blocks of the layers in turn, over and over; left out, as the"
+        " architecture says",
+    )
+    rope_scaling: Mapping[str, ScalingSection] = optional(
+        MapOf(ROPE_SCALING, PARAMETER), "by table of rope angles, how it is scaled"
     )
     dynamic: Mapping[str, Range] = key(
         MapOf(Range, NAME), "dims that stay dynamic, with ranges", empty={}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
@@ -12,9 +12,11 @@ from ingot.model.bind import LAYER, Scope
 from ingot.model.graph import Parameter
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.resolve_blocks import known_dim
+from ingot.model.rope_scaling import ScalingSection, scaled, scaling_errors
 from ingot.model.schema_types import Place
-from ingot.model.shapes import Product, SymbolicType, parse_dim
+from ingot.model.shapes import Product, SymbolicType, TensorType, parse_dim
 from ingot.model.source_tensors import check_form, source_form
+from ingot.weights.rope_table import RopeTable
 
 
 def parameter_types(
@@ -49,14 +51,16 @@ def written_parameters(
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
     weights: WeightsSection,
+    scaling: Mapping[str, ScalingSection],
 ) -> tuple[Parameter, ...]:
     """Return the parameters that are taken; each is (name with {layer}, layer).
 
-    `weights` is the manifest's section: how the source names and holds them.
+    `weights` is the manifest's section: how the source names and holds them; `scaling`
+    is that of rope tables.
     `blk.0.x` and layer 0 of `blk.{layer}.x` are an error.
     """
     found: dict[str, Parameter] = {}
-    for item in _parameters(architecture, scope, taken, weights):
+    for item in _parameters(architecture, scope, taken, weights, scaling):
         if item.name in found:
             message = f"'{item.name}' is declared twice, with and without {LAYER}"
             error = architecture.at.key_error("parameters", item.name, message)
@@ -90,6 +94,7 @@ def _parameters(
     scope: Scope,
     taken: Iterable[tuple[str, int | None]],
     weights: WeightsSection,
+    scaling: Mapping[str, ScalingSection],
 ) -> Iterator[Parameter]:
     """Yield the parameters in the architecture's order, a run with {layer} by layer."""
     layers: dict[str, dict[int | None, None]] = {}
@@ -105,9 +110,11 @@ def _parameters(
         for number in numbers:
             for name in group:
                 if number in layers.get(name, ()) and scope.parameters[name]:
-                    made = _parameter(name, declared[name], number, scope, weights)
+                    item = declared[name]
+                    made = _parameter(name, item, number, scope, weights)
                     form = source_form(name, declared, scope.sizes, weights)
-                    yield replace(made, form=form)
+                    table = _table(item, made.type, scope, scaling.get(name))
+                    yield replace(made, form=form, table=table)
 
 
 def _parameter(
@@ -125,12 +132,27 @@ def _parameter(
     heads = None
     if item.gguf_interleaved and weights.naming == "gguf":
         heads = int(parse_dim(item.gguf_interleaved).resolve(scope.sizes))
-    base = scope.numbers[item.rope_base] if item.rope_base else None
     return Parameter(
         name=name.replace(LAYER, number),
         type=declared.resolve(scope.sizes),
         source_name=source.replace(LAYER, number),
         offset=item.hf_offset if is_hf else 0.0,
         interleaved_heads=heads,
-        table=None if base is None else ("rope", float(base)),
     )
+
+
+def _table(
+    item: ParameterSection,
+    made: TensorType,
+    scope: Scope,
+    scaling: ScalingSection | None,
+) -> RopeTable | None:
+    """Return what a table of rope angles is computed from; None of other parameters."""
+    if not item.rope_base:
+        return None
+    base = float(scope.numbers[item.rope_base])
+    if scaling is None:
+        return RopeTable(base)
+    n_ctx, n_rot = (int(dim) for dim in made.shape)
+    scope.errors.extend(wrong := list(scaling_errors(scaling, n_rot)))
+    return None if wrong else scaled(scaling, base, n_rot, n_ctx)

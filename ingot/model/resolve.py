@@ -25,6 +25,7 @@ from ingot.model.input_limits import with_limits
 from ingot.model.manifest_schema import WeightsSection
 from ingot.model.parameters import parameter_types, written_parameters
 from ingot.model.resolve_blocks import BLOCK, resolve_block
+from ingot.model.rope_scaling import ScalingSection
 from ingot.model.variants import (
     block_name,
     check_variants,
@@ -46,12 +47,15 @@ def resolve(
     weights: WeightsSection,
     tied: Mapping[str, str],
     components: Components,
+    layers: tuple[str, ...],
+    scaling: Mapping[str, ScalingSection],
 ) -> tuple[Graph, list[ManifestError]]:
     """Return the graph of a checked architecture, and what is wrong with it.
 
     The graph is of use only without errors. `sizes` has every dim, None for the dynamic
     ones; `weights` is the manifest's section of that name; `tied` has the parameters
-    that others replace.
+    that others replace; `layers` are the blocks of repeated steps, empty for those of
+    the architecture; `scaling` is that of rope tables.
     """
     declared = architecture.declared
     stepped = _stepped(architecture)
@@ -65,6 +69,8 @@ def resolve(
         tied=tied,
     )
     errors += check_variants(declared.blocks, inner)
+    # Others were reported.
+    layers = tuple(name for name in layers if name in scope.blocks)
     expanded = []
     instances: list[Instance] = []
     for name, section in declared.entry_points.items():
@@ -79,7 +85,7 @@ def resolve(
         reported = {error.position for error in errors}
         fresh = [error for error in found if error.position not in reported]
         errors += {str(error): error for error in fresh}.values()
-        expanded.append(expand(name, section, patterns, fixed))
+        expanded.append(expand(name, _layered(section, layers), patterns, fixed))
         used = {block.kind for block in expanded[-1].entry_point.blocks}
         instances += [item for kind in used for item in patterns[kind].instances]
     taken = [item for entry in expanded for item in entry.parameters]
@@ -93,7 +99,7 @@ def resolve(
         layout=PLAIN,
         dynamic=dynamic,
         instances=tuple(known[name] for name in sorted(known)),
-        parameters=written_parameters(declared, scope, taken, weights),
+        parameters=written_parameters(declared, scope, taken, weights, scaling),
         entry_points=tuple(item.entry_point for item in expanded),
     )
     return graph if errors else with_limits(graph), errors
@@ -110,6 +116,16 @@ def _of_entry_point(scope: Scope, section: EntryPointSection) -> Scope:
             scope.errors.append(error)
     fixed = {name: size for name, size in section.dims.items() if name in dynamic}
     return replace(scope, sizes={**scope.sizes, **fixed}, fixed=fixed)
+
+
+def _layered(section: EntryPointSection, layers: tuple[str, ...]) -> EntryPointSection:
+    """Return an entry point whose repeated steps call these blocks in turn."""
+    if not layers:
+        return section
+    steps = (
+        replace(step, block=layers) if step.repeat else step for step in section.steps
+    )
+    return replace(section, steps=tuple(steps))
 
 
 def _stepped(architecture: Architecture) -> set[str]:

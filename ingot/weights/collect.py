@@ -131,9 +131,8 @@ def _parts(
 
 def _computed(item: ParameterSpec, scratch: IO[bytes]) -> Baked:
     assert item.table
-    kind, base = item.table
     content = from_table(item, scratch)
-    return Baked(item, content, "computed", f"{kind}, base {base:g}", item.stored)
+    return Baked(item, content, "computed", str(item.table), item.stored)
 
 
 def _tensors(paths: dict[str, Path]) -> tuple[StoredTensor, ...]:

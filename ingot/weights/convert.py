@@ -140,7 +140,7 @@ def packed_from_seed(
 def from_table(wanted: ParameterSpec, scratch: IO[bytes]) -> Content:
     """Return the content of a computed parameter, appended to `scratch`."""
     assert wanted.table
-    values = rope_blocks(wanted.shape, wanted.table[1], BLOCK_VALUES)
+    values = rope_blocks(wanted.shape, wanted.table, BLOCK_VALUES)
     return _append(values, wanted, wanted.name, scratch)
 
 

@@ -101,7 +101,7 @@ def other_table(tensor: StoredTensor, item: ParameterSpec) -> IngotError:
     assert item.table
     return IngotError(
         f"{tensor.file}: tensor '{tensor.name}' ({tensor}) is not the table that the"
-        f" manifest describes; expected {item} with base {item.table[1]:g}",
+        f" manifest describes; expected {item}: {item.table}",
         "the archive was baked from a manifest with other dims or hyperparameters",
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingot.weights.element_types import SAFETENSORS
+from ingot.weights.rope_table import RopeTable
 
 # In a tensor's name: the number of its expert.
 EXPERT = "{expert}"
@@ -63,7 +64,7 @@ class ParameterSpec:
     stored: str  # element type in the archive, or how a packed matrix is quantised
     offset: float = 0.0  # Hugging Face subtracts it
     interleaved_heads: int | None = None  # number of heads that GGUF stores in pairs
-    table: tuple[str, float] | None = None  # computed: ("rope", base)
+    table: RopeTable | None = None  # computed, and in no source
     form: SourceForm | None = None  # if the tensor has other dims
     tile_n: int = 1  # rows per tile
     parts: tuple[Part, ...] = ()  # empty if it is stored unpacked

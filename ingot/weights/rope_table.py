@@ -12,6 +12,7 @@ Source: Su et al. 2021, arXiv:2104.09864, eq. 15; sine and cosine: Sun's fdlibm,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Array: TypeAlias = Any
@@ -42,32 +43,53 @@ _COS = (
 )
 
 
-def rope_blocks(shape: tuple[int, ...], base: float, count: int) -> Iterator[Array]:
+@dataclass(frozen=True, slots=True)
+class RopeTable:
+    """What the angles of a table are computed from."""
+
+    base: float
+    # By which the angle of each pair is multiplied; empty if it stays as it is.
+    multipliers: tuple[float, ...] = ()
+    # By which cosines and sines are multiplied: scores of attention, by its square.
+    attention_factor: float = 1.0
+
+    def __str__(self) -> str:
+        """Return what it is computed from, for messages and reports."""
+        scaled = ", scaled" if self.multipliers else ""
+        return f"rope, base {self.base:g}{scaled}"
+
+
+def rope_blocks(
+    shape: tuple[int, ...], table: RopeTable, count: int
+) -> Iterator[Array]:
     """Yield the rows of a table of angles: cosines and then sines per position.
 
-    Angle i of position p is p * base^(-2i / n_rot).
+    Angle i of position p is p * base^(-2i / n_rot) * multipliers[i].
 
     Shapes: shape is [n_ctx, n_rot] -> [up to count / n_rot, n_rot], float32.
     """
     import numpy as np
 
     n_ctx, n_rot = shape
-    frequencies = np.array(_frequencies(n_rot, base))
+    frequencies = np.array(_frequencies(n_rot, table))
     step = max(1, count // n_rot)
     for start in range(0, n_ctx, step):
         positions = np.arange(start, min(start + step, n_ctx), dtype=np.float64)
         cosines, sines = _cos_sin(positions[:, None] * frequencies)
-        yield np.concatenate([cosines, sines], axis=1).astype("<f4")
+        rows = np.concatenate([cosines, sines], axis=1) * table.attention_factor
+        yield rows.astype("<f4")
 
 
-def _frequencies(n_rot: int, base: float) -> list[float]:
+def _frequencies(n_rot: int, table: RopeTable) -> list[float]:
     # Imported late, because planning imports this module but does not need NumPy.
     from decimal import Decimal, localcontext
 
     with localcontext() as context:
         context.prec = _DIGITS
+        base, half = Decimal(table.base), n_rot // 2
         return [
-            float(Decimal(base) ** (Decimal(-2 * i) / n_rot)) for i in range(n_rot // 2)
+            float(base ** (Decimal(-2 * i) / n_rot) * Decimal(multiplier))
+            for i, multiplier in enumerate(table.multipliers or (1.0,) * half)
         ]
 
 

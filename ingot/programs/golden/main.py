@@ -25,7 +25,9 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     try:
-        model = load(Path(specification.folder), specification.gguf)
+        model = load(
+            Path(specification.folder), specification.gguf, specification.n_ctx
+        )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise SystemExit(f"{specification.task}: transformers: {error}") from None
     content, told = logits_file(
@@ -39,8 +41,11 @@ def main() -> None:
     print(f"{specification.task}: {describe(told)}")
 
 
-def load(folder: Path, gguf: str | None) -> Any:
+def load(folder: Path, gguf: str | None, n_ctx: int) -> Any:
     """Return the checkpoint as transformers reads it, in float32.
+
+    transformers chooses the divisors of longrope by the length of each text; a model
+    that is compiled for n_ctx positions has those of n_ctx for all texts.
 
     Raises: ValueError if transformers finds no value for a parameter, because it would
         make one up.
@@ -48,8 +53,15 @@ def load(folder: Path, gguf: str | None) -> Any:
     import torch
     import transformers
 
-    model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+    config = transformers.AutoConfig.from_pretrained(folder, gguf_file=gguf)
+    rope = getattr(config, "rope_parameters", None) or {}
+    is_longrope = rope.get("rope_type") == "longrope"
+    if is_longrope and n_ctx > rope["original_max_position_embeddings"]:
+        rope["short_factor"] = rope["long_factor"]
+    auto: Any = transformers.AutoModelForCausalLM
+    model, loading = auto.from_pretrained(
         folder,
+        config=config,
         gguf_file=gguf,
         dtype=torch.float32,
         attn_implementation="eager",
