@@ -13,7 +13,7 @@ import pytest
 from ingot.bundles.contract import seal, unseal
 from ingot.bundles.reader import TYPES, read_bundle
 from ingot.bundles.verify import verify
-from ingot.cli import bundle_commands
+from ingot.cli import verify_command
 from ingot.engine import process, sandbox
 from ingot.errors import IngotError
 from tests.command_calls import call
@@ -308,7 +308,7 @@ def test_a_bundle_without_golden_cases_is_not_right(
     assert report.gap == NO_CASES
     assert "correct" not in report.text
     assert report.text.endswith(f"  not tested: {NO_CASES}")
-    assert bundle_commands.verify(call(bundle=str(bundle))) == 1
+    assert verify_command.verify(call(bundle=str(bundle))) == 1
     out, err = capsys.readouterr()
     assert out == f"{report.text}\n"
     assert err == (
@@ -342,14 +342,14 @@ def test_a_user_may_be_content_with_the_files(
 ) -> None:
     untested(bundle)
     monkeypatch.setattr(process, "run", None)
-    assert bundle_commands.verify(call(bundle=str(bundle), run="no")) == 0
+    assert verify_command.verify(call(bundle=str(bundle), run="no")) == 0
     assert capsys.readouterr().out == (
         "bundle: tiny@here\n"
         "  complete: 11 files as packed; not signed\n"
         "  not tested: run=no\n"
     )
     with pytest.raises(IngotError, match="expected yes or no, found 'maybe'"):
-        bundle_commands.verify(call(bundle=str(bundle), run="maybe"))
+        verify_command.verify(call(bundle=str(bundle), run="maybe"))
 
 
 @pytest.mark.parametrize("golden", [b"[]", b"{}", b"[" * 100_000, b'{"cases": [1]}'])

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ingot.bundles.contract import seal
 from ingot.bundles.reader import Bundle, read_bundle
+from ingot.dsse import PrivateKey
+from ingot.release.evidence import Builder, make_evidence
+from ingot.release.model_image import ModelImage, model_image
+from ingot.release.provenance import Checkout
+from ingot.release.publish import publish
+from ingot.release.repository import Repository
+from ingot.release.statements import Subject
 from tests import tiny_bundle
 
 WEIGHTS = bytes(range(256)) * 40
@@ -26,14 +34,19 @@ CHECK: dict[str, Any] = {
     "judge": "transformers 5.23.0 (float64)",
     "quality": None,
     "levels": {
-        "component": {"passed": 8, "failed": 0, "worst": 1e-6},
-        "golden": {"passed": 3, "failed": 0, "worst": 2e-6},
+        "component": {"rows": 8, "failed": 0, "max_abs_error": 1e-06},
+        "golden": {"rows": 3, "failed": 0, "max_abs_error": 2e-06},
     },
 }
 
 
-def written(folder: Path, target: str = "x86_64", **changed: Any) -> Bundle:
-    """A bundle in this folder; `changed` replaces parts of its contract."""
+def written(
+    folder: Path, target: str = "x86_64", salt: str = "", **changed: Any
+) -> Bundle:
+    """A bundle in this folder; `changed` replaces parts of its contract.
+
+    Bundles with another salt differ in every file.
+    """
     folder.mkdir(parents=True)
     machine, flags = MACHINES[target]
     files = {
@@ -44,6 +57,7 @@ def written(folder: Path, target: str = "x86_64", **changed: Any) -> Bundle:
         "model.vmfb": f"the module of {target}".encode(),
         "tokenizer.json": b"{}",
     }
+    files = {name: content + salt.encode() for name, content in files.items()}
     for name, content in files.items():
         (folder / name).write_bytes(content)
     contract = tiny_bundle.contract()
@@ -65,9 +79,66 @@ def written(folder: Path, target: str = "x86_64", **changed: Any) -> Bundle:
             "archive": "model.irpa",
             "types": {"w": {"element": "f32", "shape": [40, 64]}},
         },
+        "inputs": {
+            "sources": {"models/tiny.yaml": {"sha256": "a" * 64, "size_bytes": 3}},
+            "linked_module": {"sha256": "b" * 64, "size_bytes": 3},
+            "weights": {"origin": "o", "files": [{"file": "w", "sha256": "c" * 64}]},
+        },
+        "compiler": {
+            "package": "iree-base-compiler",
+            "version": "3.13.0",
+            "commit": "d" * 40,
+            "commands": [["iree-compile", "linked.mlir"]],
+        },
         "runtime": {"package": "iree-base-runtime", "version": "3.13.0"},
         "check": CHECK,
-        "architecture": "llama",
+        "architecture": f"llama{salt}",
     }
     (folder / "bundle.json").write_text(seal(contract | changed))
     return read_bundle(folder)
+
+
+BENCH: dict[str, Any] = {
+    "runs": [
+        {
+            "entry_point": "encode",
+            "sizes": {"batch": 1, "seq": 16},
+            "latency_ms": {"median": 1.25},
+        }
+    ]
+}
+
+CREATED = 1_777_777_777
+
+
+def builder(**changed: Any) -> Builder:
+    """A builder whose checkout is clean."""
+    given: dict[str, Any] = {
+        "checkout": Checkout("e" * 40, "https://git.example/tiny", dirty=False),
+        "name": "https://ci.example/builder",
+        "created": CREATED,
+        "packages": {"iree-base-runtime": "f" * 64},
+    }
+    return Builder(**given | changed)
+
+
+def signed(bundle: Bundle, version: str, key: PrivateKey, **changed: Any) -> Signed:
+    """The image of a bundle, and the evidence about it."""
+    image = model_image([bundle], version)
+    (target,) = image.targets
+    subject = Subject(image.model, version, target.target, target.files)
+    evidence = make_evidence(bundle, subject, BENCH, builder(**changed), key)
+    return Signed(image, subject, evidence)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A release of one bundle."""
+
+    image: ModelImage
+    subject: Subject
+    evidence: dict[str, bytes]
+
+    def publish(self, repository: Repository) -> None:
+        (target,) = self.image.targets
+        publish(repository, self.image, "dev", {target.target: self.evidence})

@@ -1,10 +1,10 @@
 """Verify that a bundle is complete, loadable, and correct on its target.
 
 The order is: the seal and the file list, then every byte; then, in a sandbox without
-network, what IREE and the bundle's own code make of it. (Signatures are not there yet;
-their place is before all of this.) The seal is a digest that anybody can compute, and
-the golden cases are the bundle's own, so a verified bundle is complete and does what
-its packer says: this does not prove who packed it.
+network, what IREE and the bundle's own code make of it. The seal is a digest that
+anybody can compute, and the golden cases are the bundle's own, so a verified bundle is
+complete and does what its packer says. Who packed it is proved by a signature, which
+`ingot.release.verify_release` verifies before all of this.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def verify(path: Path, root: Path | None = None, runs: bool = True) -> Report:
     """
     root = root or Path.cwd()
     if path.is_dir():
-        return _report(read_bundle(path.absolute()), path.name, root, runs)
+        return report(read_bundle(path.absolute()), path.name, root, runs)
     if not path.is_file():
         raise IngotError(f"{path}: no such bundle", "a bundle is a folder or a tar")
     with tempfile.TemporaryDirectory(prefix="bundle-") as name:
@@ -65,20 +65,28 @@ def verify(path: Path, root: Path | None = None, runs: bool = True) -> Report:
         read_tar(path, folder)
         bundle = read_bundle(folder)
         _check_form(path, bundle, Path(name) / "again.tar")
-        return _report(bundle, path.name, root, runs)
+        return report(bundle, path.name, root, runs)
 
 
-def _report(bundle: Bundle, label: str, root: Path, runs: bool) -> Report:
+def report(
+    bundle: Bundle, label: str, root: Path, runs: bool, signed: str = "not signed"
+) -> Report:
+    """Return the report about a bundle whose files are as they were packed.
+
+    Raises: IngotError if it does not load, or a golden case is wrong.
+    """
     files = counted(len(bundle.contract["files"]) + 1, "file")
     lines = [
         f"{label}: {bundle.name}",
-        f"  complete: {files} as packed; not signed",
+        f"  complete: {files} as packed; {signed}",
     ]
     if not runs:
         lines.append("  not tested: run=no")
         return Report("\n".join(lines))
     gap = _why_not(bundle)
-    if not gap:
+    if gap:
+        lines.append(f"  not run: {gap}")
+    else:
         outcome = _run(bundle, root)
         if outcome.error:
             raise IngotError(_printable(outcome.error), _printable(outcome.hint))
@@ -86,8 +94,8 @@ def _report(bundle: Bundle, label: str, root: Path, runs: bool) -> Report:
         if outcome.right:
             lines.append(f"  correct: {_printable(outcome.right)}")
         gap = _printable(outcome.gap)
-    if gap:
-        lines.append(f"  not tested: {gap}")
+        if gap:
+            lines.append(f"  not tested: {gap}")
     return Report("\n".join(lines), gap)
 
 

@@ -1,4 +1,4 @@
-"""Run `doit verify` and `doit run input=...`: use a built bundle."""
+"""Run `doit run input=...`: use a built bundle."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from ingot.bundles.encoder import Encoded, Long, encode
 from ingot.bundles.reader import Bundle, read_bundle
 from ingot.bundles.target_runner import runner_for
-from ingot.cli.commands import FAILED, Call
-from ingot.cli.json_output import VerifyOutput, print_json
+from ingot.cli.commands import Call
 from ingot.cli.variables import one_of_each
 from ingot.errors import IngotError, counted
 from ingot.project.catalogue import read, requested_models
@@ -23,57 +22,6 @@ Array: TypeAlias = Any
 
 SHOWN_DIMS = 6
 SHOWN_CHARACTERS = 48
-
-REBUILD = "`doit build` restores a bundle of this checkout; fetch any other one again"
-
-FILES_ONLY = "run=no is content with the files, and runs nothing of the bundle"
-
-
-def verify(call: Call) -> int:
-    """Print what was verified; exit with 1 if that is not all, or it is rejected."""
-    from ingot.bundles.verify import verify
-
-    variables = dict(call.variables)
-    path = _asked_bundle(call.root, variables)
-    run = variables.get("run", "yes")
-    if run not in ("yes", "no"):
-        raise IngotError(f"run=: expected yes or no, found '{run}'")
-    text, gap, rejected = "", "", ""
-    try:
-        report = verify(path, runs=run == "yes")
-        text, gap = report.text, report.gap
-    except IngotError as error:
-        rejected = str(IngotError(error.message, error.hint or REBUILD))
-    accepted = not gap and not rejected
-    if call.json:
-        print_json(VerifyOutput(str(path), accepted, text, gap, rejected))
-    elif rejected:
-        print(f"rejected: {rejected}", file=sys.stderr)
-    else:
-        print(text)
-        if gap:
-            print(f"not verified: {IngotError(gap, FILES_ONLY)}", file=sys.stderr)
-    return 0 if accepted else FAILED
-
-
-def _asked_bundle(root: Path, variables: dict[str, str]) -> Path:
-    """Return the bundle of bundle=, or else the one that was built.
-
-    Raises: IngotError if there is none.
-    """
-    if "bundle" not in variables:
-        catalogue = read(root, requested_models(variables))
-        chosen = select(catalogue, variables)
-        return built_bundle(
-            root, *one_of_each("doit verify", chosen.models, chosen.targets)
-        )
-    for name in ("model", "target"):
-        if name in variables:
-            text = f"{name}= and bundle= are two ways to name a bundle"
-            raise IngotError(text, f"leave out {name}=")
-    if not variables["bundle"]:
-        raise IngotError("bundle=: expected a folder or a tar, found nothing")
-    return Path(variables["bundle"])
 
 
 def built_bundle(root: Path, model: str, target: str) -> Path:

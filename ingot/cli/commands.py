@@ -147,9 +147,20 @@ class Command:
     options: tuple[dict[str, Any], ...] = ()  # in doit's own form
 
     def load(self) -> Any:
-        """Import the function."""
+        """Import the function.
+
+        Raises: IngotError if a package of an extra is missing.
+        """
         module, _, function = self.function.partition(":")
-        return getattr(importlib.import_module(f"ingot.cli.{module}"), function)
+        try:
+            return getattr(importlib.import_module(f"ingot.cli.{module}"), function)
+        except ModuleNotFoundError as error:
+            if error.name != "cryptography":
+                raise
+            raise IngotError(
+                f"doit {self.name}: the package 'cryptography' is not installed",
+                "run: pip install 'ingot-build[signing]'",
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -234,15 +245,16 @@ COMMANDS = (
     Command(
         name="verify",
         purpose="re-hash a bundle, load it and re-run its golden input",
-        usage="[bundle=PATH]",
-        variables=("bundle", "run", "model", "target"),
-        function="bundle_commands:verify",
+        usage="[bundle=PATH|oci://HOST/REPO:TAG] [key=FILE] [policy=FILE]",
+        variables=("bundle", "run", "model", "target", "key", "policy", "version"),
+        function="verify_command:verify",
         options=(JSON,),
     ),
     Command(
         name="release",
         purpose="publish a model's bundles as OCI images; promote or prune versions",
-        usage="model=NAME version=1.4.0 to=oci://HOST/REPO | promote | prune",
+        usage="model=NAME version=1.4.0 to=oci://HOST/REPO [key=FILE]"
+        " | promote | prune",
         variables=None,
         function="release_command:release",
         takes_tasks=True,
@@ -254,6 +266,13 @@ COMMANDS = (
         usage="from=oci://HOST/REPO:TAG to=FOLDER [target=NAME]",
         variables=("from", "to", "target"),
         function="release_command:pull_bundle",
+    ),
+    Command(
+        name="keys",
+        purpose="make the keys that sign releases and results",
+        usage="to=FOLDER",
+        variables=("to",),
+        function="release_command:make_keys",
     ),
     Command(
         name="generate",

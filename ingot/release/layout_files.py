@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ class LayoutFiles(Protocol):
     def size(self, name: str) -> int | None:
         """Return the size of a file; None if there is none."""
 
-    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+    def read(self, name: str, start: int = 0) -> Generator[bytes, None, None]:
         """Yield a file's content from `start` on."""
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
@@ -51,7 +51,7 @@ class FolderFiles(LayoutFiles):
         except OSError:
             return None
 
-    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+    def read(self, name: str, start: int = 0) -> Generator[bytes, None, None]:
         """Yield a file's content from `start` on."""
         try:
             with (self._folder / name).open("rb") as file:
@@ -126,7 +126,7 @@ class BucketFiles(LayoutFiles):
         except Exception as error:
             raise self._error("HEAD", name, error) from error
 
-    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+    def read(self, name: str, start: int = 0) -> Generator[bytes, None, None]:
         """Yield an object's content from `start` on."""
         import obstore
 

@@ -65,6 +65,12 @@ class TargetImage:
     platform: dict[str, str]
 
     @property
+    def files(self) -> dict[str, str]:
+        """Return the sha256 of each file of the bundle."""
+        layers = (blob for blob, _ in self.blobs if TITLE in blob.annotations)
+        return {layer.annotations[TITLE]: layer.sha256 for layer in layers}
+
+    @property
     def descriptor(self) -> Descriptor:
         """Return what the index says of the manifest."""
         named = {TARGET: self.target}

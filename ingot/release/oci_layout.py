@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 from ingot.engine.digests import chunks
@@ -50,7 +50,9 @@ class Layout(Repository):
         pieces = [content] if isinstance(content, bytes) else chunks(content)
         self._files.write(_path(blob.digest), self._checked(blob, pieces))
 
-    def read_blob(self, blob: Descriptor, start: int) -> tuple[int, Iterator[bytes]]:
+    def read_blob(
+        self, blob: Descriptor, start: int
+    ) -> tuple[int, Generator[bytes, None, None]]:
         """Return the content from `start` on."""
         return start, self._files.read(_path(blob.digest), start)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     content: bytes  # of a small reply
-    pieces: Iterator[bytes]  # of one that is read as it arrives
+    pieces: Generator[bytes, None, None]  # of one that is read as it arrives
 
     @property
     def media_type(self) -> str:
@@ -117,7 +118,9 @@ class Registry(Repository):
             size_bytes=blob.size_bytes,
         )
 
-    def read_blob(self, blob: Descriptor, start: int) -> tuple[int, Iterator[bytes]]:
+    def read_blob(
+        self, blob: Descriptor, start: int
+    ) -> tuple[int, Generator[bytes, None, None]]:
         """Ask for the rest of the blob; a registry may send all of it."""
         wanted = {"Range": f"bytes={start}-"} if start else {}
         reply = self._ask(
@@ -236,7 +239,7 @@ class Registry(Repository):
         if streams:
             return Reply(response.status, response.headers, b"", pieces)
         content = self._whole(pieces, DOCUMENT_BYTES)
-        return Reply(response.status, response.headers, content, iter(()))
+        return Reply(response.status, response.headers, content, pieces)
 
     def _send(
         self,
@@ -332,18 +335,19 @@ class Registry(Repository):
             hints.get(status, ""),
         )
 
-    def _whole(self, pieces: Iterator[bytes], most_bytes: int) -> bytes:
+    def _whole(self, pieces: Generator[bytes, None, None], most_bytes: int) -> bytes:
         content = bytearray()
-        for piece in pieces:
-            content += piece
-            if len(content) > most_bytes:
-                raise IngotError(
-                    f"{self.name}: it sent more than {most_bytes} bytes in place of a"
-                    " document"
-                )
+        with closing(pieces):
+            for piece in pieces:
+                content += piece
+                if len(content) > most_bytes:
+                    raise IngotError(
+                        f"{self.name}: it sent more than {most_bytes} bytes in place"
+                        " of a document"
+                    )
         return bytes(content)
 
-    def _pieces(self, response: BaseHTTPResponse) -> Iterator[bytes]:
+    def _pieces(self, response: BaseHTTPResponse) -> Generator[bytes, None, None]:
         import urllib3
 
         try:

@@ -7,11 +7,12 @@ so whoever reads finds a whole release or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.errors import IngotError, counted
+from ingot.release.evidence import attach
 from ingot.release.locations import TAG
 from ingot.release.model_image import VERSION_FORM, ModelImage, version_order
 from ingot.release.oci_documents import INDEX, Descriptor
@@ -28,8 +29,15 @@ class Moved:
     size_bytes: int
 
 
-def publish(repository: Repository, image: ModelImage, channel: str) -> Moved:
+def publish(
+    repository: Repository,
+    image: ModelImage,
+    channel: str,
+    evidence: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> Moved:
     """Send what is not there yet; then the version's tag and the channel name it.
+
+    `evidence` is what to attach, by target and file.
 
     Raises: IngotError if the version names another image, or the place fails.
     """
@@ -41,15 +49,18 @@ def publish(repository: Repository, image: ModelImage, channel: str) -> Moved:
             f" expected {image.index.digest}, found {found.digest}",
             "a version never changes: release the next one",
         )
+    moved = Moved(0, 0)
     if found is None:
-        moved = send_blobs(
-            repository, [blob for target in image.targets for blob in target.blobs]
-        )
+        blobs = [blob for target in image.targets for blob in target.blobs]
+        moved = send_blobs(repository, blobs)
         for target in image.targets:
             repository.put_document(target.manifest)
+    for target in image.targets:
+        attached = (evidence or {}).get(target.target)
+        if attached:
+            attach(repository, target.manifest.descriptor(), attached)
+    if found is None:
         repository.put_document(image.index, image.version)
-    else:
-        moved = Moved(0, 0)
     named = repository.get_document(channel)
     if named is None or named.digest != image.index.digest:
         repository.put_document(image.index, channel)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +120,9 @@ def fetch_file(repository: Repository, layer: Descriptor, path: Path) -> int:
     partial = path.with_name(f"{path.name}{PARTIAL}")
     fetched = 0
     try:
+        if partial.is_file() and file_digest(partial) == wanted:
+            os.replace(partial, path)
+            return 0
         for attempt in range(1, TRIES + 1):
             try:
                 fetched += _go_on(repository, layer, partial)
@@ -140,16 +143,11 @@ def _go_on(repository: Repository, layer: Descriptor, partial: Path) -> int:
         IngotError if it has other bytes, of which nothing is kept.
     """
     there = partial.stat().st_size if partial.is_file() else 0
-    if there > layer.size_bytes:
+    if there >= layer.size_bytes:
         there = 0
-    start = 0
-    pieces: Iterator[bytes] = iter(())
-    if there < layer.size_bytes:
-        start, pieces = repository.read_blob(layer, there)
-    elif there:
-        start = there
+    start, pieces = repository.read_blob(layer, there)
     digest = hashlib.sha256()
-    with partial.open("r+b" if partial.exists() else "w+b") as file:
+    with closing(pieces), partial.open("r+b" if partial.exists() else "w+b") as file:
         if start:
             for piece in chunks(partial):
                 digest.update(piece)

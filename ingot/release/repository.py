@@ -7,7 +7,8 @@ compares what arrived with its digest, so a place need not be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +37,9 @@ class Repository(Protocol):
     def put_blob(self, blob: Descriptor, content: Path | bytes) -> None:
         """Store a blob; a file is read in pieces."""
 
-    def read_blob(self, blob: Descriptor, start: int) -> tuple[int, Iterator[bytes]]:
+    def read_blob(
+        self, blob: Descriptor, start: int
+    ) -> tuple[int, Generator[bytes, None, None]]:
         """Return the content in pieces, and where it begins: at `start`, or at 0."""
 
     def get_document(self, reference: str) -> Document | None:
@@ -84,10 +87,11 @@ def read_small_blob(repository: Repository, blob: Descriptor) -> bytes:
         )
     content = bytearray()
     _, pieces = repository.read_blob(blob, 0)
-    for piece in pieces:
-        content += piece
-        if len(content) > blob.size_bytes:
-            break
+    with closing(pieces):
+        for piece in pieces:
+            content += piece
+            if len(content) > blob.size_bytes:
+                break
     if len(content) != blob.size_bytes or digest_of(bytes(content)) != blob.digest:
         raise other_bytes(repository, blob)
     return bytes(content)
