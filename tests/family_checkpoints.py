@@ -137,6 +137,33 @@ CASES: dict[str, Case] = {
         },
     ),
     "olmo2": Case("olmo2", "olmo2"),
+    "olmo3": Case(
+        "olmo3",
+        "olmo3",
+        {"num_hidden_layers": 3, "sliding_window": 8}
+        | {"layer_types": [*LOCAL, *FULL, *LOCAL]}
+        | {
+            "rope_parameters": {
+                "full_attention": {
+                    "rope_type": "yarn",
+                    "rope_theta": 5e5,
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
+            }
+        },
+    ),
+    "cwm": Case(
+        "cwm",
+        "mistral",
+        WIDE
+        | {"num_hidden_layers": 3, "sliding_window": 8}
+        | {"layer_types": [*FULL, *LOCAL, *LOCAL]}
+        | rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=2.0),
+    ),
+    "seed-oss": Case("seed_oss", "qwen2", WIDE),
+    "gemma": Case("gemma", "gemma", WIDE),
     "qwen3-moe": Case(
         "qwen3_moe",
         "qwen3moe",
@@ -171,6 +198,85 @@ CASES: dict[str, Case] = {
     ),
 }
 """By name: the checkpoints, in the order of the page on families."""
+
+
+def _true(
+    model_type: str, embd: int, ff: int, heads: int, kv: int, dim: int, **more: Any
+) -> Case:
+    """A checkpoint of real widths, with few layers and a small vocabulary."""
+    sizes = {
+        **SMALL,
+        "vocab_size": 1024,
+        "hidden_size": embd,
+        "intermediate_size": ff,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 1024,
+        "head_dim": dim,
+        "tie_word_embeddings": True,
+    }
+    return Case(model_type, "", sizes | more)
+
+
+_TURNS = rope("llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0)
+_TURNS["rope_parameters"]["original_max_position_embeddings"] = 256
+_BOTH = {"num_hidden_layers": 2, "sliding_window": 128}
+_BOTH["layer_types"] = [*LOCAL, *FULL]  # type: ignore[assignment]
+_PHI4 = {
+    **_PAIRS,
+    "short_factor": [1.0 + 0.01 * pair for pair in range(48)],
+    "long_factor": [1.0 + 0.1 * pair for pair in range(48)],
+}
+TRUE_WIDTHS: dict[str, Case] = {
+    "llama3.2-1b": _true("llama", 2048, 8192, 32, 8, 64, **_TURNS),
+    "mistral-7b": _true("mistral", 4096, 14336, 32, 8, 128, sliding_window=None),
+    "mistral-7b-window": _true("mistral", 4096, 14336, 32, 8, 128, sliding_window=128),
+    "smollm3-3b": _true(
+        *("smollm3", 2048, 11008, 16, 4, 128),
+        num_hidden_layers=2,
+        no_rope_layers=[1, 0],
+    ),
+    "phi4-mini": _true(
+        *("phi3", 3072, 8192, 24, 8, 128),
+        original_max_position_embeddings=256,
+        rope_parameters=_PHI4,
+    ),
+    "granite3-2b": _true(
+        *("granite", 2048, 8192, 32, 8, 64),
+        embedding_multiplier=12.0,
+        residual_multiplier=0.22,
+        attention_multiplier=0.015625,
+        logits_scaling=8.0,
+    ),
+    "olmo2-1b": _true("olmo2", 2048, 8192, 16, 16, 128),
+    "olmo3-7b": _true("olmo3", 4096, 11008, 32, 32, 128, **_BOTH),
+    "qwen3-30b-a3b": _true(
+        *("qwen3_moe", 2048, 6144, 32, 4, 128),
+        moe_intermediate_size=768,
+        num_experts=8,
+        num_experts_per_tok=4,
+        norm_topk_prob=True,
+    ),
+    "gemma2b": _true("gemma", 2048, 16384, 8, 1, 256),
+    "gemma2-2b": _true("gemma2", 2304, 9216, 8, 4, 256, **_BOTH),
+    "gemma3-1b": _true("gemma3_text", 1152, 6912, 4, 1, 256, **_BOTH),
+    "gemma3-4b": _true("gemma3_text", 2560, 10240, 8, 4, 256, **_BOTH),
+}
+"""By name of the checkpoint whose widths they have; windows are 128 positions."""
+
+
+def write_true_widths(folder: Path, name: str) -> Path:
+    """Write a checkpoint of real widths, with transformers and its own names."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    case = TRUE_WIDTHS[name]
+    config = AutoConfig.for_model(case.model_type, **case.config)
+    auto: Any = AutoModelForCausalLM
+    torch.manual_seed(7)
+    auto.from_config(config).save_pretrained(folder)
+    return folder
 
 
 def write_case(folder: Path, name: str) -> Path:

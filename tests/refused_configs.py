@@ -12,15 +12,17 @@ from tests.import_cases import LOCAL
 NOT_SCALED = "\n  the architecture does not scale positions"
 ROPES = "expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope'"
 CLASSES = (
-    "BertModel DbrxForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GraniteForCausalLM"
-    " Grok1ModelForCausalLM LlamaForCausalLM MinistralForCausalLM MistralForCausalLM"
-    " MixtralForCausalLM Olmo2ForCausalLM Phi3ForCausalLM Qwen2ForCausalLM"
-    " Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM SmolLM3ForCausalLM"
+    "BertModel CwmForCausalLM DbrxForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM"
+    " GemmaForCausalLM GraniteForCausalLM Grok1ModelForCausalLM LlamaForCausalLM"
+    " MinistralForCausalLM MistralForCausalLM MixtralForCausalLM Olmo2ForCausalLM"
+    " Olmo3ForCausalLM Phi3ForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM"
+    " Qwen3ForCausalLM Qwen3MoeForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM"
 )
 KNOWN = ", ".join(CLASSES.split())
 TYPES = (
-    "bert, dbrx, gemma2, gemma3_text, granite, grok-1, llama, ministral, mistral,"
-    " mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3"
+    "bert, cwm, dbrx, gemma, gemma2, gemma3_text, granite, grok-1, llama, ministral,"
+    " mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe,"
+    " seed_oss, smollm3"
 )
 NO_BIASES = "expected null or false, found true\n  the architecture has no such biases"
 

@@ -252,6 +252,10 @@ _BY_WINDOW = (
     ("sliding_attention", "layer.local"),
     ("full_attention", "layer.global"),
 )
+_BY_TABLE = (
+    ("full_attention", "rope_global.table"),
+    ("sliding_attention", "rope_local.table"),
+)
 _MISTRAL_WINDOWED = Family(
     architecture="mistral",
     hf_class="MistralForCausalLM",
@@ -349,23 +353,75 @@ GRANITE = Family(
     hf_rules=(*SILU, BIAS, _MLP_BIAS),
     gguf_rules=tuple(rule for rule in _GGUF_NO_WINDOW if rule.key != "attention.scale"),
 )
+_OLMO_SIZES = (
+    *(n for n in plain(QUOTIENT, "n_head") if n.name != "rms_norm_eps"),
+    Number(
+        name="rms_norm_eps",
+        hf="rms_norm_eps",
+        gguf="attention.layer_norm_rms_epsilon",
+        whole=False,
+        hf_default=1e-5,
+    ),
+)
 OLMO2 = Family(
     architecture="olmo2",
     hf_class="Olmo2ForCausalLM",
     model_type="olmo2",
-    numbers=(
-        *(n for n in plain(QUOTIENT, "n_head") if n.name != "rms_norm_eps"),
-        Number(
-            name="rms_norm_eps",
-            hf="rms_norm_eps",
-            gguf="attention.layer_norm_rms_epsilon",
-            whole=False,
-            hf_default=1e-5,
-        ),
-    ),
+    numbers=_OLMO_SIZES,
     layer_types=("full_attention",),
     hf_rules=(*SILU, BIAS),
     gguf_rules=_GGUF_NO_WINDOW,
+)
+OLMO3 = Family(
+    architecture="olmo3",
+    hf_class="Olmo3ForCausalLM",
+    model_type="olmo3",
+    numbers=(
+        *(n for n in _OLMO_SIZES if n.name != "rope_freq_base"),
+        _rope_base(500000.0),
+        Number(
+            name="rope_freq_base_swa",
+            hf="rope_local_base_freq",
+            gguf="",
+            whole=False,
+            hf_default="rope_freq_base",
+        ),
+        _WINDOW,
+    ),
+    layer_types=(*("sliding_attention",) * 3, "full_attention"),
+    layers=_BY_WINDOW,
+    tables=_BY_TABLE,
+    hf_rules=(*SILU, BIAS),
+    gguf_rules=(),
+)
+CWM = Family(
+    architecture="mistral",
+    hf_class="CwmForCausalLM",
+    model_type="cwm",
+    numbers=(
+        *(n for n in plain(128) if n.name != "rope_freq_base"),
+        _rope_base(1000000.0),
+        _WINDOW,
+    ),
+    layer_types=("full_attention", *("sliding_attention",) * 3),
+    layers=_BY_WINDOW,
+    hf_rules=(*SILU, BIAS, _MLP_BIAS),
+    gguf_rules=(),
+)
+SEED_OSS = Family(
+    architecture="qwen2",
+    hf_class="SeedOssForCausalLM",
+    model_type="seed_oss",
+    numbers=plain(128),
+    layer_types=("full_attention",),
+    hf_rules=(
+        *SILU,
+        _MLP_BIAS,
+        Rule("attention_bias", (None, True), "queries, keys and values have biases"),
+        Rule("attention_out_bias", (None, False), _NO_BIAS),
+    ),
+    gguf_rules=(),
+    harmless=("residual_dropout",),
 )
 _GEMMA = (
     *_SIZES,
@@ -381,16 +437,26 @@ _GEMMA = (
         gguf_default="head_dim",
     ),
 )
+_GEGLU = "its MLP is GeGLU, by tanh"
+_TANH = ("gelu_pytorch_tanh",)
 _GEMMA_RULES = (
     QUANTISED,
     _ROTATED,
-    Rule("hidden_activation", ("gelu_pytorch_tanh",), "its MLP is GeGLU, by tanh"),
-    # transformers reads hidden_activation alone.
-    Rule("hidden_act", ("gelu_pytorch_tanh", "gelu"), "its MLP is GeGLU, by tanh"),
+    # For these models transformers takes gelu for its approximation by tanh.
+    Rule("hidden_act", (*_TANH, "gelu"), _GEGLU),
     BIAS,
     Rule(
         "use_bidirectional_attention", (None, False), "it generates from left to right"
     ),
+)
+GEMMA = Family(
+    architecture="gemma",
+    hf_class="GemmaForCausalLM",
+    model_type="gemma",
+    numbers=(*_SIZES, _heads_kv(), _head_dim(256), _rope_base(10000.0), _PLAIN_SCALE),
+    layer_types=("full_attention",),
+    hf_rules=(*_GEMMA_RULES, Rule("hidden_activation", (None, *_TANH), _GEGLU)),
+    gguf_rules=_GGUF_NO_WINDOW,
 )
 _CAPPED = "without bounds it is another architecture"
 GEMMA2 = Family(
@@ -422,6 +488,7 @@ GEMMA2 = Family(
     layers=_BY_WINDOW,
     hf_rules=(
         *_GEMMA_RULES,
+        Rule("hidden_activation", _TANH, _GEGLU),
         Rule("attn_logit_softcapping", (), _CAPPED, rejected=(None,)),
         Rule("final_logit_softcapping", (), _CAPPED, rejected=(None,)),
     ),
@@ -455,12 +522,10 @@ GEMMA3 = Family(
     ),
     layer_types=(*("sliding_attention",) * 5, "full_attention"),
     layers=_BY_WINDOW,
-    tables=(
-        ("full_attention", "rope_global.table"),
-        ("sliding_attention", "rope_local.table"),
-    ),
+    tables=_BY_TABLE,
     hf_rules=(
         *_GEMMA_RULES,
+        Rule("hidden_activation", _TANH, _GEGLU),
         Rule("attn_logit_softcapping", (None,), ANY),
         Rule("final_logit_softcapping", (None,), ANY),
     ),
@@ -482,10 +547,10 @@ GEMMA3 = Family(
     harmless=("sliding_window_pattern", "_sliding_window_pattern"),
 )
 
-FAMILIES = (GEMMA2, GEMMA3, GRANITE, LLAMA, OLMO2, QWEN2, QWEN3)
+FAMILIES = (GEMMA, GEMMA2, GEMMA3, GRANITE, LLAMA, OLMO2, QWEN2, QWEN3)
 """The architectures that GGUF files may have, too."""
 
-HF_ONLY = (MINISTRAL, MISTRAL, PHI3, SMOLLM3)
+HF_ONLY = (CWM, MINISTRAL, MISTRAL, OLMO3, PHI3, SEED_OSS, SMOLLM3)
 
 _NO_HEAD = "it computes embeddings and has no head: use a checkpoint of"
 

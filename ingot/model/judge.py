@@ -24,8 +24,9 @@ GGUF_PACKAGES = (*PACKAGES, "accelerate", "gguf")
 
 # The architectures that transformers reads as they are, by the kind of checkpoint.
 _HF = (
-    *("dbrx", "gemma2", "gemma3", "granite", "llama", "llama-biased", "mistral"),
-    *("mixtral", "olmo2", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3"),
+    *("dbrx", "gemma", "gemma2", "gemma3", "granite", "llama", "llama-biased"),
+    *("mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen2moe", "qwen3"),
+    *("qwen3moe", "smollm3"),
 )
 _GGUF = ("gemma3", "llama", "qwen2", "qwen3")
 # In a GGUF file, transformers overlooks the size of a head of Qwen3, and the scale of
