@@ -1,5 +1,5 @@
-// llvm-cpu.kernels: how attention over a cache is tiled on CPUs, and on aarch64 the products
-// of chosen experts.
+// llvm-cpu.kernels: how attention over a cache is tiled on CPUs, on aarch64 the products of
+// chosen experts, and with AVX-512 the products of a prompt with weights.
 //
 // One new token: its products read all keys and values of a layer once, so the order of
 // reading is what counts. Left to itself, IREE 3.13 takes one head of 64 positions, and of
@@ -30,6 +30,16 @@
 // columns of the rest are never written. So no tile count has a rest here: multiples of 8
 // stay as IREE has them, all others are taken 4 at a time or one by one. x86-64 has masks
 // and needs none of this; targets/aarch64.yaml alone names @aarch64_kernel_config.
+//
+// A prompt's products with weights (linear_packed*), on x86_64-v4: its layout has 16 rows
+// in a group, one vector, and the tiles that the components name are for 8. Sums of 6
+// positions with 4 groups take 24 of the 32 registers. Time of 512 rows by 640 x 2048
+// weights in f32, one thread of an EPYC whose 512-bit units do as much as its 256-bit ones
+// (116 GFLOP/s), under load, ms:
+//
+//   groups of 8, as the component says    16.5
+//   groups of 16, 6 positions by 2        13.7
+//   groups of 16, 6 positions by 4        13.1
 //
 // Source: samples/transform_dialect of IREE, for the form.
 module attributes { transform.with_named_sequence } {
@@ -322,6 +332,35 @@ module attributes { transform.with_named_sequence } {
     transform.yield %op, %configuration : !transform.any_op, !transform.any_param
   }
 
+  // Groups of 6 positions and of 16 rows: [group, position, tile, row, column].
+  transform.named_sequence @product_of_16_rows(
+      %op: !transform.any_op {transform.readonly}
+  ) -> (!transform.any_op, !transform.any_param) {
+    transform.match.operation_name %op ["linalg.generic"] : !transform.any_op
+    %positions = transform.get_operand %op[0]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_bounds %positions[2], umin = 6, umax = 6
+        : !transform.any_value
+    %weight = transform.get_operand %op[1]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_bounds %weight[2], umin = 16, umax = 16
+        : !transform.any_value
+    %sums = transform.get_operand %op[2]
+        : (!transform.any_op) -> !transform.any_value
+    transform.iree.match.dim_bounds %sums[1], umin = 6, umax = 6
+        : !transform.any_value
+    transform.iree.match.dim_bounds %sums[3], umin = 16, umax = 16
+        : !transform.any_value
+    %configuration = transform.param.constant #iree_codegen.compilation_info<
+      lowering_config = #iree_cpu.lowering_config<
+        distribution = [8, 6, 8, 0, 0], cache_parallel = [8, 6, 8, 0, 0],
+        vector_common_parallel = [1, 6, 4, 16, 0], vector_reduction = [0, 0, 0, 0, 4]>,
+      translation_info = <
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+    > -> !transform.any_param
+    transform.yield %op, %configuration : !transform.any_op, !transform.any_param
+  }
+
   transform.named_sequence @attention(
       %function: !transform.any_op {transform.consumed}
   ) -> !transform.any_op {
@@ -343,6 +382,17 @@ module attributes { transform.with_named_sequence } {
       %function: !transform.any_op {transform.consumed}
   ) {
     %rest = transform.include @attention failures(propagate) (%function)
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+
+  transform.named_sequence @avx512_kernel_config(
+      %function: !transform.any_op {transform.consumed}
+  ) {
+    %rest = transform.include @attention failures(propagate) (%function)
+        : (!transform.any_op) -> !transform.any_op
+    transform.foreach_match in %rest
+        @product_of_16_rows -> @configure
         : (!transform.any_op) -> !transform.any_op
     transform.yield
   }

@@ -27,6 +27,7 @@ from tests import toy_decoder
 from tests.project import ROOT
 
 PACKED_N8 = read_layout(ROOT / "targets/layouts/packed_n8.yaml", ROOT)
+PACKED_N16 = read_layout(ROOT / "targets/layouts/packed_n16.yaml", ROOT)
 PACKED_U32 = read_layout(ROOT / "targets/layouts/packed_u32.yaml", ROOT)
 PLAIN = read_layout(ROOT / "targets/layouts/plain.yaml", ROOT)
 RNG = np.random.default_rng(3)
@@ -43,6 +44,44 @@ def lowered(graph: Graph, stored: str, layout: Layout = PACKED_N8) -> Graph:
 
 def parameters(graph: Graph) -> dict[str, str]:
     return {item.name: str(item.type) for item in graph.parameters}
+
+
+def test_a_layout_has_the_kernels_of_the_one_that_it_extends(graph: Graph) -> None:
+    assert PACKED_N16.kernels == PACKED_N8.kernels
+    assert PACKED_N16.decode == PACKED_N8.decode
+    rows, columns = graph.parameters[0].type.shape
+    assert isinstance(rows, int)
+    for stored in ("f32", "i8"):
+        found = parameters(lowered(graph, stored, PACKED_N16))["token_embd.weight"]
+        assert found == f"{stored}[{rows // 16}, {columns}, 16]"
+    # Words have 8 rows, whatever the layout's tile_n.
+    assert PACKED_N16.rows_of_tile("q4_k") == PACKED_N8.rows_of_tile("q4_k") == 8
+
+
+@pytest.mark.parametrize(
+    ("extends", "message"),
+    [
+        ("base", ""),
+        ("bose", "no layout named 'bose'\n  did you mean 'base'?"),
+        ("wide", "'wide' extends 'base' itself\n  extend 'base'"),
+    ],
+)
+def test_a_layout_extends_a_layout_that_extends_none(
+    extends: str, message: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "targets/layouts"
+    folder.mkdir(parents=True)
+    for name, last in {"base": "", "wide": "base", "mine": extends}.items():
+        line = f"extends: {last}\n" if last else ""
+        text = f"layout: {name}\nsummary: some\ntile_n: 4\n{line}"
+        (folder / f"{name}.yaml").write_text(text, "utf-8")
+    if not message:
+        assert read_layout(folder / "mine.yaml", tmp_path).tile_n == 4
+        return
+    with pytest.raises(ExceptionGroup) as caught:
+        read_layout(folder / "mine.yaml", tmp_path)
+    (error,) = caught.value.exceptions
+    assert str(error) == f"targets/layouts/mine.yaml:4:10: extends: {message}"
 
 
 def test_without_kernels_the_graph_stays_but_for_its_layout(graph: Graph) -> None:

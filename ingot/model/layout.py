@@ -8,11 +8,12 @@ layout says what runs instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.errors import ManifestError
+from ingot.errors import ManifestError, did_you_mean
 from ingot.model.component import Components
+from ingot.model.library import find, names
 from ingot.model.name_patterns import COMPONENT, STORED_ELEMENTS
 from ingot.model.schema_types import (
     Boolean,
@@ -46,6 +47,13 @@ class Layout(Section):
     layout: str = key(Text("a layout's name"), "its name: this file's, without .yaml")
     summary: str = key(Text(), "what it is for, in a few words")
     tile_n: int = key(Integer(1), "rows of a matrix that are stored together")
+    extends: str = optional(
+        Text("a layout's name"), "the layout whose kernels it has, besides its own"
+    )
+    tile_n_of: Mapping[str, int] = optional(
+        MapOf(Integer(1), Choice(STORED_ELEMENTS)),
+        "by stored type, its rows that are stored together, where they are others",
+    )
     host_inputs: bool = optional(
         Boolean(), "whether the host can read a call's inputs where they are"
     )
@@ -75,6 +83,10 @@ class Layout(Section):
             return Kernel(decode=given, prefill=given)
         return given
 
+    def rows_of_tile(self, stored: str) -> int:
+        """Return how many rows of a matrix of that type are stored together."""
+        return self.tile_n_of.get(stored, self.tile_n)
+
 
 def read_layout(path: Path, root: Path) -> Layout:
     """Return the layout that a file below the checkout's root declares.
@@ -84,7 +96,30 @@ def read_layout(path: Path, root: Path) -> Layout:
     """
     layout = read(path.absolute(), root.absolute(), Layout)
     raise_all([*_check(layout, path, Components(root))])
-    return layout
+    if not layout.extends:
+        return layout
+    base = _base(layout, root)
+    kernels = {
+        name: {**base.kernels.get(name, {}), **layout.kernels.get(name, {})}
+        for name in (*base.kernels, *layout.kernels)
+    }
+    return replace(layout, kernels=kernels, decode={**base.decode, **layout.decode})
+
+
+def _base(layout: Layout, root: Path) -> Layout:
+    """Return the layout that another one extends, which must extend none itself."""
+    path = find(root, f"{FOLDER}/{layout.extends}.yaml")
+    if not path.is_file():
+        known = [Path(name).stem for name in names(root, f"{FOLDER}/*.yaml")]
+        message = f"no layout named '{layout.extends}'"
+        hint = did_you_mean(layout.extends, known, "layouts")
+        raise_all([layout.at.error("extends", message, hint)])
+    base = read(path.absolute(), root.absolute(), Layout)
+    if base.extends:
+        message = f"'{layout.extends}' extends '{base.extends}' itself"
+        raise_all([layout.at.error("extends", message, f"extend '{base.extends}'")])
+    raise_all([*_check(base, path, Components(root))])
+    return base
 
 
 def _check(

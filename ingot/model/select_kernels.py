@@ -118,7 +118,8 @@ def _is_packed(
     rows, columns = map(int, shape[-2:])
     width = SCHEMES[stored].width if stored in SCHEMES else 1
     fits = columns % width == 0
-    if rows % layout.tile_n:
+    tile_n = layout.rows_of_tile(stored)
+    if rows % tile_n:
         # Rows of zeros fill the last tile of a matrix, but not of each expert's.
         fits = fits and stored != "f32" and len(shape) == 2
     if not missing and fits:
@@ -131,7 +132,7 @@ def _is_packed(
         why = f"layout '{layout.name}' has no kernel of {component} for it"
         hint = f"stored types that it has: {known}; see {layout.path}"
     else:
-        rows_of = f"{layout.tile_n} rows" if columns % width == 0 else ""
+        rows_of = f"{tile_n} rows" if columns % width == 0 else ""
         part = rows_of or f"blocks of {width} columns"
         why = f"its shape {list(shape)} does not divide into {part}"
         hint = "store it as f32: add a rule to weights.policy that matches it alone"
@@ -286,10 +287,11 @@ class _Kernels:
     def sizes(self, matrix: str) -> dict[str, int]:
         """Return the dims of a packed matrix, under the names that kernels use."""
         n_expert, rows, columns = (1, *self.shapes[matrix])[-3:]
+        tile_n = self.layout.rows_of_tile(self.packed[matrix])
         return {
             "n_expert": n_expert,
-            "n_tile": -(-rows // self.layout.tile_n),
-            "tile_n": self.layout.tile_n,
+            "n_tile": -(-rows // tile_n),
+            "tile_n": tile_n,
             "n_in": columns,
             "n_embd": columns,
             "n_block": columns // BLOCK,
@@ -302,8 +304,9 @@ class _Kernels:
             yield parameter
             return
         shape, scheme = self.shapes[parameter.name], self.packed[parameter.name]
+        tile_n = self.layout.rows_of_tile(scheme)
         for part, kind in self.taken[parameter.name].items():
-            packing = Packing(parameter.name, shape, scheme, self.layout.tile_n, part)
+            packing = Packing(parameter.name, shape, scheme, tile_n, part)
             name = part_name(parameter.name, part)
             yield replace(parameter, name=name, type=kind, packing=packing)
 
