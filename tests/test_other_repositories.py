@@ -18,14 +18,13 @@ import tomllib
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from ingot.engine import sandbox
+from tests.installed_packages import link, required
 from tests.source_tree import ROOT, table, text, tracked
 
 PAGE = "docs/other-repositories.md"
@@ -82,33 +81,6 @@ class Installed:
         ran = self.run(folder, *words, env=env)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
-
-
-def required(name: str, found: dict[str, None]) -> dict[str, None]:
-    """Return a package and all that it requires, each once."""
-    name = canonicalize_name(name)
-    if name not in found:
-        found[name] = None
-        for line in distribution(name).requires or ():
-            item = Requirement(line)
-            if item.marker is None or item.marker.evaluate({"extra": ""}):
-                required(item.name, found)
-    return found
-
-
-def link(name: str, site: Path) -> None:
-    """Install a package as links to the files of the test environment."""
-    installed = distribution(name)
-    for file in installed.files or ():
-        if ".." in file.parts or "__pycache__" in file.parts:
-            continue
-        source, place = Path(str(installed.locate_file(file))), site / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, place)
-        except OSError:
-            # The environment is on another disk.
-            shutil.copy(source, place)
 
 
 @pytest.fixture(scope="module")

@@ -246,7 +246,10 @@ COMMANDS = (
         name="verify",
         purpose="re-hash a bundle, load it and re-run its golden input",
         usage="[bundle=PATH|oci://HOST/REPO:TAG] [key=FILE] [policy=FILE]",
-        variables=("bundle", "run", "model", "target", "key", "policy", "version"),
+        variables=(
+            *("bundle", "run", "model", "target"),
+            *("key", "policy", "version", "to"),
+        ),
         function="verify_command:verify",
         options=(JSON,),
     ),

@@ -25,10 +25,10 @@ FILES_ONLY = "run=no is content with the files, and runs nothing of the bundle"
 # With one of these, a signature is wanted.
 SIGNED = ("key", "policy", "version")
 
-VARIABLES = ("bundle", "run", "model", "target", *SIGNED)
+VARIABLES = ("bundle", "run", "model", "target", "to", *SIGNED)
 USAGE = (
     "usage: ingot-verify bundle=oci://HOST/REPO:TAG|FOLDER|TAR key=FILE|policy=FILE"
-    " [model=NAME] [target=NAME] [version=1.4.0] [run=no]"
+    " [model=NAME] [target=NAME] [version=1.4.0] [to=FOLDER] [run=no]"
 )
 
 
@@ -55,10 +55,12 @@ def report_on(
     given = {
         name: value
         for name, value in variables.items()
-        if name in (*SIGNED, "model", "target") and value
+        if name in (*SIGNED, "model", "target", "to") and value
     }
     if locations.is_release(path):
         return verify_release(path, Asked(**given), root, runs)
+    if "to" in given:
+        raise IngotError(f"{path}: only a release is fetched to a folder")
     if not given:
         return verify_bundle(Path(path), root, runs)
     if not Path(path).is_dir():

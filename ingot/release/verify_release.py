@@ -7,8 +7,10 @@ loaded before its signature, seal and file list hold.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from ingot.release.model_image import VERSION_FORM, check_version
 from ingot.release.model_signature import check_key
 from ingot.release.oci_documents import Descriptor
 from ingot.release.policy import Policy, Signer, read_policy, signers
+from ingot.release.repository import Broken
 from ingot.release.statements import now
 from ingot.release.vouching import Trusted, Wanted, check_policy, trusted
 
@@ -39,6 +42,7 @@ class Asked:
     model: str = ""
     target: str = ""
     version: str = ""
+    to: str = ""  # the folder that gets the bundle, if it is accepted
 
 
 def read_wanted(asked: Asked) -> Wanted:
@@ -84,10 +88,39 @@ def verify_release(address: str, asked: Asked, root: Path, runs: bool) -> Report
     attached = evidence.read_attached(repository, found.manifest.digest)
     name = f"{repository.name}:{location.reference}"
     vouched = trusted(name, attached, _digests(files), wanted)
-    with tempfile.TemporaryDirectory(prefix="release-") as temporary:
-        folder = Path(temporary) / "bundle"
+    with _folder(asked.to) as folder:
         pull.fetch_bundle(repository, found, folder)
-        return _report(folder, name, vouched, wanted, root, runs, files)
+        text = _report(folder, name, vouched, wanted, root, runs, files)
+        if asked.to and not text.gap:
+            beside = [(file, contents[0]) for file, contents in attached.items()]
+            evidence.write_folder(evidence.folder_of(Path(asked.to)), beside)
+            folder.rename(asked.to)
+        return text
+
+
+@contextmanager
+def _folder(to: str) -> Iterator[Path]:
+    """Provide a folder for a bundle that is not verified yet.
+
+    What was fetched stays there only after a broken connection.
+
+    Raises: IngotError if the folder that gets the bundle is there already.
+    """
+    if not to:
+        with tempfile.TemporaryDirectory(prefix="release-") as temporary:
+            yield Path(temporary) / "bundle"
+        return
+    if Path(to).exists():
+        raise IngotError(f"to={to}: already exists", "name a new folder")
+    folder = Path(f"{to}.unverified")
+    try:
+        yield folder
+    except Broken:
+        raise
+    except IngotError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def verify_folder(folder: Path, asked: Asked, root: Path, runs: bool) -> Report:
