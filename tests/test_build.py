@@ -26,10 +26,7 @@ pytestmark = [pytest.mark.slow, builds(TOY)]
 TARGET = "target=x86_64"
 # The tasks that compare the toy's pieces.
 PIECES = ("check-entry-point-", "check-blocks-", "check-component-")
-SHIPPED = (
-    "x86_64/model.vmfb",
-    "x86_64/toy-x86_64.tar",
-)
+SHIPPED = ("x86_64/model.vmfb", "x86_64/bundle/bundle.json")
 
 
 @pytest.fixture(scope="module")

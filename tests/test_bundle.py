@@ -2,20 +2,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import sys
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ingot.bundles.contract import unseal
+from ingot.cli import tar_command
+from ingot.engine.actions import Output
+from ingot.errors import IngotError
 from ingot.model.component import Components
 from ingot.model.licence import licences
 from ingot.model.manifest import read_manifest
 from ingot.model.target import read_target
 from ingot.stages.bundle import plan_bundle
 from ingot.stages.compile import plan_compile
-from tests.tiny_bundle import FILES, pack, pack_whole, ship, specification
+from tests.command_calls import call
+from tests.tiny_bundle import (
+    FILES,
+    pack,
+    pack_whole,
+    ship,
+    specification,
+    write_tar_of,
+)
 from tests.tiny_model import ROOT, WEIGHT, Tiny, lay_out, run_stage
 
 
@@ -34,46 +46,66 @@ def test_two_builds_in_two_places_give_the_same_tar(
     bench.write_text('{"schema": "ingot.bench.v1", "runs": [{"latency_ms": 5}]}')
     code, _ = run_stage(bench.parent, "bundle", specification())
     assert code == 0
+    write_tar_of(bench.parent / "bundle")
     first, second = (
         (folder / "tiny-here.tar").read_bytes() for folder in (packed, bench.parent)
     )
     assert first == second
 
 
-def test_the_times_beside_the_tar_name_it_by_digest(packed: Path) -> None:
-    tar = (packed / "tiny-here.tar").read_bytes()
+def test_the_times_name_the_bundle_by_digest(packed: Path) -> None:
+    contract = (packed / "bundle/bundle.json").read_bytes()
     times = json.loads((packed / "tiny-here.bench.json").read_text())
     assert times["bundle"] == {
-        "file": "tiny-here.tar",
-        "sha256": hashlib.sha256(tar).hexdigest(),
-        "size_bytes": len(tar),
+        "file": "bundle.json",
+        "sha256": hashlib.sha256(contract).hexdigest(),
+        "size_bytes": len(contract),
     }
 
 
 def test_without_redistribution_there_is_no_tar(tmp_path: Path) -> None:
     pack(tmp_path)
-    (tmp_path / "tiny-here.tar").unlink()
     changed = specification()
     changed["contract"] |= {"licence": "LicenseRef-own", "redistribution": "no"}
     code, printed = run_stage(tmp_path, "bundle", changed)
     assert code == 0, printed
-    assert printed.startswith(
-        "redistribution: no; LicenseRef-own does not let you give these weights to"
-        " others, so no tar is packed for them\nbundle.json: "
+    says = "LicenseRef-own does not let you give these weights to others"
+    assert printed.startswith(f"redistribution: no; {says}\nbundle.json: ")
+    with pytest.raises(IngotError) as caught:
+        tar_command.tar(call(bundle=str(tmp_path / "bundle")))
+    assert str(caught.value) == (
+        f"tiny@here: {says}, so no tar is packed for them\n"
+        "  if its text allows it, write `redistribution: true` into the manifest"
     )
-    assert not (tmp_path / "tiny-here.tar").exists()
-    contract = unseal((tmp_path / "bundle/bundle.json").read_text())
-    assert contract["redistribution"] == "no"
-    times = json.loads((tmp_path / "tiny-here.bench.json").read_text())
-    assert times["bundle"]["file"] == "bundle.json"
+    assert [*tmp_path.glob("*.tar")] == []
 
 
-def test_the_plan_of_a_bundle_that_nobody_may_give_away_has_no_tar() -> None:
-    manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
-    target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    manifest = replace(manifest, redistribution=False)
-    action = plan_bundle(manifest, target, (), Components(ROOT))
-    assert not [name for name in action.outputs if name.endswith(".tar")]
+def test_a_tar_is_written_where_it_is_asked_for(
+    packed: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    expected = (packed / "tiny-here.tar").read_bytes()
+    path, folder = tmp_path / "own.tar", str(packed / "bundle")
+    assert tar_command.tar(call(bundle=folder, to=str(path))) == 0
+    sha256 = hashlib.sha256(expected).hexdigest()
+    said = f"{path}: {len(expected)} bytes, sha256 {sha256}\n"
+    assert capfdbinary.readouterr().out == said.encode()
+    assert path.read_bytes() == expected
+    assert tar_command.tar(call(bundle=folder, to="-")) == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == expected
+    with pytest.raises(IngotError, match="are two ways to name a bundle"):
+        tar_command.tar(call(bundle=folder, model="toy"))
+
+
+def test_a_file_that_changed_is_not_packed(packed: Path, tmp_path: Path) -> None:
+    shutil.copytree(packed / "bundle", tmp_path / "bundle")
+    (tmp_path / "bundle/run.py").write_text("other code\n")
+    with pytest.raises(IngotError, match=r"^run\.py: changed since it was packed; "):
+        tar_command.tar(call(bundle=str(tmp_path / "bundle")))
+    (tmp_path / "bundle/run.py").unlink()
+    with pytest.raises(IngotError, match=r"^run\.py: No such file or directory"):
+        tar_command.tar(call(bundle=str(tmp_path / "bundle")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle"]
 
 
 def test_a_tar_tells_no_time_no_owner_and_no_order_of_making(packed: Path) -> None:
@@ -108,7 +140,7 @@ def test_a_bundle_whose_check_failed_is_refused(tmp_path: Path) -> None:
     assert printed == (
         "bundle tiny@here: not bundled\n  check.json: the check did not pass\n"
     )
-    assert not (tmp_path / "tiny-here.tar").exists()
+    assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.parametrize(
@@ -160,16 +192,25 @@ def test_every_licence_of_an_expression_is_shipped(
     assert licences(expression) == names
 
 
-def test_the_plan_ships_the_parts_and_keeps_times_out_of_the_tar() -> None:
+def test_the_plan_ships_the_parts_and_keeps_times_out_of_the_bundle() -> None:
     manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
     target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
     compiled = tuple(plan_compile(manifest.graph, target))
     action = plan_bundle(manifest, target, compiled, Components(ROOT))
     assert action.outputs == (
         *(f"bundle/{name}" for name in FILES),
-        "all-minilm-l6-v2-x86_64.tar",
         "all-minilm-l6-v2-x86_64.bench.json",
     )
     spec = dict(action.inputs)["spec.json"]
     assert "iree-llvmcpu-target-cpu=x86-64-v3" in repr(spec)
     assert "components/linear/linear_bias.mlir" in repr(spec)
+
+
+def test_bundles_of_one_layout_share_one_archive() -> None:
+    manifest = read_manifest(ROOT / "models/all-minilm-l6-v2.yaml", ROOT)
+    archives = set()
+    for name in ("x86_64", "x86_64-v4", "aarch64"):
+        target = read_target(ROOT / f"targets/{name}.yaml", ROOT)
+        action = plan_bundle(manifest, target, (), Components(ROOT))
+        archives.add(dict(action.inputs)["model.irpa"])
+    assert archives == {Output("bake:all-minilm-l6-v2@packed_n8", "model.irpa")}

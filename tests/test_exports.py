@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine import build_outputs
+from ingot.engine import build_outputs, digests
 from ingot.engine.actions import Action, Digest
 from ingot.engine.store import Store
 from tests.checkout import Checkout
@@ -118,3 +120,119 @@ def test_two_builds_that_export_one_file_at_once_leave_a_complete_one(
     assert target.read_bytes() in contents
     assert names(checkout.root / "build/.ingot/tmp") == []
     assert os.stat(target).st_nlink == 1
+
+
+LARGE = replace(
+    PAIR,
+    argv=("sh", "-c", "head -c 2000000 /dev/zero > a; echo b > b"),
+)
+A, B = PAIR.exported_to
+
+
+def blob_of(checkout: Checkout, path: str) -> Path:
+    digest = checkout.store.digests.of_file(checkout.root / path)
+    return checkout.store.blob(digest)
+
+
+def test_a_large_output_is_a_link_to_a_read_only_blob(checkout: Checkout) -> None:
+    checkout.build(LARGE)
+    link = checkout.root / A
+    assert os.path.samefile(link, blob_of(checkout, A))
+    assert stat.filemode(link.stat().st_mode) == "-r--r--r--"
+    # What people may want to edit is theirs.
+    assert not os.path.samefile(checkout.root / B, blob_of(checkout, B))
+    assert names(checkout.root / "build/.ingot/tmp") == []
+
+
+def test_checkouts_share_a_blob_and_disturb_each_other_not(tmp_path: Path) -> None:
+    first, second = (Checkout(tmp_path / x, tmp_path / "cache") for x in "ab")
+    first.build(LARGE)
+    second.build(LARGE)
+    assert os.path.samefile(first.root / A, second.root / A)
+    for checkout in (first, second):
+        assert Checkout(checkout.root, tmp_path / "cache").build(LARGE) == []
+    shutil.rmtree(second.root)
+    assert Checkout(first.root, tmp_path / "cache").build(LARGE) == []
+
+
+def test_a_linked_blob_is_read_once_and_not_by_the_next_build(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.build(LARGE)
+    read = []
+    monkeypatch.setattr(digests, "hash_file", lambda path: read.append(path))
+    again = Checkout(checkout.root, checkout.store.root)
+    assert again.build(LARGE) == []
+    assert read == []
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+def test_an_edit_of_a_link_is_noticed_and_healed(
+    checkout: Checkout, keeps_time: bool
+) -> None:
+    checkout.build(LARGE)
+    link = checkout.root / A
+    before = link.stat()
+    link.chmod(0o644)
+    with link.open("r+b") as file:
+        file.write(b"edited")
+    link.chmod(0o444)
+    if keeps_time:
+        os.utime(link, ns=(before.st_atime_ns, before.st_mtime_ns))
+    again = Checkout(checkout.root, checkout.store.root)
+    assert again.build(LARGE) == [("bundle:x", "ran")]
+    assert "discarded a corrupt blob" in " ".join(again.warnings)
+    assert link.read_bytes() == bytes(2_000_000)
+    assert os.path.samefile(link, blob_of(again, A))
+
+
+def test_a_file_in_place_of_a_link_is_replaced(checkout: Checkout) -> None:
+    checkout.build(LARGE)
+    link = checkout.root / A
+    link.unlink()
+    link.write_bytes(b"own")
+    again = Checkout(checkout.root, checkout.store.root)
+    assert again.build(LARGE) == [("bundle:x", "restored")]
+    assert link.read_bytes() == bytes(2_000_000)
+    assert again.warnings == []
+
+
+def test_a_blob_that_rotted_is_not_linked(checkout: Checkout) -> None:
+    checkout.build(LARGE)
+    blob = blob_of(checkout, A)
+    (checkout.root / A).unlink()
+    blob.chmod(0o644)
+    with blob.open("r+b") as file:
+        file.write(b"rot")
+    again = Checkout(checkout.root, checkout.store.root)
+    # A disk that rots changes no time: the digest is remembered as it was.
+    seen = digests.identify(blob.stat())
+    again.store.digests._remember(seen, "sha256", blob.name)
+    assert again.build(LARGE) == [("bundle:x", "ran")]
+    assert (checkout.root / A).read_bytes() == bytes(2_000_000)
+
+
+def test_where_links_are_impossible_there_are_copies(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: str, target: str) -> None:
+        raise OSError(18, "Invalid cross-device link", source)
+
+    monkeypatch.setattr(os, "link", link)
+    checkout.build(LARGE)
+    assert (checkout.root / A).read_bytes() == bytes(2_000_000)
+    assert not os.path.samefile(checkout.root / A, blob_of(checkout, A))
+    assert Checkout(checkout.root, checkout.store.root).build(LARGE) == []
+    assert names(checkout.root / "build/.ingot/tmp") == []
+
+
+def test_a_build_killed_while_it_links_leaves_nothing(tmp_path: Path) -> None:
+    root, cache = tmp_path / "a", tmp_path / "cache"
+    program = KILLED.replace("PAIR", "LARGE")
+    words = [sys.executable, "-c", program, str(root), str(cache)]
+    assert subprocess.run(words, cwd=ROOT).returncode == -9
+    assert len(names(root / "build/.ingot/tmp")) == 2
+    checkout = Checkout(root, cache)
+    assert names(root / "build/.ingot/tmp") == []
+    assert checkout.build(LARGE) == [("bundle:x", "restored")]
+    assert checkout.warnings == []

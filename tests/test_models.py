@@ -56,7 +56,9 @@ def test_the_model_is_right_at_every_level(project: Project, target: str) -> Non
     assert levels == {"component", "block", "propagated", "model", "golden", "tokens"}
     assert all(row["passed"] for row in rows)
     judged_by_golden(rows)
-    tar = next(folder.glob("*.tar"))
+    packed = project.doit("tar", f"model={MODEL}", f"target={WHOLE}")
+    assert packed.code == 0, packed.err
+    tar = packed.out.partition(": ")[0]
     verified = project.doit("verify", f"bundle={tar}")
     assert verified.code == 0, verified.err
     assert "sentences of the golden file" in verified.out

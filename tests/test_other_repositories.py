@@ -251,7 +251,7 @@ def test_the_api_of_the_page_returns_values(
 ) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", text(PAGE), re.DOTALL)
     end = (
-        "\nfor path in (built.bundle, built.archive, built.check, built.bench):\n"
+        "\nfor path in (built.bundle, built.check, built.bench):\n"
         "    assert path.exists(), path\n"
         "try:\n    ingot.build(model='no-such')\n"
         "except ingot.errors.IngotError as error:\n    print(error)\n"

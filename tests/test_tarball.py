@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.bundles.tarball import read_tar, write_tar
+from ingot.bundles.tarball import file_digest, read_tar, write_tar
 from ingot.errors import IngotError
 
 
@@ -76,7 +76,8 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1" * 513)
     (tmp_path / "b").write_bytes(b"")
     files = {name: tmp_path / name for name in ("b", "a")}
-    write_tar(tmp_path / "x.tar", "top", files)
+    with (tmp_path / "x.tar").open("wb") as to:
+        write_tar(to, "top", files, {"a": file_digest(tmp_path / "a")})
     (tmp_path / "out").mkdir()
     assert read_tar(tmp_path / "x.tar", tmp_path / "out") == ("a", "b")
     assert (tmp_path / "out/a").read_bytes() == b"1" * 513

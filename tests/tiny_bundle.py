@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ingot.bundles import pack as packing
 from ingot.bundles.contract import seal, unseal
 from ingot.bundles.contract_types import SCHEMA
 from tests.tiny_model import ROOT, Tiny, lay_out, run_stage
@@ -110,10 +111,19 @@ def ship(folder: Path) -> None:
 
 
 def pack_whole(folder: Path) -> Path:
-    """Pack a bundle that is right; return the folder."""
+    """Pack a bundle that is right, and its tar; return the folder."""
     code, printed = pack(folder)
     assert code == 0, printed
+    write_tar_of(folder / "bundle")
     return folder
+
+
+def write_tar_of(bundle: Path) -> Path:
+    """Write the tar of a bundle beside its folder; return its path."""
+    path = bundle.parent / "tiny-here.tar"
+    with path.open("wb") as file:
+        packing.pack(bundle, file)
+    return path
 
 
 def resealed(bundle: Path, name: str, content: bytes) -> None:

@@ -20,7 +20,7 @@ from ingot.bundles.contract_types import (
     PortValue,
     Range,
 )
-from ingot.bundles.tarball import file_digest
+from ingot.bundles.tarball import check_digest, file_digest
 from ingot.errors import IngotError
 from ingot.model.graph import EntryPoint, Port
 from ingot.model.renamed import new_word
@@ -112,13 +112,8 @@ def read_bundle(
         path = folder / name
         if not path.is_file():
             raise IngotError(f"{name}: bundle.json lists it, and it is not there")
-        sha256, size_bytes = digest(path)
-        if (sha256, size_bytes) != (expected["sha256"], expected["size_bytes"]):
-            raise IngotError(
-                f"{name}: changed since it was packed; "
-                f"expected sha256 {expected['sha256']} ({expected['size_bytes']} bytes)"
-                f", found {sha256} ({size_bytes} bytes)"
-            )
+        stated = (expected["sha256"], expected["size_bytes"])
+        check_digest(name, stated, digest(path))
     return bundle
 
 

@@ -10,10 +10,11 @@ Source: reproducible-builds.org, "Archive metadata"; POSIX.1-1988 ustar.
 from __future__ import annotations
 
 import hashlib
+import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ingot.errors import IngotError
 
@@ -23,24 +24,77 @@ LARGEST_BYTES = 8**11 - 1
 PIECE_BYTES = 1 << 20
 
 
-def write_tar(path: Path, folder: str, files: Mapping[str, Path]) -> None:
+def write_tar(
+    to: BinaryIO,
+    folder: str,
+    files: Mapping[str, Path],
+    expected: Mapping[str, tuple[str, int]],
+) -> None:
     """Write a tar that contains the files, by name, in one folder.
 
-    Raises: IngotError for a file that the format cannot represent.
+    `expected` has sha256 and size of files, which are hashed while they are read.
+
+    Raises: IngotError for a file that the format cannot represent, that cannot be read,
+        or that is not as expected.
     """
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+    # As a stream: nothing of it is kept, and nothing is written twice.
+    form = tarfile.USTAR_FORMAT
+    with tarfile.open(
+        fileobj=to, mode="w|", bufsize=PIECE_BYTES, format=form
+    ) as archive:
         for name in sorted(files):
-            size_bytes = files[name].stat().st_size
-            if size_bytes > LARGEST_BYTES:
-                raise IngotError(
-                    f"{name}: too large for a ustar file; expected {LARGEST_BYTES} "
-                    f"bytes or less, found {size_bytes}"
-                )
-            # A new TarInfo has time 0, owner 0 without a name, and mode 0644.
-            member = tarfile.TarInfo(f"{folder}/{name}")
-            member.size = size_bytes
-            with files[name].open("rb") as content:
-                archive.addfile(member, content)
+            try:
+                with files[name].open("rb") as content:
+                    found = _add(archive, f"{folder}/{name}", content)
+            except OSError as error:
+                raise IngotError(f"{name}: {error.strerror or error}") from error
+            if name in expected:
+                check_digest(name, expected[name], found)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: BinaryIO) -> tuple[str, int]:
+    """Add a file to a tar; return its sha256 and size.
+
+    Raises: IngotError if it is too large; OSError if it is shorter than its size.
+    """
+    # A new TarInfo has time 0, owner 0 without a name, and mode 0644.
+    member = tarfile.TarInfo(name)
+    member.size = os.fstat(content.fileno()).st_size
+    if member.size > LARGEST_BYTES:
+        raise IngotError(
+            f"{name.partition('/')[2]}: too large for a ustar file; expected"
+            f" {LARGEST_BYTES} bytes or less, found {member.size}"
+        )
+    reader = _HashingReader(content)
+    archive.addfile(member, cast(BinaryIO, reader))
+    return reader.hasher.hexdigest(), member.size
+
+
+class _HashingReader:
+    """Hashes what is read."""
+
+    def __init__(self, content: BinaryIO) -> None:
+        self.hasher = hashlib.sha256()
+        self._content = content
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        piece = self._content.read(size)
+        self.hasher.update(piece)
+        return piece
+
+
+def check_digest(name: str, expected: tuple[str, int], found: tuple[str, int]) -> None:
+    """Reject a file whose sha256 and size differ from what `bundle.json` says.
+
+    Raises: IngotError.
+    """
+    if found != expected:
+        raise IngotError(
+            f"{name}: changed since it was packed; "
+            f"expected sha256 {expected[0]} ({expected[1]} bytes)"
+            f", found {found[0]} ({found[1]} bytes)"
+        )
 
 
 def read_tar(path: Path, folder: Path) -> tuple[str, ...]:

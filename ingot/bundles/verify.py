@@ -17,8 +17,9 @@ from pathlib import Path
 
 import ingot
 from ingot.bundles.golden_run import OUTCOME, SPEC, GoldenSpec, Outcome
+from ingot.bundles.pack import pack_files
 from ingot.bundles.reader import Bundle, read_bundle
-from ingot.bundles.tarball import file_digest, read_tar, write_tar
+from ingot.bundles.tarball import file_digest, read_tar
 from ingot.bundles.target_runner import runner_for, tools_for
 from ingot.codec import from_json, to_json
 from ingot.engine import process, run_action, sandbox, toolchain
@@ -64,7 +65,7 @@ def verify(path: Path, root: Path | None = None, runs: bool = True) -> Report:
         folder.mkdir(parents=True)
         read_tar(path, folder)
         bundle = read_bundle(folder)
-        _check_form(path, bundle, Path(name) / "again.tar")
+        _check_form(path, bundle)
         return report(bundle, path.name, root, runs)
 
 
@@ -155,14 +156,12 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c == "\n")
 
 
-def _check_form(path: Path, bundle: Bundle, again: Path) -> None:
+def _check_form(path: Path, bundle: Bundle) -> None:
     """Compare the tar with the one that the same files produce.
 
     Raises: IngotError if it differs in something that no file's digest covers.
     """
-    top = bundle.name.replace("@", "-")
-    write_tar(again, top, {file.name: file for file in bundle.folder.iterdir()})
-    if file_digest(again) != file_digest(path):
+    if pack_files(bundle, None) != file_digest(path):
         raise IngotError(
             f"{path.name}: its files are right, the tar around them is not",
             "fetch it again",

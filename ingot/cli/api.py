@@ -33,7 +33,6 @@ class Built:
     model: str
     target: str  # never an alias such as "host"
     bundle: Path  # the folder
-    archive: Path  # the same as a tar
     check: Path  # check.json
     bench: Path  # bench.json
     output: str  # what the build printed
@@ -61,11 +60,10 @@ def build(model: str = "", target: str = "", root: str | Path | None = None) -> 
     one = one_of_each("ingot.build", selection.models, selection.targets)
     check_runnable(catalogue, selection)
     output = _run(found, *one)
-    name, place = "-".join(one), found / "build" / one[0] / one[1]
+    place = found / "build" / one[0] / one[1]
     return Built(
         *one,
         bundle=place / "bundle",
-        archive=place / f"{name}.tar",
         check=place / "check.json",
         bench=place / "bench.json",
         output=output,

@@ -97,6 +97,15 @@ RUN_JSON = JSON | {
 
 AUDIT_JSON: dict[str, Any] = JSON | {"help": "print the comparison as JSON"}
 
+MARKDOWN: dict[str, Any] = {
+    "name": "markdown",
+    "short": "m",
+    "long": "markdown",
+    "type": bool,
+    "default": False,
+    "help": "print a section for a changelog",
+}
+
 UNCHECKED: dict[str, Any] = {
     "name": "unchecked",
     "short": "u",
@@ -252,6 +261,21 @@ COMMANDS = (
         ),
         function="verify_command:verify",
         options=(JSON,),
+    ),
+    Command(
+        name="diff",
+        purpose="show what differs between two bundles, and why",
+        usage="A B, each a folder, a tar or MODEL@TARGET",
+        function="diff_command:diff",
+        takes_tasks=True,
+        options=(JSON, MARKDOWN),
+    ),
+    Command(
+        name="tar",
+        purpose="pack a built bundle as a reproducible tar",
+        usage="[model=NAME target=NAME | bundle=PATH] [to=PATH|-]",
+        variables=("model", "target", "bundle", "to"),
+        function="tar_command:tar",
     ),
     Command(
         name="release",

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingot.bundles.difference import Difference
 from ingot.codec import DIALECT, schema_of, to_json
 
 
@@ -181,6 +182,7 @@ OUTPUTS = (
     StoreVerifyOutput,
     VerifyOutput,
     BuildOutput,
+    Difference,
 )
 
 

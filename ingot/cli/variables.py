@@ -16,7 +16,7 @@ VARIABLES = {
     "other": "a second sentence for `doit run`, to compare with the first",
     "inputs": "a file with a sentence for `doit run` on each line; -: standard input",
     "long": "sentences that are too long: refuse, cut or split",
-    "to": "where `doit release` and `doit pull` write; the .npy file of `doit run`",
+    "to": "what `doit release`, `pull` and `tar` write; the .npy file of `doit run`",
     "from": "the release that `doit pull` and `doit release promote` read",
     "version": "the version that `doit release` publishes: 1.4.0",
     "channel": "the tag that `doit release` moves to the new version (dev)",

@@ -1,4 +1,9 @@
-"""Copy outputs from the store into the checkout, where people look at them."""
+"""Bring outputs from the store into the checkout, where people look at them.
+
+A small output is a copy. A large one is a hard link, a second name of the store's own
+read-only blob, so that it takes no second place on the disk. Root can edit it all the
+same: then the build finds that the blob is corrupt, and makes it again.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,29 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingot.engine.actions import Action, ActionResult
+from ingot.engine import atomic_files
+from ingot.engine.actions import Action, ActionResult, Digest
 from ingot.engine.digests import Identity, identify
 from ingot.engine.store import Store
 from ingot.engine.task_records import TaskRecord
+
+# Copying less costs nothing, and people may edit it.
+LINKED_BYTES = 1 << 20
+
+# In place of a link's ctime, which changes when the blob gets or loses another name. If
+# the content changes, `Store.holds` finds it, which reads the blob then.
+_ANY = 0
+
+# The suffix of a link's first name, which the lock of the file without it protects.
+_LINK = ".link"
 
 
 def changes(root: Path, record: TaskRecord) -> Iterator[tuple[str, str]]:
     """Yield each exported file that is not as the build left it, and what happened."""
     for path, identity in record.exported:
         try:
-            if identify(os.stat(f"{root}/{path}")) != identity:
+            found = identify(os.stat(f"{root}/{path}"))
+            if found != identity and (*found[:4], _ANY) != identity:
                 yield path, "was changed"
         except OSError:
             yield path, "is missing"
@@ -28,22 +45,40 @@ def changes(root: Path, record: TaskRecord) -> Iterator[tuple[str, str]]:
 def export(
     root: Path, store: Store, action: Action, result: ActionResult
 ) -> tuple[tuple[str, Identity], ...]:
-    """Copy the outputs to their paths in the checkout; return the copies' identities.
+    """Copy or link the outputs to their paths in the checkout; return their identities.
 
-    Raises: OSError if one cannot be written.
+    Raises: OSError if one cannot be written; CorruptBlob if the store's is corrupt.
     """
     outputs, exported = dict(result.outputs), []
     for name, path in zip(action.outputs, action.exported_to, strict=False):
-        target = f"{root}/{path}"
+        target, digest = f"{root}/{path}", outputs[name]
+        if digest.size_bytes >= LINKED_BYTES and _link(root, store, digest, target):
+            exported.append((path, (*identify(os.stat(target))[:4], _ANY)))
+            continue
         try:
-            is_copy = store.digests.of_file(target) == outputs[name]
+            is_copy = store.digests.of_file(target) == digest
         except OSError:
             is_copy = False
         if not is_copy:
             with _temporary(root, target) as temporary:
-                store.copy_to(outputs[name], target, temporary)
+                store.copy_to(digest, target, temporary)
         exported.append((path, identify(os.stat(target))))
     return tuple(exported)
+
+
+def _link(root: Path, store: Store, digest: Digest, target: str) -> bool:
+    """Make the path a name of the store's blob; return whether it is one.
+
+    Raises: CorruptBlob if the blob is corrupt, and was deleted.
+    """
+    with contextlib.suppress(OSError):
+        if os.path.samefile(store.blob(digest), target):
+            return True
+    with _temporary(root, target) as temporary:
+        if not store.link_to(digest, target, f"{temporary}{_LINK}"):
+            return False
+        atomic_files.unlink(temporary)
+    return True
 
 
 def remove_stale(root: Path, before: TaskRecord, action: Action) -> None:
@@ -60,12 +95,16 @@ def sweep(root: Path) -> None:
     """Remove the half-written files of killed builds."""
     with contextlib.suppress(OSError):
         for path in _folder(root).iterdir():
+            if path.suffix == _LINK:
+                continue
             with (
                 contextlib.suppress(FileNotFoundError, BlockingIOError),
                 open(path, "rb") as file,
             ):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_named(file.fileno(), str(path)):
+                    # The link first: without the file, nothing would find it.
+                    Path(f"{path}{_LINK}").unlink(missing_ok=True)
                     path.unlink()
 
 

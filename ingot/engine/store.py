@@ -28,6 +28,7 @@ from ingot.engine.action_results import encode_result, result_of
 from ingot.engine.actions import ActionResult, Digest, digest_of
 from ingot.engine.atomic_files import DiskErrors
 from ingot.engine.digests import (
+    SETTLED_NS,
     Digests,
     Identity,
     copy_file,
@@ -38,6 +39,10 @@ from ingot.engine.digests import (
 from ingot.engine.leases import Leases
 from ingot.engine.protobuf_wire import CorruptMessage
 from ingot.errors import IngotError
+
+# EPERM, EACCES, EXDEV, EMLINK, ENOSYS, EOPNOTSUPP: of another user, on another disk,
+# with too many names already, or on a disk without links.
+_CANNOT_LINK = (1, 13, 18, 31, 38, 95)
 
 # Keys share this many lock files, so that the folder stays small.
 N_LOCKS = 4096
@@ -226,6 +231,33 @@ class Store:
         except BaseException:
             atomic_files.unlink(temporary)
             raise
+
+    def link_to(self, digest: Digest, path: str, temporary: str) -> bool:
+        """Make `path` another name of the blob; return False if the disk cannot.
+
+        It has the name `temporary`, on the same disk, first. The blob is read again, as
+        for a copy.
+
+        Raises: IngotError if the disk is full; CorruptBlob if the blob is corrupt, and
+        was deleted; FileNotFoundError if it is gone.
+        """
+        atomic_files.unlink(temporary)
+        try:
+            os.link(self._path("cas", digest.hash), temporary)
+        except OSError as error:
+            if error.errno in _CANNOT_LINK:
+                return False
+            raise
+        with DiskErrors(os.path.dirname(path), is_store=False):
+            atomic_files.rename(temporary, path)
+        # Linking changes the ctime, which is a part of the identity under which the
+        # digest is remembered: it would be read again by the next build.
+        time.sleep(SETTLED_NS / 1e9)
+        self.digests.forget(path)
+        if not self._keep_intact(digest, self.digests.of_file(path)):
+            atomic_files.unlink(path)
+            raise CorruptBlob(f"blob {digest} of the store is corrupt")
+        return True
 
     def identity(self) -> str:
         """Return a text that identifies this store, whichever path leads to it.

@@ -96,7 +96,7 @@ def _failure(message: str, root: Path) -> dict[str, str]:
 def figures(root: Path, model: str, target: str) -> dict[str, Any]:
     """Return the figures of a model's last build for a target."""
     folder = root / "build" / model / target
-    found: dict[str, Any] = {"sizes": _sizes(folder, f"{model}-{target}.tar")}
+    found: dict[str, Any] = {"sizes": _sizes(folder)}
     check, bench = _load(folder / "check.json"), _load(folder / "bench.json")
     if check:
         found["passed"] = check.get("passed", False)
@@ -121,9 +121,9 @@ def figures(root: Path, model: str, target: str) -> dict[str, Any]:
     return found
 
 
-def _sizes(folder: Path, tar: str) -> dict[str, int]:
+def _sizes(folder: Path) -> dict[str, int]:
     sizes = {}
-    for name in ("model.vmfb", tar, "bundle/model.irpa"):
+    for name in ("model.vmfb", "bundle/model.irpa"):
         with contextlib.suppress(OSError):
             sizes[Path(name).suffix[1:]] = (folder / name).stat().st_size
     return sizes

@@ -29,7 +29,7 @@ def plan_bundle(
     compiled: Sequence[Action],
     components: Components,
 ) -> Action:
-    """Return the action that packs the folder, the tar and the file of times.
+    """Return the action that packs the folder and the file of times.
 
     `compiled` are the actions that compile `model.vmfb`; `bundle.json` records their
     commands.
@@ -46,11 +46,8 @@ def plan_bundle(
         weights_origin=manifest.weights.source.origin,
         contract=declaration(manifest, target, commands),
     )
-    # The tar is what people publish.
-    tar = (f"{bundle}.tar",) if manifest.redistribution else ()
     outputs = (
         *(f"{FOLDER}/{file}" for file in _files(manifest)),
-        *tar,
         f"{bundle}.bench.json",
     )
     return Action(

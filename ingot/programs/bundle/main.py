@@ -1,9 +1,9 @@
-"""Pack a bundle: one folder, one reproducible tar, and a file with the times.
+"""Pack a bundle: one folder, and a file with the times.
 
 `bundle.json` lists every file with its digest and states how to call the model and
 where it came from. The program rejects parts that do not fit each other. Measured times
 differ from build to build, so the bundle does not contain them; they are in
-`<bundle>.bench.json`, which names the tar by its digest.
+`<bundle>.bench.json`, which names the bundle by the digest of its `bundle.json`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ def main() -> None:
 
 
 def bundle(specification: BundleSpec) -> str:
-    """Write the folder, the tar and the times; return the text to print.
-
-    There is no tar if the licence does not allow redistribution.
+    """Write the folder and the times; return the text to print.
 
     Raises: IngotError if the parts do not fit each other, or the check did not pass.
     """
     from ingot.bundles.contract import seal
-    from ingot.bundles.tarball import file_digest, write_tar
+    from ingot.bundles.tarball import file_digest
 
     _check_parts(specification)
     folder = Path(FOLDER)
@@ -46,24 +44,19 @@ def bundle(specification: BundleSpec) -> str:
     names = [name for name in specification.files if name != "bundle.json"]
     contract["files"] = {name: _digest(*file_digest(folder / name)) for name in names}
     (folder / "bundle.json").write_text(seal(contract), encoding="utf-8")
-    packed, note = folder / "bundle.json", []
-    if contract["redistribution"] == "yes":
-        packed = Path(f"{specification.bundle}.tar")
-        files = {name: folder / name for name in specification.files}
-        write_tar(packed, specification.bundle, files)
-    else:
-        note = [
-            f"redistribution: no; {contract['licence']} does not let you give these"
-            " weights to others, so no tar is packed for them"
-        ]
-    sha256, size_bytes = file_digest(packed)
+    sha256, size_bytes = file_digest(folder / "bundle.json")
     times = {
         **_load("bench.json"),
-        "bundle": {"file": packed.name, "sha256": sha256, "size_bytes": size_bytes},
+        "bundle": {"file": "bundle.json", "sha256": sha256, "size_bytes": size_bytes},
     }
     text = to_json(times, indent=True) + "\n"
     Path(f"{specification.bundle}.bench.json").write_text(text, encoding="utf-8")
-    lines = [*note, f"{packed.name}: {size_bytes} bytes, sha256 {sha256}"]
+    lines = [f"bundle.json: {size_bytes} bytes, sha256 {sha256}"]
+    if contract["redistribution"] == "no":
+        lines[:0] = [
+            f"redistribution: no; {contract['licence']} does not let you give these"
+            " weights to others"
+        ]
     lines += [
         f"  {name:<16}{item['size_bytes']:>12}  {item['sha256'][:12]}"
         for name, item in contract["files"].items()
