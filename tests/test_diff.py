@@ -359,7 +359,9 @@ def test_the_command_takes_tars_and_says_what_differs(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "## tiny@here: major change"
     row = next(line for line in lines if line.startswith("| weights "))
-    assert row.endswith("; max_abs 0.5, mean_abs 0.25 | minor | weights: w.bin |")
+    assert row.endswith(
+        f"; max_abs 0.5, mean_abs 0.25 | minor | {MANIFEST}, weights: w.bin |"
+    )
 
 
 @pytest.mark.parametrize(
