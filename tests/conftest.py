@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -25,9 +26,12 @@ from tests.source_tree import ROOT
 # of grpc 1.85, before it is another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-# Terms that this user has accepted would give a model other weights.
-os.environ["XDG_CONFIG_HOME"] = "/no/configuration"
+# Terms that this user has accepted would give a model other weights; what tests import
+# is allowed in the configuration of this run.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ingot-configuration-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 os.environ.pop("INGOT_ACCEPT", None)
+os.environ.pop("INGOT_ALLOW_OUTSIDE", None)
 
 # What a marker requires, and how to find out whether this machine has it.
 NEEDS = {

@@ -10,6 +10,7 @@ import pytest
 
 from ingot.engine.actions import Output, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.manifest_folder import ManifestFolder
 from ingot.model.source_sections import (
     DirectorySection,
     FileSection,
@@ -57,7 +58,7 @@ def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -
     index = {"weight_map": {"a": files[1].name, "b": files[0].name}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     section = DirectorySection(kind="hf-directory", path=tmp_path.name)
-    action = planned(manifest, find_weights(section, tmp_path.parent))
+    action = planned(manifest, find_weights(section, ManifestFolder(tmp_path.parent)))
     inputs = dict(action.inputs)
     assert inputs["weights/model-00001-of-00002.safetensors"] == SourceFile(files[0])
     assert inputs["weights/model.safetensors.index.json"] == SourceFile(
@@ -68,7 +69,9 @@ def test_shards_and_their_index_are_inputs(manifest: Manifest, tmp_path: Path) -
 
 
 def test_synthetic_weights_have_no_file(manifest: Manifest) -> None:
-    source = find_weights(SyntheticSection(kind="synthetic", seed=7), ROOT)
+    source = find_weights(
+        SyntheticSection(kind="synthetic", seed=7), ManifestFolder(ROOT)
+    )
     action = planned(manifest, source)
     assert not [name for name, _ in action.inputs if name.startswith("weights")]
     assert specification(action)["seed"] == 7
@@ -79,14 +82,14 @@ def test_a_file_url_is_read_where_it_is(manifest: Manifest, tmp_path: Path) -> N
     path.touch()
     section = UrlSection(kind="url", url=path.as_uri(), sha256="a" * 64)
     assert "%20" in section.url
-    inputs = dict(planned(manifest, find_weights(section, ROOT)).inputs)
+    inputs = dict(planned(manifest, find_weights(section, ManifestFolder(ROOT))).inputs)
     assert inputs["weights/my model.safetensors"] == SourceFile(path)
 
 
 def test_an_https_url_is_the_output_of_a_fetch(manifest: Manifest) -> None:
     url = "https://example.org/m/toy.safetensors?x=1"
     section = UrlSection(kind="url", url=url, sha256="a" * 64)
-    source = find_weights(section, ROOT)
+    source = find_weights(section, ManifestFolder(ROOT))
     (action,) = fetch.plan_files(source.files[0])
     assert action.task == "fetch:toy.safetensors-aaaaaaaaaaaa"
     assert action.outputs == ("toy.safetensors",)
@@ -101,7 +104,7 @@ def test_a_local_file_is_named_as_the_manifest_names_it(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/toy.safetensors").touch()
     section = FileSection(kind="file", path="mine/toy.safetensors")
-    source = find_weights(section, tmp_path)
+    source = find_weights(section, ManifestFolder(tmp_path))
     file = specification(planned(manifest, source))["files"][0]
     assert file == {
         "path": "weights/toy.safetensors",
@@ -117,7 +120,7 @@ def test_the_gguf_package_is_a_tool_of_gguf_files_alone(
         path = tmp_path / f"toy.{kind}"
         path.touch()
         section = FileSection(kind=kind, path=path.name, sha256="a" * 64)
-        action = planned(manifest, find_weights(section, tmp_path))
+        action = planned(manifest, find_weights(section, ManifestFolder(tmp_path)))
         needed = ("python", "iree-base-runtime", "ml_dtypes", "numpy")
         assert action.tools == (*needed, *tools)
         assert specification(action)["origin"] == f"{kind} toy.{kind}"

@@ -13,6 +13,7 @@ import pytest
 
 from ingot.engine.actions import Action, InlineText, SourceFile
 from ingot.model.manifest import Manifest, read_manifest
+from ingot.model.manifest_folder import ManifestFolder
 from ingot.model.source_sections import DirectorySection, FileSection
 from ingot.model.weight_sources import find_weights
 from ingot.stages import bake
@@ -82,7 +83,7 @@ def test_a_sharded_model_is_baked_from_its_declared_inputs_alone(
         json.dumps({"weight_map": index})
     )
     section = DirectorySection(kind="hf-directory", path="hf")
-    action = planned(manifest, find_weights(section, toy.folder))
+    action = planned(manifest, find_weights(section, ManifestFolder(toy.folder)))
     lay_out(action, work)
     spec = specification(action)
     spec.update(parameters=toy.specification["parameters"], ignore=[])
@@ -110,7 +111,7 @@ def test_a_gguf_file_is_baked_from_its_declared_inputs_alone(
     twins.bake("model.safetensors", monkeypatch)
     path = twins.write("model.gguf")
     section = FileSection(kind="gguf", path=path.name)
-    action = planned(manifest, find_weights(section, path.parent))
+    action = planned(manifest, find_weights(section, ManifestFolder(path.parent)))
     lay_out(action, work)
     parameters = [{**item, "tensor": item["name"]} for item in twins.parameters]
     spec = {**specification(action), "parameters": parameters, "ignore": []}

@@ -13,6 +13,7 @@ from ingot.cli.commands import Call
 from ingot.cli.variables import integer, one_of_each
 from ingot.model.manifest import read_manifest
 from ingot.project.accepted_terms import accepted
+from ingot.project.allowed_paths import allowed
 from ingot.project.catalogue import Selection, read, requested_models
 from ingot.project.selection import check_runnable, select
 
@@ -41,7 +42,7 @@ def read_request(
     tokens = TOKENS if given is None else given
     seed = integer(variables, "seed", 0) or 0
     path = root / f"models/{model}.yaml"
-    manifest = read_manifest(path, root, accepted=accepted())
+    manifest = read_manifest(path, root, accepted=accepted(), readable=allowed(root))
     entry = reading_tokens(manifest.graph)
     prompt(manifest.graph, entry, tokens, seed)
     schemes = matrix_schemes(matrices(manifest.graph), manifest.weights.stored, scheme)

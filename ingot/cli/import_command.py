@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ingot.cli.commands import Call
 from ingot.cli.variables import integer
 from ingot.errors import IngotError
 from ingot.imports.checkpoint import import_checkpoint
+from ingot.project.allowed_paths import allow
 
 
 def import_(call: Call) -> int:
@@ -25,4 +28,6 @@ def import_(call: Call) -> int:
         ignored=tuple(filter(None, given.get("ignore", "").split(","))),
     )
     print(imported)
+    # The user has named it: from now on the manifest may read it.
+    allow(call.root, Path(given["source"]).expanduser())
     return 0

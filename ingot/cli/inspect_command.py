@@ -16,6 +16,7 @@ from ingot.model.manifest import read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
 from ingot.project.accepted_terms import accepted
+from ingot.project.allowed_paths import allowed
 from ingot.project.catalogue import Selection, read, requested_models
 from ingot.project.selection import select
 
@@ -43,7 +44,7 @@ def read_request(
         raise IngotError(f"level={level}: no level named '{level}'", hint)
     model, target = one_of_each("inspect", selection.models, selection.targets)
     path = root / f"models/{model}.yaml"
-    manifest = read_manifest(path, root, accepted=accepted())
+    manifest = read_manifest(path, root, accepted=accepted(), readable=allowed(root))
     layout = read_target(find(root, f"targets/{target}.yaml"), root).layout
     stored, components = manifest.weights.stored, Components(root)
     graph = select_kernels(manifest.graph, stored, layout, components)

@@ -60,7 +60,7 @@ def find_architecture(
         ExceptionGroup: of one ManifestError, where there is none.
     """
     path = find(root, f"{FOLDER}/{name}.yaml")
-    if not os.path.lexists(path):
+    if "/" in name or not os.path.lexists(path):
         known = [Path(item).stem for item in names(root, f"{FOLDER}/*.yaml")]
         hint = did_you_mean(name, known, "architectures")
         raise_all([error(f"no architecture named '{name}'", hint)])

@@ -25,6 +25,7 @@ from ingot.model.graph import DynamicDim, Graph
 from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import allows_redistribution, licences, text_errors
+from ingot.model.manifest_folder import ManifestFolder
 from ingot.model.manifest_schema import (
     GenerationSection,
     ManifestFile,
@@ -114,17 +115,20 @@ def read_manifest(
     root: Path,
     components: Components | None = None,
     accepted: Collection[str] = (),
+    readable: tuple[Path, ...] | None = None,
 ) -> Manifest:
     """Return the model that a manifest below the checkout's root declares.
 
     Those who read several manifests hand over the components, which are read once.
-    `accepted` are the terms that the user has accepted, see `_apply_terms`.
+    `accepted` are the terms that the user has accepted, see `_apply_terms`; `readable`
+    are the files and folders that the manifest may read, see `ManifestFolder`.
 
     Raises:
         ExceptionGroup: of ManifestError, every mistake in the manifest, of its
             architecture and of the components it names.
     """
     path, root = path.absolute(), root.absolute()
+    folder = ManifestFolder(path.parent, readable)
     file, errors = build(load(path, root), ManifestFile)
     assert file is not None
     named = graph = source = tokenizer = terms = None
@@ -146,11 +150,14 @@ def read_manifest(
         errors += wrong
     if file.weights.source:
         with collected(errors):
-            source = find_weights(file.weights.source, path.parent)
+            source = find_weights(file.weights.source, folder)
     if file.tokenizer:
         with collected(errors):
-            tokenizer = find_tokenizer(file.tokenizer, path.parent, path.stem, source)
-    golden = path.parent / file.check.golden if file.check.golden else None
+            tokenizer = find_tokenizer(file.tokenizer, folder, path.stem, source)
+    golden = None
+    if file.check.golden:
+        with collected(errors):
+            golden = folder.find(file.check.golden, file.check.at, "golden")
     has_bundle = source is None or source.splat is None
     errors += rules.check_files(file, golden, root if has_bundle else None)
     raise_all(errors)

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from ingot.engine.actions import Output, Source, SourceFile
 from ingot.errors import IngotError, ManifestError
 from ingot.model.installed_packages import find_installed
+from ingot.model.manifest_folder import ManifestFolder
 from ingot.model.schema_types import Place
 from ingot.model.source_sections import (
     DirectorySection,
@@ -97,7 +98,7 @@ class WeightSource:
         return SYNTHETIC if self.seed is not None else ""
 
 
-def find_weights(section: SourceSection, folder: Path) -> WeightSource:
+def find_weights(section: SourceSection, folder: ManifestFolder) -> WeightSource:
     """Return the source that a manifest in a folder names.
 
     Raises: ManifestError, or an ExceptionGroup of it, where a file is not there.
@@ -139,7 +140,7 @@ def _origin(section: FileSourceSection) -> str:
 
 
 def find_file(
-    section: FileSourceSection, folder: Path, endings: tuple[str, ...]
+    section: FileSourceSection, folder: ManifestFolder, endings: tuple[str, ...]
 ) -> WeightFile:
     """Return one file that a manifest in a folder names.
 
@@ -149,7 +150,7 @@ def find_file(
         of it for parts.
     """
     if isinstance(section, UrlSection):
-        return _find_url(section)
+        return _find_url(section, folder)
     if isinstance(section, Llama2cSection):
         return _find_llama2c(section, folder, endings)
     part = "name" if isinstance(section, PartsSection) else "path"
@@ -173,7 +174,7 @@ def find_file(
                 how = Download(section.kind, package, version, name)
                 return _made(name, section.sha256, how, section.at)
             return _file(name, name, section.sha256, SourceFile(installed))
-    path = folder / name
+    path = folder.find(name, section.at, "path")
     if not path.is_file():
         message = f"no file '{name}' in the manifest's folder"
         raise section.at.error("path", message)
@@ -181,7 +182,10 @@ def find_file(
 
 
 def find_tokenizer(
-    section: TokenizerSection, folder: Path, model: str, weights: WeightSource | None
+    section: TokenizerSection,
+    folder: ManifestFolder,
+    model: str,
+    weights: WeightSource | None,
 ) -> WeightFile:
     """Return the tokenizer.json that a manifest in a folder names.
 
@@ -200,7 +204,7 @@ def find_tokenizer(
     return WeightFile(_place(TOKENIZER_FILE), TOKENIZER_FILE, None, output)
 
 
-def _find_parts(section: PartsSection, folder: Path) -> WeightFile:
+def _find_parts(section: PartsSection, folder: ManifestFolder) -> WeightFile:
     """Return the file that the parts are joined to, with every missing part."""
     parts: list[WeightFile] = []
     errors: list[ManifestError] = []
@@ -217,7 +221,7 @@ def _find_parts(section: PartsSection, folder: Path) -> WeightFile:
 
 
 def _find_llama2c(
-    section: Llama2cSection, folder: Path, endings: tuple[str, ...]
+    section: Llama2cSection, folder: ManifestFolder, endings: tuple[str, ...]
 ) -> WeightFile:
     """Return what a file of llama2.c is converted to, by the ending that is wanted."""
     of = find_file(section.of, folder, ())
@@ -255,22 +259,24 @@ def _declared_at(at: Place) -> str:
     return f"{here.position}: {here.key}"
 
 
-def _find_url(section: UrlSection) -> WeightFile:
+def _find_url(section: UrlSection, folder: ManifestFolder) -> WeightFile:
     """Return the file at an address."""
     url, sha256 = section.url, section.sha256
     path = Path(unquote(urlsplit(url).path))
     if url.startswith("file:"):
+        folder.find(str(path), section.at, "url")
         if not path.is_file():
             raise section.at.error("url", f"no file '{path}'")
         return _file(path.name, url, sha256, SourceFile(path))
     return _made(url, sha256, Download("url", url), section.at, path.name or "file")
 
 
-def _find_directory(section: DirectorySection, folder: Path) -> WeightSource:
-    directory = folder / section.path
+def _find_directory(section: DirectorySection, folder: ManifestFolder) -> WeightSource:
+    directory = folder.find(section.path, section.at, "path")
     hint = f"expected {_SINGLE} or {INDEX}"
     names: tuple[str, ...] = (_SINGLE,)
     if (directory / INDEX).is_file():
+        folder.find(f"{section.path}/{INDEX}", section.at, "path")
         try:
             index = read_index(directory / INDEX, INDEX)
         except IngotError as error:
@@ -284,8 +290,12 @@ def _find_directory(section: DirectorySection, folder: Path) -> WeightSource:
             if not (directory / name).is_file()
         ]
     )
+    paths = {
+        name: folder.find(f"{section.path}/{name}", section.at, "path")
+        for name in (*names, *((_CONFIG,) if (directory / _CONFIG).is_file() else ()))
+    }
     files = (
-        _file(name, f"{section.path}/{name}", None, SourceFile(directory / name))
+        _file(name, f"{section.path}/{name}", None, SourceFile(paths[name]))
         for name in names
     )
     has_index = len(names) > 1
@@ -293,5 +303,5 @@ def _find_directory(section: DirectorySection, folder: Path) -> WeightSource:
         f"hf-directory {PurePosixPath(section.path).name}",
         tuple(files),
         ((f"{FOLDER}/{INDEX}", SourceFile(directory / INDEX)),) if has_index else (),
-        SourceFile(directory / _CONFIG) if (directory / _CONFIG).is_file() else None,
+        SourceFile(paths[_CONFIG]) if _CONFIG in paths else None,
     )

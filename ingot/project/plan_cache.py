@@ -24,6 +24,7 @@ from ingot.engine.machine import cpu_features, machine
 from ingot.errors import IngotError
 from ingot.model.library import PACKAGE
 from ingot.project.accepted_terms import accepted
+from ingot.project.allowed_paths import allowed
 
 SEAL_BYTES = 4
 
@@ -48,11 +49,12 @@ def sources(root: Path) -> str:
 
     It covers the processor too: benchmarks are planned for it, and its features decide
     which target `host` is and which targets cannot run here. Installing a wheel may
-    give a model an independent judge, and accepting terms may give it its own weights.
+    give a model an independent judge, and accepting terms may give it its own weights;
+    what it may read outside of the project may change too.
     """
     wheels = _identity(sysconfig.get_path("purelib"))
     processor = (os.uname().machine, cpu_features(), *machine())
-    here = (wheels, sys.prefix, sys.version, *processor, *accepted())
+    here = (wheels, sys.prefix, sys.version, *processor, *accepted(), *allowed(root))
     return hashlib.sha256(repr((here, *_walk(root))).encode()).hexdigest()
 
 

@@ -9,6 +9,7 @@ from ingot.model.manifest import Manifest, read_manifest
 from ingot.model.select_kernels import select_kernels
 from ingot.model.yaml_nodes import format_errors
 from ingot.project.accepted_terms import accepted
+from ingot.project.allowed_paths import allowed
 from ingot.project.catalogue_values import Model, Settings
 from ingot.project.workspace import Workspace
 from ingot.stages.plan import plan_model
@@ -42,7 +43,7 @@ def plan_named(workspace: Workspace, name: str) -> Model:
     try:
         root, components = workspace.root, workspace.components
         path = root / f"models/{name}.yaml"
-        manifest = read_manifest(path, root, components, accepted())
+        manifest = read_manifest(path, root, components, accepted(), allowed(root))
     except IngotError as error:
         return Model(broken=str(error))
     except ExceptionGroup as group:

@@ -113,7 +113,7 @@ def _users(root: Path, workspace: Workspace) -> dict[str, tuple[str, ...]]:
     layouts = {item.layout.name: item.layout for item in workspace.targets.values()}
     for model in workspace.models:
         path, components = root / f"models/{model}.yaml", workspace.components
-        manifest = read_manifest(path, root, components)
+        manifest = read_manifest(path, root, components, readable=(root,))
         used: set[str] = set()
         for layout in layouts.values():
             # A layout without a kernel for a stored type does not have the model.
