@@ -32,6 +32,7 @@ from pathlib import Path
 from nginx import NGINX, nginx
 
 from ingot.engine import process, sandbox
+from ingot.engine.actions import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -177,7 +178,7 @@ def alone(root: Path, n: int, confined: bool) -> Cost:
         (folder / "in").write_text("content")
         argv = ("/bin/sh", "-c", f"cat in > out; echo {place} >> out")
         words = sandbox.bubblewrap(folder, {}, {}, (), False) if confined else ()
-        done = process.run((*words, *argv), folder, {}, sandboxed=confined)
+        done = process.run((*words, *argv), folder, {}, Limits() if confined else None)
         assert done.exit_code == 0, done.output
 
     costs: list[Cost] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -296,3 +298,29 @@ def test_reading_a_large_output_does_not_change_its_identity(
         assert made is not None
         text = checkout.store.blob(dict(made.outputs)["n"]).read_text()
         assert text == f"{size}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a tmpfs")
+def test_a_mapped_file_that_changes_with_the_same_times_is_noticed(
+    checkout: Checkout,
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        source = Path(folder) / "weights.bin"
+        source.write_bytes(bytes(300_000))
+        with open(source, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[0] = 1
+            time.sleep(0.1)
+            reads = Action(
+                task="read:x",
+                argv=("sh", "-c", "head -c 4 weights.bin > out"),
+                inputs=(("weights.bin", SourceFile(source)),),
+                outputs=("out",),
+            )
+            checkout.executor.resolve(reads)
+            before = source.stat()
+            mapped[0] = 2
+            assert source.stat().st_ctime_ns == before.st_ctime_ns
+            with pytest.raises(IngotError, match="changed while the action read it"):
+                checkout.build(reads)
+            # The next run sees what the file has now.
+            assert checkout.build(reads) == [("read:x", "ran")]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import process, sandbox
+from ingot.engine.actions import Limits
 from tests.dask_cluster import processes, until
 from tests.source_tree import ROOT
 
@@ -69,7 +70,7 @@ def sandboxed(
 ) -> process.Completed:
     env = {"PATH": "/usr/bin:/bin"}
     *words, end = sandbox.bubblewrap(folder, env, {}, (), network=False)
-    return process.run((*words, *bind_mounts, end, *argv), folder, {}, sandboxed=True)
+    return process.run((*words, *bind_mounts, end, *argv), folder, {}, Limits())
 
 
 @pytest.fixture

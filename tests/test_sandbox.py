@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ingot.engine import missing_inputs, network, run_action, sandbox, toolchain
-from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
+from ingot.engine.actions import Action, InlineText, Limits, Output, Source, SourceFile
 from ingot.engine.run_action import ActionFailed
 from tests.checkout import Checkout
 from tests.dask_cluster import processes, until
@@ -362,17 +363,49 @@ def test_an_action_that_takes_too_long_is_stopped_with_its_children(
 ) -> None:
     mark = f"mark-{os.getpid()}-slow"
     script = f"echo begun; sh -c ': {mark}; sleep 60' & wait"
-    slow = replace(shell(script), time_limit_s=1)
+    slow = replace(shell(script), limits=Limits(time_s=1))
     start = time.monotonic()
     text = refusal(checkout, slow)
     assert time.monotonic() - start < 30
     lines = text.splitlines()
     assert lines[0] == "probe:x: sh was killed by signal 9"
-    assert lines[1:4] == [
+    assert lines[1:5] == [
         "begun",
         "",
-        "ingot stopped it after 1 s: time_limit_s of its target",
+        "ingot stopped it after 1 s",
+        "  raise it: time_s under limits in the manifest, or in the target",
     ]
     until(lambda: not processes(mark))
-    quick = replace(shell("echo 1 > out.txt"), time_limit_s=60)
+    quick = replace(shell("echo 1 > out.txt"), limits=Limits(time_s=60))
+    assert checkout.build(quick) == [("probe:x", "ran")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "script", "told"),
+    [
+        (
+            Limits(memory_bytes=200 << 20),
+            # Two processes, each of which is below the limit.
+            "for i in 1 2; do perl -e '$x = \"x\" x (150 << 20); sleep 60' & done;"
+            " wait",
+            r"when it used 0\.\d GiB of memory; its limit is 0\.2 GiB\n"
+            "  raise it: memory_gib under limits in the manifest, or in the target",
+        ),
+        (
+            Limits(processes=20),
+            "for i in $(seq 40); do sleep 60 & done; wait",
+            r"when it had \d+ processes; its limit is 20\n"
+            "  raise it: processes under limits in the manifest, or in the target",
+        ),
+    ],
+    ids=["memory", "processes"],
+)
+def test_an_action_that_uses_too_much_is_stopped(
+    checkout: Checkout, limits: Limits, script: str, told: str
+) -> None:
+    start = time.monotonic()
+    text = refusal(checkout, replace(shell(script), limits=limits))
+    assert time.monotonic() - start < 30
+    assert re.search(f"ingot stopped it {told}", text), text
+    quick = replace(shell("echo 1 > out.txt"), limits=limits)
     assert checkout.build(quick) == [("probe:x", "ran")]

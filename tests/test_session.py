@@ -15,6 +15,7 @@ import pytest
 
 from ingot.bundles.reader import read_bundle
 from ingot.engine import process, sandbox
+from ingot.engine.actions import Limits
 from ingot.errors import IngotError
 from ingot.model.runner import Runner
 from ingot.model.target import Target, read_target
@@ -183,7 +184,7 @@ def test_a_module_that_may_only_be_read_is_loaded(bundle: Path, tmp_path: Path) 
     if sandboxed:
         *words, end = sandbox.bubblewrap(tmp_path, {}, mounts, tools, network=False)
         argv = (*words, "--ro-bind", ingot, ingot, end, *argv)
-    done = process.run(argv, tmp_path, {}, sandboxed)
+    done = process.run(argv, tmp_path, {}, Limits() if sandboxed else None)
     assert done.exit_code == 0, done.output.decode()
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ingot.engine.actions import Output, SourceFile
+from ingot.engine.actions import Limits, Output, SourceFile
 from ingot.model import target as reader
 from ingot.model.component import Components
 from ingot.model.graph import Graph
+from ingot.model.limits import LimitsSection
 from ingot.model.manifest import read_manifest
 from ingot.model.runner import Runner
 from ingot.model.select_kernels import select_kernels
@@ -217,20 +218,23 @@ def test_names_of_targets_that_lead_to_each_other_are_an_error(
 
 
 @pytest.mark.usefixtures("machine")
-def test_a_target_may_limit_the_time_of_its_actions(tmp_path: Path) -> None:
-    assert toy(tmp_path, GOOD).time_limit_s == 0
-    limited = toy(tmp_path, f"{GOOD}time_limit_s: 60\n")
-    assert limited.time_limit_s == 60
+def test_target_and_manifest_limit_what_actions_use(tmp_path: Path) -> None:
+    assert toy(tmp_path, GOOD).limits == LimitsSection()
+    limited = toy(tmp_path, f"{GOOD}limits: {{time_s: 60, processes: 9}}\n")
+    assert (limited.limits.time_s, limited.limits.processes) == (60, 9)
     manifest = read_manifest(ROOT / "models/toy-moe.yaml", ROOT)
-    target = replace(of_tree("x86_64"), time_limit_s=60)
+    assert manifest.limits == LimitsSection()
+    manifest = replace(manifest, limits=LimitsSection(time_s=5, memory_gib=2))
+    target = replace(of_tree("x86_64"), limits=limited.limits)
     stored, layout = manifest.weights.stored, target.layout
     components = Components(ROOT)
     graph = select_kernels(manifest.graph, stored, layout, components)
     lowered = {layout.name: replace(manifest, graph=graph)}
     planned = plan_model(manifest, lowered, [target], components)
-    limits = {action.task: action.time_limit_s for action in planned}
-    assert {n for task, n in limits.items() if task.endswith("@x86_64")} == {60}
-    assert {n for task, n in limits.items() if not task.endswith("@x86_64")} == {0}
+    limits = {action.task: action.limits for action in planned}
+    both, own = Limits(5, 2 << 30, 9), Limits(5, 2 << 30, 0)
+    assert {n for task, n in limits.items() if task.endswith("@x86_64")} == {both}
+    assert {n for task, n in limits.items() if not task.endswith("@x86_64")} == {own}
 
 
 def test_a_list_of_targets_names_only_targets(tmp_path: Path) -> None:

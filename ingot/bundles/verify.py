@@ -23,6 +23,7 @@ from ingot.bundles.tarball import file_digest, read_tar
 from ingot.bundles.target_runner import runner_for, tools_for
 from ingot.codec import from_json, to_json
 from ingot.engine import process, run_action, sandbox, toolchain
+from ingot.engine.actions import Limits
 from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
 
@@ -135,7 +136,7 @@ def _run(bundle: Bundle, root: Path) -> Outcome:
         )
         python = toolchain.executable("python")
         argv = (*words, python, "-m", "ingot.bundles.golden_run")
-        done = process.run(argv, folder, {}, sandboxed=True)
+        done = process.run(argv, folder, {}, Limits())
         place = folder / OUTCOME
         try:
             # The bundle's code may have left a link, a pipe or a huge file there.
@@ -147,7 +148,7 @@ def _run(bundle: Bundle, root: Path) -> Outcome:
             last = done.output.decode(errors="replace").strip().splitlines()[-1:]
             raise IngotError(
                 f"model.vmfb: what runs it ended with exit code {done.exit_code}",
-                _printable("".join(last)),
+                done.exceeded or _printable("".join(last)),
             ) from None
 
 

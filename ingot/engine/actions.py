@@ -57,6 +57,18 @@ Source = SourceFile | InlineText | Output
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a command may use before it is stopped; 0 is the default of each."""
+
+    time_s: int = 0
+    memory_bytes: int = 0
+    processes: int = 0
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """One step of the build, run in a private folder with its inputs and nothing else.
 
@@ -79,8 +91,8 @@ class Action:
     exported_to: tuple[str, ...] = field(default=(), compare=False)
     # A benchmark: no other action runs on the machine meanwhile.
     exclusive: bool = field(default=False, compare=False)
-    # Seconds after which its sandboxed command is stopped; 0 is no limit.
-    time_limit_s: int = field(default=0, compare=False)
+    # What stops its sandboxed command.
+    limits: Limits = field(default=NO_LIMITS, compare=False)
     # The line that asks for it, which an error shows: "models/toy.yaml:9:11: ...".
     declared_at: str = field(default="", compare=False)
 

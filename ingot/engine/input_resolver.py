@@ -19,7 +19,8 @@ from ingot.engine.actions import (
     digest_of,
     resolve_action,
 )
-from ingot.engine.run_action import StaleInput
+from ingot.engine.digests import hash_file
+from ingot.engine.run_action import LARGE_BYTES, StaleInput
 from ingot.engine.store import Store
 from ingot.engine.task_records import Records
 from ingot.errors import IngotError
@@ -113,7 +114,16 @@ class InputResolver:
         """
         digests = dict(resolved.inputs)
         for name, source in action.inputs:
-            if isinstance(source, SourceFile) and self._digest(source) != digests[name]:
+            if not isinstance(source, SourceFile):
+                continue
+            if digests[name].size_bytes > LARGE_BYTES:
+                # It was mounted. A program that has it mapped can change it in memory
+                # without changing its times, on a tmpfs even after a sync.
+                found = hash_file(source.path)
+            else:
+                found = self._digest(source)
+            if found != digests[name]:
+                self._store.digests.forget(source.path)
                 raise IngotError(
                     f"{action.task}: {source.path} changed while the action read it",
                     "run the same command again",

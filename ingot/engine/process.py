@@ -17,6 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from ingot.engine.action_limits import Usage
+from ingot.engine.actions import Limits
+
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
 # This shell kills its process group, in which commands without a sandbox run, when this
@@ -37,7 +40,7 @@ class Completed(NamedTuple):
 
     exit_code: int
     output: bytes
-    timed_out: bool = False
+    exceeded: str = ""  # the limit that stopped it
 
 
 @cache
@@ -61,13 +64,12 @@ def run(
     argv: tuple[str, ...],
     folder: Path,
     env: dict[str, str],
-    sandboxed: bool = False,
-    time_limit_s: int = 0,
+    limits: Limits | None = None,
 ) -> Completed:
     """Run `argv` in `folder` with exactly this environment; return how it ended.
 
-    `sandboxed` commands start with bubblewrap, which makes them die with this process.
-    Only these can be stopped with all their children when the time limit has passed.
+    Commands with limits are sandboxed: they start with bubblewrap, which makes them die
+    with this process. Only these can be stopped with all their children.
 
     Raises: KeyboardInterrupt when the build is being stopped.
     """
@@ -81,25 +83,33 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=sandboxed,
-            process_group=None if sandboxed else _kept_group(),
+            start_new_session=limits is not None,
+            process_group=_kept_group() if limits is None else None,
         )
         _running.add(process)
-    timed_out = False
+    exceeded = ""
     try:
-        output, _ = process.communicate(
-            timeout=time_limit_s if sandboxed and time_limit_s else None
-        )
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        process.kill()
-        output, _ = process.communicate()
+        output, exceeded = _output_of(process, limits)
     finally:
         with _lock:
             _running.discard(process)
     if _stopped:
         raise KeyboardInterrupt
-    return Completed(process.returncode, output, timed_out)
+    return Completed(process.returncode, output, exceeded)
+
+
+def _output_of(process: Process, limits: Limits | None) -> tuple[bytes, str]:
+    """Return what the process printed, and the limit for which it was killed."""
+    if limits is None:
+        return process.communicate()[0], ""
+    usage = Usage(process.pid, limits)
+    while True:
+        try:
+            return process.communicate(timeout=usage.wait_s())[0], ""
+        except subprocess.TimeoutExpired:
+            if exceeded := usage.exceeded():
+                process.kill()
+                return process.communicate()[0], exceeded
 
 
 def stop_all() -> None:

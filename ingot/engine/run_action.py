@@ -124,11 +124,9 @@ def run_command(action: Action, folder: Path, large: dict[str, Path]) -> Command
         mounts = large | _read_only(action, folder, large)
         words = sandbox.bubblewrap(folder, env, mounts, action.tools, network)
         # bubblewrap is process 1 in there, and /proc/1/environ is readable in there.
-        limit_s = action.time_limit_s
-        done = process.run((*words, *argv), folder, {}, True, limit_s)
-        if done.timed_out:
-            words_of_limit = f"ingot stopped it after {limit_s} s: time_limit_s"
-            output = done.output + f"\n{words_of_limit} of its target\n".encode()
+        done = process.run((*words, *argv), folder, {}, action.limits)
+        if done.exceeded:
+            output = done.output + f"\n{done.exceeded}\n".encode()
             done = done._replace(output=output)
     else:
         done = process.run(argv, folder, env)

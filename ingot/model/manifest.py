@@ -25,6 +25,7 @@ from ingot.model.graph import DynamicDim, Graph
 from ingot.model.library import find
 from ingot.model.licence import FOLDER as LICENCES
 from ingot.model.licence import allows_redistribution, licences, text_errors
+from ingot.model.limits import LimitsSection
 from ingot.model.manifest_folder import ManifestFolder
 from ingot.model.manifest_schema import (
     GenerationSection,
@@ -108,6 +109,7 @@ class Manifest:
     quality: dict[str, float]  # the gates: "max_kl", "min_top_1", ...
     own_tolerances: tuple[str, ...]  # the levels that the manifest itself speaks of
     bench: tuple[BenchCase, ...]
+    limits: LimitsSection
 
 
 def read_manifest(
@@ -193,6 +195,7 @@ def read_manifest(
             for name, cases in file.bench.items()
             for case in cases
         ),
+        limits=file.limits,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ingot.model.limits import LimitsSection
 from ingot.model.name_patterns import (
     BLOCK,
     COMPUTE_ELEMENTS,
@@ -262,6 +263,11 @@ class ManifestFile(Section):
     )
     check: CheckSection = optional(
         CheckSection, "what the model is checked against", default=CheckSection()
+    )
+    limits: LimitsSection = optional(
+        LimitsSection,
+        "when an action of the model is stopped, instead of the target's limits",
+        default=LimitsSection(),
     )
     bench: Mapping[str, tuple[Mapping[str, int], ...]] = optional(
         MapOf(ListOf(MapOf(Integer(1), NAME), min=1), NAME),

@@ -15,12 +15,12 @@ from ingot.engine.machine import cpu_features
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
 from ingot.model.library import find, names
+from ingot.model.limits import LimitsSection
 from ingot.model.renamed import error_text
 from ingot.model.runner import Runner
 from ingot.model.schema_types import (
     Boolean,
     Choice,
-    Integer,
     ListOf,
     MapOf,
     Number,
@@ -106,8 +106,8 @@ class _TargetFile(Section):
     emulator: _Emulator | None = optional(
         _Emulator, "how it is run where the processor is another", default=None
     )
-    time_limit_s: int = optional(
-        Integer(0), "seconds after which an action is stopped; 0 is no limit", default=0
+    limits: LimitsSection = optional(
+        LimitsSection, "when an action is stopped", default=LimitsSection()
     )
     tolerances: Mapping[str, _Tolerance] = optional(
         MapOf(_Tolerance, Choice(CHECK_LEVELS)),
@@ -147,7 +147,7 @@ class Target:
     runner: Runner
     tools: tuple[str, ...]  # whose identity is in the key of what runs here
     packages: tuple[str, ...]  # Debian packages that bring the tools
-    time_limit_s: int  # of each action of the target; 0 is no limit
+    limits: LimitsSection  # of each action of the target
     tolerances: Mapping[str, Tolerance]  # by check level, of those that are unusual
 
     def unrunnable_reason(self) -> str | None:
@@ -262,7 +262,7 @@ def _target(file: _TargetFile, layout: Layout, root: Path) -> Target:
         runner=run.runner(),
         tools=run.tools,
         packages=run.packages,
-        time_limit_s=file.time_limit_s,
+        limits=file.limits,
         tolerances={
             level: Tolerance.losses(
                 item.times_float32,

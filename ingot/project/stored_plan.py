@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ingot import codec
-from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
+from ingot.engine.actions import Action, InlineText, Limits, Output, Source, SourceFile
 from ingot.model.terms import Terms
 from ingot.project.catalogue_values import Model
 
@@ -34,7 +34,7 @@ class StoredAction:
     platform: Pairs
     exported_to: tuple[str, ...]
     exclusive: bool
-    time_limit_s: int
+    limits: Limits
     declared_at: str
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ingot.engine.actions import Action
 from ingot.model.component import Components
 from ingot.model.judge import quality_task, rounded_types, unmeasured
+from ingot.model.limits import LimitsSection
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.stages.bake import plan_bake
@@ -37,6 +38,20 @@ def plan_model(
 
     `lowered` contains the manifest with the kernels of each layout, by layout.
     """
+    own = manifest.limits.over(LimitsSection())
+    by_target = {item.resolved: manifest.limits.over(item.limits) for item in targets}
+    for action in _plan_stages(manifest, lowered, targets, components):
+        limits = by_target.get(action.task.partition("@")[2], own)
+        yield replace(action, limits=limits)
+
+
+def _plan_stages(
+    manifest: Manifest,
+    lowered: dict[str, Manifest],
+    targets: Collection[Target],
+    components: Components,
+) -> Iterator[Action]:
+    """Yield the model's actions without their limits."""
     is_splat = manifest.weights.source.splat is not None
     for file in (*manifest.weights.source.files, manifest.tokenizer):
         if file:
@@ -65,8 +80,7 @@ def plan_model(
             continue
         if not is_splat:
             yield from _plan_quality(manifest, lowered, target, root, planned)
-        for action in _plan_target(lowered[target.layout.name], target, components):
-            yield replace(action, time_limit_s=target.time_limit_s)
+        yield from _plan_target(lowered[target.layout.name], target, components)
 
 
 def _plan_target(

@@ -75,7 +75,7 @@ class RemoteExecutor:
                 resolved,
                 action.tools,
                 action.exclusive,
-                action.time_limit_s,
+                action.limits,
                 self._store.identity(),
             )
             for request in (first, replace(first, again=True)):

@@ -13,11 +13,19 @@ from typing import TypeVar
 
 from ingot.codec import from_plain
 from ingot.engine.action_results import checked_digest
-from ingot.engine.actions import Action, ActionResult, Digest, Output, ResolvedAction
+from ingot.engine.actions import (
+    NO_LIMITS,
+    Action,
+    ActionResult,
+    Digest,
+    Limits,
+    Output,
+    ResolvedAction,
+)
 from ingot.engine.protobuf_wire import CorruptMessage
 
 # Bumped when the meaning of a request changes: older workers then reject it.
-VERSION = 6
+VERSION = 7
 
 # Tools that only some machines have, and the label of a worker that has them.
 LABELS = {"qemu-aarch64": "qemu-aarch64", "mesa-llvmpipe": "vulkan"}
@@ -34,7 +42,7 @@ class WorkRequest:
     resolved: ResolvedAction
     tools: tuple[str, ...]
     exclusive: bool
-    time_limit_s: int = 0
+    limits: Limits = NO_LIMITS
     store: str = ""  # identity of the store that waits for the result
     # Outputs of an earlier run did not arrive: upload all of them again.
     again: bool = False
@@ -67,7 +75,7 @@ class WorkRequest:
             env=self.resolved.env,
             platform=self.resolved.platform,
             exclusive=self.exclusive,
-            time_limit_s=self.time_limit_s,
+            limits=self.limits,
         )
 
 
