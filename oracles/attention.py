@@ -15,7 +15,7 @@ def attention_bidirectional(
 ) -> NDArray[np.float64]:
     """Let every position attend to every real position of its sequence, head by head.
 
-    A sequence without any real position attends to all of its positions alike.
+    A sequence without any real position gives 0.
 
     Shapes: q, k, v [batch, seq, n_embd], mask [batch, seq] (0 padding, else real)
         -> [batch, seq, n_embd]; head h is columns h*head_dim to (h+1)*head_dim - 1.
@@ -33,9 +33,11 @@ def attention_bidirectional(
             head = slice(h * head_dim, (h + 1) * head_dim)
             query, key, value = (t[b, :, head].astype(np.float64) for t in (q, k, v))
             score = query @ key.T / np.sqrt(head_dim)
-            # Padding drops out of the sum; without a real position no score says more
-            # than another.
-            score = np.where(real, score, -np.inf) if real.any() else 0.0 * score
+            # Padding drops out of the sum, whatever it is.
+            score = (
+                np.where(real, score, -np.inf) if real.any() else np.zeros((seq, seq))
+            )
+            value[~real] = 0.0
             weight = np.exp(score - score.max(axis=-1, keepdims=True))
             y[b, :, head] = weight / weight.sum(axis=-1, keepdims=True) @ value
     return y

@@ -1,4 +1,4 @@
-"""Test that components touch only their own memory, even for undefined inputs.
+"""Test that components touch only their own memory, and read what is defined.
 
 The batch rejects such calls (tests/test_blocks.py), and so do the oracles.
 """
@@ -16,6 +16,7 @@ from tests.component_cases import ROOT
 from tests.component_runs import FLAGS, Forward, loaded, merged, oracle_of, run_tool
 
 COMPONENTS = (
+    "attention/attention_bidirectional",
     "attention/attention_paged",
     "attention/attention_paged_decode",
     "cache/kv_cache_update",
@@ -109,3 +110,13 @@ def test_a_block_outside_the_pool_is_no_other_sequence_s_loss(
     expected = oracle_of(signature)(q, *pools, right, start, *numbers)
     np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-5)
     assert np.isfinite(found).all()
+
+
+def test_what_padding_holds_reaches_no_real_position(forward: Any) -> None:
+    q, k, v = (normal(2, 7, 8, seed=seed) for seed in range(3))
+    mask = np.array([[1, 1, 1, 0, 0, 0, 0], [0] * 7], np.int32)
+    expected = forward("attention_bidirectional")(q, k, v, mask, 2)
+    for array in (q, k, v):
+        array[mask == 0] = np.resize([np.nan, np.inf, -np.inf], 8)
+    y = forward("attention_bidirectional")(q, k, v, mask, 2)
+    np.testing.assert_array_equal(y[0, :3], expected[0, :3])

@@ -5,8 +5,9 @@
 //   y[b, s, h, d]     = sum_t(softmax_t(score)[b, h, s, t] * v[b, t, h, d])
 //
 // where head_dim = n_embd / n_head, and head h is columns h*head_dim up to
-// (h+1)*head_dim. The masked score is finite, so that a sequence without any real
-// position gives the plain mean of v and not NaN. One head alone does not compile for
+// (h+1)*head_dim. What k and v are at positions of padding does not matter, NaN included.
+// The masked score is finite, so that a sequence without any real position gives 0 and
+// not NaN. One head alone does not compile for
 // more than a few positions (tests/test_compiler_limits.py). All scores are in memory at
 // once, and what is made of them: 8 bytes for each head, query and key, 32 MiB for 16
 // heads and 512 positions.
@@ -46,7 +47,24 @@ module @attention_bidirectional {
     %head_dim_sqrt = math.sqrt %head_dim_f32 : f32
     %scale = arith.divf %one, %head_dim_sqrt : f32
 
-    // Step 1: fill seq up to whole blocks of 8. A last block that is not whole runs as
+    // Step 1: values of padding become 0, because zero times a value need not be zero.
+    %known_init = tensor.empty(%batch, %seq, %n_embd) : tensor<?x?x?xf32>
+    %v_known = linalg.generic {
+      indexing_maps = [
+        affine_map<(b, t, j) -> (b, t, j)>,
+        affine_map<(b, t, j) -> (b, t)>,
+        affine_map<(b, t, j) -> (b, t, j)>
+      ],
+      iterator_types = ["parallel", "parallel", "parallel"]
+    } ins(%v, %mask : tensor<?x?x?xf32>, tensor<?x?xi32>)
+      outs(%known_init : tensor<?x?x?xf32>) {
+    ^bb0(%value: f32, %real: i32, %unused: f32):
+      %is_padding = arith.cmpi eq, %real, %zero_i32 : i32
+      %known = arith.select %is_padding, %zero, %value : f32
+      linalg.yield %known : f32
+    } -> tensor<?x?x?xf32>
+
+    // Step 2: fill seq up to whole blocks of 8. A last block that is not whole runs as
     // scalar code: 61 positions took 3 times as long as 64.
     %n_block = arith.ceildivui %seq, %block : index
     %length = arith.muli %n_block, %block : index
@@ -59,7 +77,7 @@ module @attention_bidirectional {
     ^bb0(%b: index, %s: index, %j: index):
       tensor.yield %zero : f32
     } : tensor<?x?x?xf32> to tensor<?x?x?xf32>
-    %v_blocks = tensor.pad %v low[0, 0, 0] high[0, %filler, 0] {
+    %v_blocks = tensor.pad %v_known low[0, 0, 0] high[0, %filler, 0] {
     ^bb0(%b: index, %s: index, %j: index):
       tensor.yield %zero : f32
     } : tensor<?x?x?xf32> to tensor<?x?x?xf32>
@@ -68,7 +86,7 @@ module @attention_bidirectional {
       tensor.yield %zero_i32 : i32
     } : tensor<?x?xi32> to tensor<?x?xi32>
 
-    // Step 2: split the columns into heads, [batch, length, n_head, head_dim].
+    // Step 3: split the columns into heads, [batch, length, n_head, head_dim].
     %q_heads = tensor.expand_shape %q_blocks [[0], [1], [2, 3]]
         output_shape [%batch, %length, %n_head, %head_dim]
         : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
@@ -79,7 +97,7 @@ module @attention_bidirectional {
         output_shape [%batch, %length, %n_head, %head_dim]
         : tensor<?x?x?xf32> into tensor<?x?x?x?xf32>
 
-    // Step 3: products of queries and keys, [batch, n_head, length, length].
+    // Step 4: products of queries and keys, [batch, n_head, length, length].
     %score_init = tensor.empty(%batch, %n_head, %length, %length) : tensor<?x?x?x?xf32>
     %product_zero = linalg.fill ins(%zero : f32) outs(%score_init : tensor<?x?x?x?xf32>)
         -> tensor<?x?x?x?xf32>
@@ -98,7 +116,7 @@ module @attention_bidirectional {
       linalg.yield %next : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 4: scaled and masked scores, [batch, n_head, length, length]. The filler has
+    // Step 5: scaled and masked scores, [batch, n_head, length, length]. The filler has
     // no share even where nothing else is real.
     %score = linalg.generic {
       indexing_maps = [
@@ -119,14 +137,14 @@ module @attention_bidirectional {
       linalg.yield %counted : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 5: largest score of each query, [batch, n_head, length].
+    // Step 6: largest score of each query, [batch, n_head, length].
     %per_query = tensor.empty(%batch, %n_head, %length) : tensor<?x?x?xf32>
     %peak_init = linalg.fill ins(%lowest : f32) outs(%per_query : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
     %peak = linalg.reduce { arith.maximumf } ins(%score : tensor<?x?x?x?xf32>)
         outs(%peak_init : tensor<?x?x?xf32>) dimensions = [3]
 
-    // Step 6: unnormalised weights, [batch, n_head, length, length].
+    // Step 7: unnormalised weights, [batch, n_head, length, length].
     %weight = linalg.generic {
       indexing_maps = [
         affine_map<(b, h, s, t) -> (b, h, s, t)>,
@@ -142,13 +160,13 @@ module @attention_bidirectional {
       linalg.yield %exponential : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 7: sum of the weights of each query, [batch, n_head, length].
+    // Step 8: sum of the weights of each query, [batch, n_head, length].
     %total_zero = linalg.fill ins(%zero : f32) outs(%per_query : tensor<?x?x?xf32>)
         -> tensor<?x?x?xf32>
     %total = linalg.reduce { arith.addf } ins(%weight : tensor<?x?x?x?xf32>)
         outs(%total_zero : tensor<?x?x?xf32>) dimensions = [3]
 
-    // Step 8: weighted sum of the values, [batch, length, n_head, head_dim].
+    // Step 9: weighted sum of the values, [batch, length, n_head, head_dim].
     %mix_init = tensor.empty(%batch, %length, %n_head, %head_dim) : tensor<?x?x?x?xf32>
     %mix_zero = linalg.fill ins(%zero : f32) outs(%mix_init : tensor<?x?x?x?xf32>)
         -> tensor<?x?x?x?xf32>
@@ -167,7 +185,7 @@ module @attention_bidirectional {
       linalg.yield %next : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 9: divide by the sum of the weights, [batch, length, n_head, head_dim].
+    // Step 10: divide by the sum of the weights, [batch, length, n_head, head_dim].
     %mean = linalg.generic {
       indexing_maps = [
         affine_map<(b, s, h, d) -> (b, s, h, d)>,
@@ -182,7 +200,7 @@ module @attention_bidirectional {
       linalg.yield %quotient : f32
     } -> tensor<?x?x?x?xf32>
 
-    // Step 10: join the heads, drop the filler, [batch, seq, n_embd].
+    // Step 11: join the heads, drop the filler, [batch, seq, n_embd].
     %joined = tensor.collapse_shape %mean [[0], [1], [2, 3]]
         : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
     %y = tensor.extract_slice %joined[0, 0, 0] [%batch, %seq, %n_embd] [1, 1, 1]
