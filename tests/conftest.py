@@ -30,8 +30,10 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # is allowed in the configuration of this run.
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ingot-configuration-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
-os.environ.pop("INGOT_ACCEPT", None)
 os.environ.pop("INGOT_ALLOW_OUTSIDE", None)
+# Tests of trained weights ask for the accepted terms by a name that workers share.
+if accepted := os.environ.pop("INGOT_ACCEPT", None):
+    os.environ["INGOT_TEST_ACCEPT"] = accepted
 
 # What a marker requires, and how to find out whether this machine has it.
 NEEDS = {
