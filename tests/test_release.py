@@ -23,6 +23,7 @@ from ingot.release.model_image import (
 from ingot.release.oci_documents import EMPTY_CONFIG, described, manifest
 from ingot.release.publish import promote, prune, publish
 from ingot.release.repository import Repository, read_document
+from tests.bucket_server import serving_bucket
 from tests.registry_server import (
     BASIC,
     RegistryServer,
@@ -517,3 +518,28 @@ def test_oras_pulls_what_is_released(
         for path in (tmp_path / "own").iterdir():
             assert (tmp_path / "oras" / path.name).read_bytes() == path.read_bytes()
         assert len(list((tmp_path / "oras").iterdir())) == 7
+
+
+def test_a_bucket_keeps_releases(
+    images: Callable[[str], ModelImage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving_bucket() as bucket:
+        for name, value in {
+            "AWS_ENDPOINT_URL": bucket.url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "s3cret",
+            "AWS_REGION": "eu-central-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        place = locations.open_repository("s3://bucket/tiny")
+        publish(place, images("1.4.0"), "dev")
+        found = pull.find(place, "dev", "aarch64")
+        (tmp_path / "model.irpa.partial").write_bytes(WEIGHTS[:100])
+        pull.fetch_bundle(place, found, tmp_path)
+        assert (tmp_path / "model.irpa").read_bytes() == WEIGHTS
+        assert "/bucket/tiny/oci-layout" in bucket.objects
+        bucket.refuses = 403
+        message = refusal(lambda: publish(place, images("1.5.0"), "dev"))
+    assert message.startswith("s3://bucket/tiny: HEAD index.json failed: Permission")

@@ -41,6 +41,13 @@ from ingot.release.vouching import Wanted, check_policy, trusted
 
 KEEP = 5
 
+# What must be set, in messages.
+EXAMPLES = {
+    "from": "oci://HOST/REPO:1.4.0",
+    "to": "releases/toy-moe",
+    "version": "1.4.0",
+}
+
 # A private key in PEM, for machines that have secrets in variables.
 KEY_VARIABLE = "INGOT_RELEASE_KEY"
 
@@ -301,8 +308,5 @@ def _given(call: Call, name: str) -> str:
     Raises: IngotError if it is not.
     """
     if not call.variables.get(name):
-        raise IngotError(
-            f"{name}= is missing",
-            f"`doit help {call.doit['command'].name}` shows how it is used",
-        )
+        raise IngotError(f"{name}= is missing", f"for example: {name}={EXAMPLES[name]}")
     return call.variables[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -142,11 +143,19 @@ class BucketFiles(LayoutFiles):
             raise self._error("GET", name, error) from error
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Write an object, which appears when it is whole."""
+        """Write an object, which appears when it is whole; a large one in parts."""
         import obstore
 
+        rest = iter(pieces)
+        first = bytearray()
+        for piece in rest:
+            first += piece
+            if len(first) > BUCKET_PIECE_BYTES:
+                break
+        is_small = len(first) <= BUCKET_PIECE_BYTES
         try:
-            obstore.put(self._store, name, pieces)
+            content = bytes(first) if is_small else chain([bytes(first)], rest)
+            obstore.put(self._store, name, content)
         except IngotError:
             raise
         except Exception as error:
@@ -174,8 +183,6 @@ class BucketFiles(LayoutFiles):
             raise self._error("DELETE", name, error) from error
 
     def _error(self, verb: str, name: str, error: Exception) -> IngotError:
-        if isinstance(error, IngotError):
-            return error
         return IngotError(
             f"{self.name}: {verb} {name} failed: {type(error).__name__}",
             "is the bucket there, and are the credentials right?",
