@@ -155,6 +155,7 @@ def run_check(folder: Path, spec: dict[str, Any]) -> tuple[int, str]:
         stages.append(("compare_piece", {**common, "comparisons": [own]}))
     judged |= {"pieces": [], "judge": None, "is_rounded": False}
     judged |= {"unmeasured": None, "gates": {}}
+    judged |= {"has_tokenizer": True, "is_quantised": False}
     for stage, specification in stages:
         code, printed = run_stage(folder, stage, specification)
         if code != 0:

@@ -2,23 +2,33 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ingot.checks.compare import Place, Row
 from ingot.checks.golden_files import read_logits
 from ingot.checks.rounding_cost import measure, predict_by_oracle, windows
 from ingot.codec import from_json
 from ingot.engine.actions import Action, InlineText, Output, SourceFile
+from ingot.model.component import Components
 from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles
+from ingot.model.select_kernels import select_kernels
 from ingot.model.target import read_target
-from ingot.programs.check.main import failed_gates, quality_line
+from ingot.programs.check.main import (
+    failed_gates,
+    quality_line,
+    report_json,
+    report_text,
+)
 from ingot.programs.check.spec import CheckSpec
 from ingot.programs.quality.spec import TEXT, QualitySpec
 from ingot.stages.check import plan_check
+from ingot.stages.plan import plan_model
 from ingot.stages.quality import plan_quality
 from tests.import_cases import TINY, bring, checkout, write_hf
 from tests.judged_checkpoints import DATA, FAMILIES, baked, write_judged
@@ -97,7 +107,9 @@ def spec(**changes: Any) -> CheckSpec:
         "device": "local-sync",
         "emulated": False,
         "judge": None,
+        "has_tokenizer": True,
         "is_rounded": True,
+        "is_quantised": False,
         "unmeasured": None,
         "gates": {},
         "pieces": (),
@@ -151,6 +163,19 @@ def test_the_check_says_what_rounding_costs_or_why_it_is_unknown() -> None:
     assert quality_line(spec(is_rounded=False), None) == ""
 
 
+def test_a_source_that_is_quantised_already_is_said_to_be() -> None:
+    kept = spec(is_rounded=False, is_quantised=True)
+    assert quality_line(kept, None) == (
+        "quality: the source is quantised already, and its blocks are kept; doit"
+        " check-quality measures their perplexity"
+    )
+    assert quality_line(kept, {**MEASURED, "source_quantised": True}) == (
+        "quality: perplexity 12.5, 1.04 times that of f32 with the same blocks: the"
+        " source is quantised already; KL 0.03 nats; top-1 91.00%; 2040 tokens,"
+        " computed by the oracle"
+    )
+
+
 def quality_input(actions: list[Action]) -> Output | None:
     """The measurement that a check reads."""
     found = dict(actions[-1].inputs).get("quality.json")
@@ -184,8 +209,61 @@ def test_a_target_that_runs_here_measures_itself(
     assert taken == Output(action.task, "quality.json")
 
 
-def test_synthetic_and_exact_weights_are_not_measured(root: Path) -> None:
+def test_the_check_measures_what_is_rounded_or_gated() -> None:
     chosen = read_target(ROOT / "targets/x86_64.yaml", ROOT)
-    for name in ("clm-60m", "stories15m"):
+    for name in ("clm-60m", "stories15m", "smollm2-135m-instruct"):
         manifest = read_manifest(ROOT / f"models/{name}.yaml", ROOT)
         assert quality_input(list(plan_check(manifest, chosen, ROOT))) is None
+    gated = replace(manifest, quality={"max_perplexity_ratio": 1.01})
+    assert quality_input(list(plan_check(gated, chosen, ROOT)))
+    manifest = read_manifest(ROOT / "models/stories15m-i4.yaml", ROOT)
+    assert manifest.quality["max_perplexity_ratio"] == 1.03
+    assert quality_input(list(plan_check(manifest, chosen, ROOT)))
+
+
+def test_every_decoder_with_trained_weights_can_be_measured() -> None:
+    for name, said in (
+        ("stories15m", False),
+        ("stories15m-i4", False),
+        ("smollm2-135m-instruct", True),
+    ):
+        action = planned(name)[f"check-quality:{name}@x86_64"]
+        text = dict(action.inputs)["spec.json"]
+        assert isinstance(text, InlineText)
+        found = from_json(QualitySpec, text.text.encode())
+        assert found.source_quantised == said
+    tasks = planned("clm-60m")
+    assert not any(task.startswith("check-quality:") for task in tasks)
+
+
+def planned(model: str) -> dict[str, Action]:
+    """The actions of a model of this project on x86_64, by task."""
+    manifest = read_manifest(ROOT / f"models/{model}.yaml", ROOT)
+    target = read_target(ROOT / "targets/x86_64.yaml", ROOT)
+    components = Components(ROOT)
+    stored = manifest.weights.stored
+    graph = select_kernels(manifest.graph, stored, target.layout, components)
+    lowered = {target.layout.name: replace(manifest, graph=graph)}
+    actions = plan_model(manifest, lowered, [target], components)
+    return {action.task: action for action in actions}
+
+
+def compared(value: str) -> Row:
+    """The row of a tokenizer's comparison of this value."""
+    place = Place("tokens", "2000 strings", "tokenizer", (), value)
+    return Row(place, 0.0, (0,), 0.0, 0.0, None, 0.0, "exact", passed=True)
+
+
+def test_a_tokenizer_that_nothing_judged_is_said_to_have_no_judge() -> None:
+    graph = read_manifest(ROOT / "tests/data/toy.yaml", ROOT).graph
+    for rows, judge in (
+        ((compared("ids"), compared("text")), "the rules of its file, in plain Python"),
+        ((compared("streamed text"),), "no independent judge"),
+        ((), "no independent judge"),
+    ):
+        assert report_json(spec(), rows)["tokenizer_judge"] == judge
+        told = report_text(spec(), rows, graph).splitlines()
+        line = "no independent judge of the tokenizer: its ids are its own"
+        assert (line in told) == (judge == "no independent judge")
+    without = spec(has_tokenizer=False)
+    assert report_json(without, ())["tokenizer_judge"] is None

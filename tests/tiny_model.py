@@ -241,6 +241,7 @@ def write_reports(folder: Path, tiny: Tiny) -> None:
             "passed": tiny.passed,
             "emulated": False,
             "judge": "no independent judge",
+            "tokenizer_judge": None,
             "quality": None,
             "levels": {},
         },

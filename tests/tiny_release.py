@@ -32,6 +32,7 @@ CHECK: dict[str, Any] = {
     "passed": True,
     "emulated": False,
     "judge": "transformers 5.23.0 (float64)",
+    "tokenizer_judge": None,
     "quality": None,
     "levels": {
         "component": {"rows": 8, "failed": 0, "max_abs_error": 1e-06},

@@ -73,11 +73,24 @@ def rounded_types(manifest: Manifest) -> set[str]:
     return rounded - {"f32"}
 
 
-def unmeasured(manifest: Manifest) -> str | None:
-    """Return why the cost of rounding cannot be measured; None if it can.
+def source_is_quantised(manifest: Manifest) -> bool:
+    """Return whether the checkpoint is a GGUF file whose blocks the model keeps.
 
-    Shapes and types do not matter: only rounded weights have such a cost.
+    What was lost when they were made is known to nobody here.
     """
+    policies = manifest.weights.policies
+    is_synthetic = manifest.weights.source.seed is not None
+    return not is_synthetic and any(is_exact(item.stored) for item in policies)
+
+
+def is_measured(manifest: Manifest) -> bool:
+    """Return whether the check needs the quality: of rounded weights, or for a gate."""
+    is_wanted = bool(rounded_types(manifest)) or bool(manifest.quality)
+    return is_wanted and unmeasured(manifest) is None
+
+
+def unmeasured(manifest: Manifest) -> str | None:
+    """Return why the quality of the stored weights cannot be measured, or None."""
     names = {entry.name for entry in manifest.graph.entry_points}
     if manifest.weights.source.seed is not None:
         return "the weights are synthetic"

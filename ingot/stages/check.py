@@ -26,12 +26,14 @@ from ingot.engine.actions import Action, InlineText, Output, Source, SourceFile
 from ingot.model.graph import EntryPoint, Graph, Instance, parameters_of
 from ingot.model.judge import (
     golden_task,
+    is_measured,
     judge_name,
     judging_packages,
     oracle_is_judged,
     oracle_task,
     quality_task,
     rounded_types,
+    source_is_quantised,
     unmeasured,
 )
 from ingot.model.manifest import Manifest
@@ -113,9 +115,8 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
     if manifest.tokenizer:
         tasks.append(f"check-tokenizer:{manifest.model}")
     files = {f"{number}.json": task for number, task in enumerate(tasks)}
-    is_rounded, reason = bool(rounded_types(manifest)), unmeasured(manifest)
     quality: tuple[tuple[str, Source], ...] = ()
-    if is_rounded and not reason:
+    if is_measured(manifest):
         quality = ((QUALITY, Output(quality_task(manifest, target), QUALITY)),)
     specification = CheckSpec(
         task=f"check {name}",
@@ -124,8 +125,10 @@ def plan_check(manifest: Manifest, target: Target, root: Path) -> Iterator[Actio
         device=target.runner.device,
         emulated=target.runner.emulated,
         judge=judge_name(manifest),
-        is_rounded=is_rounded,
-        unmeasured=reason,
+        has_tokenizer=manifest.tokenizer is not None,
+        is_rounded=bool(rounded_types(manifest)),
+        is_quantised=source_is_quantised(manifest),
+        unmeasured=unmeasured(manifest),
         gates=manifest.quality,
         pieces=tuple(files),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ingot.engine.actions import Action
 from ingot.model.component import Components
-from ingot.model.judge import quality_task, rounded_types, unmeasured
+from ingot.model.judge import quality_task, unmeasured
 from ingot.model.limits import LimitsSection
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
@@ -106,8 +106,8 @@ def _plan_quality(
     root: Path,
     planned: set[str],
 ) -> Iterator[Action]:
-    """Yield the measurement of rounded weights, unless it is planned already."""
-    if not rounded_types(plain) or unmeasured(plain):
+    """Yield the measurement of trained weights, unless it is planned already."""
+    if unmeasured(plain):
         return
     task = quality_task(plain, target)
     if task not in planned:

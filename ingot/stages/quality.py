@@ -1,4 +1,4 @@
-"""Plan the measurement of what rounded weights cost a decoder.
+"""Plan the measurement of how well a decoder predicts with its stored weights.
 
 The target's own artifact computes it, if this machine can run it fast. Otherwise, the
 oracle computes it with the same stored weights, once for all such targets of a layout.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingot.engine.actions import Action, InlineText, Output, SourceFile
-from ingot.model.judge import quality_task
+from ingot.model.judge import quality_task, source_is_quantised
 from ingot.model.manifest import Manifest
 from ingot.model.target import Target
 from ingot.programs.quality.spec import QUALITY, TEXT, QualitySpec
@@ -28,14 +28,13 @@ def plan_quality(
     assert manifest.tokenizer
     task = quality_task(manifest, target)
     runner = target.runner if task.endswith(f"@{target.resolved}") else None
-    files = manifest.weights.source.files
     specification = QualitySpec(
         task=task.replace("check-quality:", "quality "),
         n_vocab=dict(manifest.dims)["n_vocab"],
         n_ctx=dict(manifest.dims)["n_ctx"],
         runner=runner,
         scope="model",
-        source_quantised=any(file.path.endswith(".gguf") for file in files),
+        source_quantised=source_is_quantised(manifest),
     )
     instances = (*plain.graph.instances, *manifest.graph.instances)
     compiled = Output(f"compile:{model}@{target.resolved}", "model.vmfb")

@@ -152,7 +152,10 @@ def _contract(specification: BundleSpec) -> dict[str, Any]:
         "inputs": _inputs(specification, baked),
         "check": {
             key: checked[key]
-            for key in ("passed", "emulated", "judge", "quality", "levels")
+            for key in (
+                *("passed", "emulated", "judge", "tokenizer_judge"),
+                *("quality", "levels"),
+            )
         },
         # The times differ from build to build, so they are in a separate file.
         "benchmarks": {

@@ -20,6 +20,7 @@ SCHEMA = "ingot.check.v1"
 QUALITY = "quality.json"
 Quality: TypeAlias = dict[str, Any] | None
 
+TOKENIZER_JUDGE = "the rules of its file, in plain Python"
 NO_JUDGE = "no independent judge"
 """What bundles and reports say about a model that only this project has computed."""
 
@@ -81,13 +82,31 @@ def failed_gates(specification: CheckSpec, quality: Quality) -> list[str]:
     return failed
 
 
+def tokenizer_judge(specification: CheckSpec, rows: tuple[Row, ...]) -> str | None:
+    """Return what judged the ids of texts; None of a model without a tokenizer."""
+    if not specification.has_tokenizer:
+        return None
+    judged = any(
+        row.place.entry_point == "tokenizer" and row.place.value == "ids"
+        for row in rows
+    )
+    return TOKENIZER_JUDGE if judged else NO_JUDGE
+
+
 def quality_line(specification: CheckSpec, quality: Quality) -> str:
-    """Return what rounded weights cost in one line; "" if no weight is rounded."""
+    """Return what is known of the stored weights' quality in one line, or ""."""
     if quality is None:
+        if specification.is_quantised:
+            return (
+                "quality: the source is quantised already, and its blocks are kept;"
+                " doit check-quality measures their perplexity"
+            )
         reason = specification.unmeasured if specification.is_rounded else None
         return f"quality: not measured, because {reason}" if reason else ""
     by = "" if quality["computed_by"] == "target" else ", computed by the oracle"
-    of = ", whose source is a GGUF file" if quality["source_quantised"] else ""
+    of = ""
+    if quality["source_quantised"]:
+        of = " with the same blocks: the source is quantised already"
     return (
         f"quality: perplexity {quality['perplexity']}, {quality['perplexity_ratio']}"
         f" times that of f32{of}; KL {quality['kl']} nats; top-1"
@@ -116,6 +135,7 @@ def report_json(
         "device": specification.device,
         "emulated": specification.emulated,
         "judge": specification.judge or NO_JUDGE,
+        "tokenizer_judge": tokenizer_judge(specification, rows),
         "passed": all(row.passed for row in rows)
         and not failed_gates(specification, quality),
         "quality": quality,
@@ -135,6 +155,8 @@ def report_text(
     judge = specification.judge
     judged = f"judged by {judge}" if judge else NO_JUDGE
     lines = [f"{head}, {judged}", table(rows)]
+    if tokenizer_judge(specification, rows) == NO_JUDGE:
+        lines.append("no independent judge of the tokenizer: its ids are its own")
     lines += filter(None, [quality_line(specification, quality)])
     if not all(row.passed for row in rows):
         lines.append(explain(specification.task, rows, first_blocks(graph)))

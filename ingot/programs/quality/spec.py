@@ -19,4 +19,4 @@ class QualitySpec:
     n_ctx: int
     runner: Runner | None  # of the target; None: the oracle computes the rounded model
     scope: str  # of the parameters
-    source_quantised: bool  # whether the source is a GGUF file, whose blocks may be
+    source_quantised: bool  # whether the source has these blocks already
