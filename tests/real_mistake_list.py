@@ -164,7 +164,11 @@ def _archived(layer: int, dims: dict[str, int], table: str) -> list[Mistake]:
         _edit("rows of ffn_up are one off", _to(up, lambda x: np.roll(x, 1, 0))),
         _edit("queries are rounded to bfloat16", _to(q, _rounded)),
         _edit("ffn_down is rounded to bfloat16", _to(down, _rounded)),
-        _edit("ffn_down is 0.1 % too large", _to(down, lambda x: x * 1.001)),
+        # Half of it, because a norm behind it would undo a factor of all.
+        _edit(
+            "half of ffn_down is 0.1 % too large",
+            _part(down, slice(0, None, 2), lambda x: x * np.float32(1.001)),
+        ),
         _edit(
             "one norm weight is 1 % too large", _part(norms[0], 0, lambda x: x * 1.01)
         ),

@@ -17,9 +17,20 @@ import numpy as np
 
 from ingot.checks import pieces
 from ingot.checks.archive_parameters import read_parameters
-from ingot.checks.cases import PADDED_BATCH, Case, entry_inputs, far_cases, make_case
+from ingot.checks.cases import (
+    PADDED_BATCH,
+    Case,
+    entry_inputs,
+    faint_cases,
+    make_case,
+)
 from ingot.checks.compare import Row
-from ingot.checks.oracle_runs import BlockCall, Recorded, Recording, block_inputs
+from ingot.checks.oracle_runs import (
+    Recorded,
+    Recording,
+    block_inputs,
+    faint_blocks,
+)
 from ingot.checks.padding import padding_of
 from ingot.checks.pieces import Piece, block_rows
 from ingot.checks.tolerances import USUAL
@@ -145,42 +156,32 @@ class Model:
         return found[len(found) // 2]
 
     @cached_property
-    def cases(self) -> tuple[Case, ...]:
-        """The cases in which the check compares blocks alone."""
-        padded = make_case(self.graph, self.entry, *PADDED_BATCH)
-        return (padded, *far_cases(self.graph, self.entry))
-
-    @cached_property
-    def steps(self) -> list[tuple[Case, Any, dict[str, Array]]]:
-        """Each case with its padding and the inputs of every block."""
-        found = []
-        for case in self.cases:
-            inputs = entry_inputs(self.graph, self.entry, case)
-            padding = padding_of(self.entry, case, inputs)
-            _, steps = run_entry_point(
-                self.graph,
-                self.oracles,
-                self.entry,
-                inputs,
-                self.parameters,
-                keep=True,
-            )
-            ports = {
-                port.name: x for port, x in zip(self.entry.inputs, inputs, strict=True)
-            }
-            far, held = case in far_cases(self.graph, self.entry), self.entry.held()
-            of_block = {x.block.name: block_inputs(x, ports, held, far) for x in steps}
-            found.append((case, padding, of_block))
+    def steps(self) -> list[tuple[Case, Any, dict[str, tuple[Array, ...]]]]:
+        """Each case in which the check compares blocks alone, with all their inputs."""
+        case = make_case(self.graph, self.entry, *PADDED_BATCH)
+        inputs = entry_inputs(self.graph, self.entry, case)
+        _, steps = run_entry_point(
+            self.graph, self.oracles, self.entry, inputs, self.parameters, keep=True
+        )
+        ports = {
+            port.name: x for port, x in zip(self.entry.inputs, inputs, strict=True)
+        }
+        held = self.entry.held()
+        of_block = {x.block.name: block_inputs(x, ports, held) for x in steps}
+        found = [(case, padding_of(self.entry, case, inputs), of_block)]
+        emulated = self.target.runner.emulated
+        for case, size in faint_cases(self.graph, self.entry, emulated).items():
+            blocks = faint_blocks(self.graph, self.entry, case, size, steps)
+            found.append((case, None, {name: x for name, (_, x) in blocks.items()}))
         return found
 
-    def recorded(self, block: Block, entry: str) -> Recorded:
+    def recorded(self, block: Block, entry: EntryPoint) -> Recorded:
         """Return the inputs of a block, as a check records them."""
-        path = self.folder / f"{entry}.{block.name}.npz"
+        path = self.folder / f"{entry.name}.{block.name}.npz"
         recording = Recording(path)
         for case, padding, inputs in self.steps:
-            names = tuple(map(recording.array, inputs[block.name]))
-            use = BlockCall(entry, case.inputs(), block.name, names, padding)
-            recording.calls.append(use)
+            if block.name in inputs:
+                recording.block(entry, case, block, inputs[block.name], padding)
         recording.write()
         return Recorded(path)
 
@@ -287,7 +288,7 @@ class Model:
             runner=self.target.runner,
             tolerance=USUAL,
         )
-        recorded = self.recorded(block, entry)
+        recorded = self.recorded(block, right)
         return list(block_rows(piece, Module(self.vmfb, archive), recorded))
 
 
@@ -305,6 +306,7 @@ def shares(model: Model, mistakes: list[Mistake], monkeypatch: Any) -> dict[str,
             entry = entries[mistake.name if mistake and is_changed else "right"]
             archive = model.archive(block, mistake)
             rows = model.rows(block, entry.name, archive)
+            archive.unlink()
             share = max(row.share for row in rows)
             passed = all(row.passed for row in rows)
             assert passed == (share <= 1)

@@ -11,13 +11,17 @@ import pytest
 
 from ingot.checks.cases import (
     CACHED,
+    FAINT,
+    FAINTEST,
+    LONGEST,
     Case,
     block_cases,
     chain_cases,
+    chooses,
     component_cases,
     entry_inputs,
     faint,
-    far_cases,
+    faint_cases,
     make_case,
     model_cases,
     np_rng,
@@ -25,9 +29,19 @@ from ingot.checks.cases import (
     shuffled,
     traced_calls,
 )
+from ingot.checks.oracle_runs import (
+    ComponentCall,
+    Recorded,
+    component_file,
+    record_components,
+    unread,
+    without_alike,
+)
 from ingot.errors import IngotError
 from ingot.model.graph import Graph, Port
+from ingot.model.manifest import read_manifest
 from ingot.model.oracle import load_oracles
+from tests.project import ROOT
 from tests.tiny_model import GRAPH
 from tests.toy_decoder import read
 
@@ -86,23 +100,47 @@ def test_windows_end_within_a_cache_that_a_single_token_is_behind(
     decoder: Graph,
 ) -> None:
     for entry in decoder.entry_points:
-        (case,) = far_cases(decoder, entry)
+        (far, size), (alone, less) = faint_cases(decoder, entry, False).items()
         # The longest cache that the model allows, and the token in its last position.
-        assert (case.batch, case.seq, case.ctx) == (1, 1, 32)
-        inputs = entry_inputs(decoder, entry, case)
+        assert (far.batch, far.seq, far.ctx) == (1, 1, 32)
+        assert (alone.batch, alone.seq, alone.ctx) == (1, 1, 1)
+        assert (size, less) == (FAINT, FAINTEST)
+        inputs = entry_inputs(decoder, entry, far)
         roles = [port.role for port in entry.inputs]
         assert inputs[roles.index("start")].tolist() == [31]
         *_, longest = model_cases(decoder, entry, emulated=False)
         assert longest.valid == (longest.seq,)
-    assert far_cases(GRAPH, ENCODE) == ()
+    assert faint_cases(GRAPH, ENCODE, False) == {}
+
+
+def test_a_cache_is_as_long_as_the_context_where_that_is_cheap() -> None:
+    for model, emulated, ctx in (
+        ("smollm2-135m", False, 2048),
+        ("smollm2-135m", True, LONGEST + 1),
+        # Of 32768 positions it would have 3 GB.
+        ("qwen3-0.6b", False, LONGEST + 1),
+    ):
+        graph = read_manifest(ROOT / f"models/{model}.yaml", ROOT).graph
+        far, _ = faint_cases(graph, graph.entry_points[0], emulated)
+        assert far.ctx == ctx
 
 
 def test_faint_numbers_are_those_that_an_eps_is_as_large_as() -> None:
-    made = faint(np.array([9723.0, -1.0, 0.0]))
+    made = faint(np.array([9723.0, -1.0, 0.0]), 1e-4)
     assert np.sqrt(np.square(made).mean()) == pytest.approx(1e-4)
     assert (made[1] < 0, made[2]) == (True, 0)
     for kept in (np.array([3, 1], np.int32), np.zeros(2)):
-        np.testing.assert_array_equal(faint(kept), kept)
+        np.testing.assert_array_equal(faint(kept, 1e-4), kept)
+
+
+def test_blocks_with_a_router_choose() -> None:
+    def chosen(model: str) -> set[str]:
+        graph = read_manifest(ROOT / f"models/{model}.yaml", ROOT).graph
+        blocks = graph.entry_points[0].blocks
+        return {block.name for block in blocks if chooses(block)}
+
+    assert chosen("toy-moe") == {"layer.0", "layer.1"}
+    assert chosen("gemma3-270m") == set()
 
 
 def test_a_model_without_a_cache_has_no_ctx() -> None:
@@ -200,3 +238,31 @@ def test_of_layers_that_differ_in_their_number_alone_the_last_is_called(
     # Written once, whichever of keys and values.
     kept = [call for call, _ in traced if call.instance.startswith("kv_cache")]
     assert [call.scalars for call in kept] == [(2,)]
+
+
+def test_components_are_recorded_without_layers_between_and_without_logits() -> None:
+    graph = read_manifest(ROOT / "models/gemma3-270m.yaml", ROOT).graph
+    prefill = graph.entry_points[0]
+    few = without_alike(prefill)
+    # Local and global layers, the first and the last of each.
+    names = "embed layer.0 layer.5 layer.16 layer.17 select head"
+    assert [block.name for block in few.blocks] == names.split()
+    instances = {use.instance for block in few.blocks for use in block.calls}
+    assert instances == {use.instance for x in prefill.blocks for use in x.calls}
+    (head,) = unread(few)
+    assert prefill.blocks[-1].calls[-1].instance == head
+
+
+def test_every_call_of_a_component_is_recorded(decoder: Graph, tmp_path: Path) -> None:
+    parameters = {
+        item.name: np_rng(item.name).normal(size=item.type.shape)
+        for item in decoder.parameters
+    }
+    record_components(decoder, load_oracles(decoder), parameters, False, tmp_path)
+    for instance in decoder.instances:
+        recorded = Recorded(tmp_path / component_file(instance.name))
+        calls = recorded.calls(ComponentCall)
+        assert {call.entry_point for call in calls} <= {"prefill", "decode"}
+        assert calls
+        for call in calls:
+            assert all(recorded.array(name).size for name in call.arrays if name)

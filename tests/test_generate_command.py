@@ -106,3 +106,19 @@ def test_its_bundle_writes_the_same_without_ingot(
         ran = run_script(site, script, "--tokens=24", *words)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert ran.stdout == wrote.out
+
+
+@pytest.mark.slow
+def test_a_text_is_not_to_be_trusted_if_the_check_behind_it_fails(
+    project: Project,
+) -> None:
+    # The artifacts stay as they are; what they are compared with is wrong.
+    oracle = project.root / "oracles/elementwise.py"
+    edit(oracle, "return a.astype(np.float64) + b", "return a.astype(np.float64) - b")
+    run = project.doit(*WORDS, "prompt=Hello", "tokens=4")
+    assert (run.code, bool(run.out)) == (1, True)
+    first, *_, last = (
+        line for line in run.err.splitlines() if re.search("unchecked|trust", line)
+    )
+    assert first == "unchecked: this model is not checked yet; the check follows"
+    assert last == ("do not trust the text above: it is of a model whose build failed")

@@ -99,6 +99,22 @@ def linear_sum(x: Any) -> Any:
     return x.astype(np.float64).sum(axis=-1)
 
 
+def test_another_order_of_adding_loses_as_much_where_terms_cancel() -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        x, weight = (rng.normal(size=(1, 1, 64)).astype(np.float32) for _ in range(2))
+        # The sum of 64 products is as good as 0.
+        weight[..., -1] = -(x[..., :-1] * weight[..., :-1]).sum() / x[..., -1]
+        several = side_by_side([(HIDDEN, x)], 4)
+        wide = linear.linear(x, weight[0])
+        (narrowed,) = in_float32({"it": linear.linear}).values()
+        loss = lost(HIDDEN, wide, narrowed(x=several[0], weight=weight[0]), 4)
+        limit = 32 * loss_scale(wide, loss, None)
+        products = (x * weight).ravel()
+        for order in (products, products[::-1], rng.permutation(products)):
+            assert abs(np.add.accumulate(order)[-1] - wide.item()) <= limit
+
+
 def test_a_case_of_few_tokens_runs_side_by_side_with_itself() -> None:
     assert n_sample((("batch", 3), ("seq", 14), ("ctx", 19))) == 4
     assert n_sample((("batch", 1), ("seq", 640))) == 1

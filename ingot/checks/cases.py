@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ingot.errors import IngotError
-from ingot.model.graph import PARAMETER, Call, DynamicDim, EntryPoint, Graph, Port
+from ingot.model.graph import (
+    PARAMETER,
+    Block,
+    Call,
+    DynamicDim,
+    EntryPoint,
+    Graph,
+    Port,
+)
 from ingot.model.oracle import Oracle, Parameters, run_entry_point, token_limit
 from ingot.model.shapes import TensorType
 
@@ -22,8 +31,11 @@ LONGEST = 640
 LONGEST_EMULATED = 65
 # Sequences and the tokens of the longest, on a target that is not emulated.
 PADDED_BATCH = (3, 14)
-# The root of the mean square of faint numbers: an eps is 1e-12 to 1e-5.
-FAINT = 1e-4
+# The root of the mean square of faint numbers: an eps is 1e-12 to 1e-5. Behind a norm
+# they are a thousand times as large, and behind another they are not faint any more.
+FAINT, FAINTEST = 1e-4, 1e-10
+# A cache of the whole context has at most so many numbers, 64 MB, or is not made.
+LARGEST_CACHE = 1 << 24
 # Positions of a cache in addition to the sequence's.
 CACHED = 5
 
@@ -110,26 +122,51 @@ def block_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, 
     return _unique(make_case(graph, entry, batch, seq) for batch, seq in shapes)
 
 
-def far_cases(graph: Graph, entry: EntryPoint) -> tuple[Case, ...]:
-    """Return one token behind a long cache, where windows end; none without a cache.
+def faint_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> dict[Case, float]:
+    """Return the cases of one token in which blocks get faint numbers, and their size.
 
-    Blocks get it with `faint` numbers, because one token says little else.
+    Trained weights have hidden states up to thousands, which hide any eps. The first
+    case has a cache so long that windows end in it; the other has nothing to attend to
+    but the token, so that its numbers stay faint behind norms. There are none without a
+    cache.
     """
-    case = make_case(graph, entry, 1, 1, cached=LONGEST)
-    return (case,) if case.ctx else ()
+    far = make_case(graph, entry, 1, 1, cached=_farthest(graph, entry, emulated))
+    alone = make_case(graph, entry, 1, 1, cached=0)
+    return {far: FAINT, alone: FAINTEST} if far.ctx else {}
 
 
-def faint(value: Array) -> Array:
+def _farthest(graph: Graph, entry: EntryPoint, emulated: bool) -> int:
+    """Return the context's length, because windows end there too, if it is cheap."""
+    n_ctx = max((dim.max for dim in graph.dynamic if dim.name == "ctx"), default=0)
+    cache = (port for port in entry.inputs if port.role == "cache")
+    rows = [
+        math.prod(x for x in port.type.shape if isinstance(x, int)) for port in cache
+    ]
+    is_cheap = not emulated and n_ctx * max(rows, default=0) <= LARGEST_CACHE
+    return n_ctx if is_cheap and not entry.block_size else LONGEST
+
+
+def chooses(block: Block) -> bool:
+    """Return whether a block computes integers, such as the numbers of experts.
+
+    Of faintest values two may be equal in float32 that are not in float64.
+    """
+    types = dict(block.types)
+    results = (name for use in block.calls for name in use.results)
+    return any(types[name].element.startswith("i") for name in results)
+
+
+def faint(value: Array, size: float) -> Array:
     """Return the numbers so much smaller that the eps of a norm decides what it gives.
 
-    Trained weights have hidden states up to thousands, which hide any eps.
+    `size` is the root of their mean square.
     """
     import numpy as np
 
     if not np.issubdtype(value.dtype, np.floating):
         return value
     root = float(np.sqrt(np.square(value).mean()))
-    return value * (FAINT / root) if root else value
+    return value * (size / root) if root else value
 
 
 def chain_cases(graph: Graph, entry: EntryPoint, emulated: bool) -> tuple[Case, ...]:

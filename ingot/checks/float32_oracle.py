@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ingot.checks.losses import ULP
+
 if TYPE_CHECKING:
     from ingot.model.oracle import Oracle
     from ingot.model.shapes import TensorType
@@ -35,8 +37,12 @@ def single() -> Any:
     """Return the class `Single`: arrays all of whose operations round to float32.
 
     Sums add one number after the other, as the inner loop of a kernel does: NumPy's own
-    are of pairs, which loses less. Each sum also gains or loses as much as one of its
-    last binary digit, at random: so samples differ as other orders of adding would.
+    are of pairs, which loses less. Each sum also gains or loses something at random, up
+    to half a digit of what its terms add up to without their signs: so samples differ
+    as other orders of adding would, also where the terms cancel each other.
+
+    Source: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 4.2:
+        an order of adding loses a share of the sum of the terms' sizes.
     """
     import numpy as np
 
@@ -57,10 +63,11 @@ def single() -> Any:
                 options["out"] = tuple(map(_plain, options["out"]))
             with np.errstate(all="ignore"):
                 if method == "reduce" and ufunc is np.add and given[0].dtype == NARROW:
-                    return _single(_rerounded(_sum(given[0], options)))
+                    sums, sizes = (_sum(x, options) for x in (given[0], abs(given[0])))
+                    return _single(_rerounded(sums, sizes))
                 made = getattr(ufunc, method)(*given, **options)
                 if ufunc is np.matmul and made.dtype == NARROW:
-                    made = _rerounded(made)
+                    made = _rerounded(made, np.matmul(*map(np.abs, given)))
                 return _single(made)
 
         def __array_function__(
@@ -146,8 +153,13 @@ def _single(value: Any) -> Any:
     return value.view(single()) if is_array else value
 
 
-def _rerounded(sums: Array) -> Array:
-    """Return float32 sums, each moved by as much as one of its last digit."""
+def _rerounded(sums: Array, sizes: Array) -> Array:
+    """Return float32 sums, each moved by up to half a digit of its size.
+
+    The size is the sum of the terms without their signs.
+
+    Shapes: sums [...], sizes [...] -> [...].
+    """
     import numpy as np
 
     # Numbers and their places are the seed: the same on every thread. The multiplier
@@ -156,7 +168,7 @@ def _rerounded(sums: Array) -> Array:
     mixed: Array = bits + np.arange(bits.size, dtype=np.uint32)
     mixed *= np.uint32(2654435761)
     share = (mixed >> np.uint32(8)).astype(WIDE) * 2.0**-23 - 1
-    moved = sums.ravel().astype(WIDE) * (1 + share * 2.0**-23)
+    moved = sums.ravel().astype(WIDE) + share * ULP * np.ravel(sizes)
     return moved.astype(NARROW).reshape(sums.shape)
 
 

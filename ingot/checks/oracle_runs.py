@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ingot.checks.cases import (
+    FAINTEST,
     Case,
     block_cases,
     chain_cases,
+    chooses,
     component_cases,
     entry_inputs,
     faint,
-    far_cases,
+    faint_cases,
     traced_calls,
 )
 from ingot.checks.float32_oracle import in_float32, lost, n_sample, side_by_side
 from ingot.checks.padding import Padding, padding_of
 from ingot.codec import from_json, to_json
-from ingot.model.graph import PARAMETER, EntryPoint, Graph
+from ingot.model.graph import PARAMETER, Block, EntryPoint, Graph
 from ingot.model.oracle import Oracle, Parameters, Step, run_entry_point
+from ingot.model.shapes import TensorType
 
 Array: TypeAlias = Any
 T = TypeVar("T")
@@ -96,6 +99,19 @@ class Recording:
             self._arrays.append((value, element))
         return self._names[id(value)]
 
+    def block(
+        self,
+        entry: EntryPoint,
+        case: Case,
+        block: Block,
+        values: tuple[Array, ...],
+        padding: Padding | None,
+    ) -> None:
+        """Record a call of a block with these inputs."""
+        names = tuple(map(self.array, values))
+        use = BlockCall(entry.name, case.inputs(), block.name, names, padding)
+        self.calls.append(use)
+
     def write(self) -> None:
         """Write the file, whose bytes depend on nothing but its content."""
         from numpy.lib import format as npy
@@ -139,15 +155,18 @@ def record_components(
     """Write `component.<instance>.npz` for every instance.
 
     It has every set of scalars with which the instance is called, once per shapes of
-    its tensors.
+    its tensors. Of blocks that are alike only the first and the last run, and nothing
+    that only a result of the entry point needs: a head often has most of the weights.
     """
     made = {x.name: Recording(folder / component_file(x.name)) for x in graph.instances}
     seen: set[tuple[Any, ...]] = set()
     for entry in graph.entry_points:
+        few = without_alike(entry)
+        needed = {**oracles, **dict.fromkeys(unread(few), _nothing)}
         for case in component_cases(graph, entry, emulated):
             inputs = entry_inputs(graph, entry, case)
             padding = padding_of(entry, case, inputs)
-            calls = traced_calls(graph, oracles, parameters, entry, inputs)
+            calls = traced_calls(graph, needed, parameters, few, inputs)
             for use, operands in calls:
                 shapes = tuple(operand.shape for operand in operands)
                 if (use.instance, use.scalars, shapes) in seen:
@@ -194,14 +213,13 @@ def record_blocks(
         held = entry.held()
         chain = Recording(folder / chain_file(entry.name))
         chained = chain_cases(graph, entry, emulated)
-        # Blocks of one form differ in their weights alone: two of them show where a
-        # window ends.
+        # Blocks of one form differ in their weights alone: two of them are enough to
+        # show what faint numbers show.
         some = _chosen(entry, forms)
         every = some if emulated else list(range(len(entry.blocks)))
-        far = far_cases(graph, entry)
-        alone = dict.fromkeys(far, some)
-        alone |= dict.fromkeys(block_cases(graph, entry, emulated), every)
+        alone = dict.fromkeys(block_cases(graph, entry, emulated), every)
         seen: set[tuple[Any, ...]] = set()
+        steps: tuple[Step, ...] = ()
         for case in dict.fromkeys((*alone, *chained)):
             inputs = entry_inputs(graph, entry, case)
             padding = padding_of(entry, case, inputs)
@@ -222,26 +240,26 @@ def record_blocks(
                 chain.calls.append(_chain(chain, entry, case, inputs, both, padding))
             for index in alone.get(case, ()):
                 block = entry.blocks[index]
-                values = block_inputs(steps[index], ports, held, case in far)
-                shapes = (block.name, *(value.shape for value in values), case in far)
+                values = block_inputs(steps[index], ports, held)
+                shapes = (block.name, *(value.shape for value in values))
                 if shapes not in seen:
                     seen.add(shapes)
                     recording = made[form_of[entry.name, block.name]]
-                    names = tuple(map(recording.array, values))
-                    use = BlockCall(
-                        entry.name, case.inputs(), block.name, names, padding
-                    )
-                    recording.calls.append(use)
+                    recording.block(entry, case, block, values, padding)
+        for case, size in faint_cases(graph, entry, emulated).items():
+            blocks = faint_blocks(graph, entry, case, size, steps)
+            padding = padding_of(entry, case, entry_inputs(graph, entry, case))
+            for name in (entry.blocks[index].name for index in some):
+                if name in blocks:
+                    recording = made[form_of[entry.name, name]]
+                    recording.block(entry, case, *blocks[name], padding)
         chain.write()
     for recording in made.values():
         recording.write()
 
 
 def block_inputs(
-    step: Step,
-    ports: Mapping[str, Array],
-    held: Mapping[tuple[str, str], str],
-    is_faint: bool,
+    step: Step, ports: Mapping[str, Array], held: Mapping[tuple[str, str], str]
 ) -> tuple[Array, ...]:
     """Return the inputs with which a block is called alone.
 
@@ -251,9 +269,49 @@ def block_inputs(
     return tuple(
         ports[held[step.block.name, formal]]
         if (step.block.name, formal) in held
-        else (faint(value) if is_faint else value)
+        else value
         for (formal, _), value in zip(step.block.inputs, step.inputs, strict=True)
     )
+
+
+def faint_blocks(
+    graph: Graph, entry: EntryPoint, case: Case, size: float, steps: tuple[Step, ...]
+) -> dict[str, tuple[Block, tuple[Array, ...]]]:
+    """Return blocks by name, with inputs of a case of one token, as faint as `size`.
+
+    What other blocks have computed is of the first token of `steps`, a run of any other
+    case: no oracle runs for a cache of the whole context. Left out are blocks that take
+    something as long as the cache from another block, and of faintest numbers those
+    that choose.
+    """
+    inputs = entry_inputs(graph, entry, case)
+    ports = {port.name: x for port, x in zip(entry.inputs, inputs, strict=True)}
+    given = {port.value: ports[port.name] for port in entry.inputs}
+    held = entry.held()
+    found = {}
+    for step in steps:
+        block, types = step.block, dict(step.block.types)
+        own = {
+            formal: ports[held[block.name, formal]]
+            if (block.name, formal) in held
+            else faint(given.get(name, _first_token(types[formal], value)), size)
+            for (formal, name), value in zip(block.inputs, step.inputs, strict=True)
+        }
+        made = (formal for formal, name in block.inputs if name not in given)
+        rest = {x for x in made if (block.name, x) not in held}
+        long = any({*types[x].shape} & {"ctx", "n_block", "n_block_seq"} for x in rest)
+        if not long and not (size == FAINTEST and chooses(block)):
+            found[block.name] = block, tuple(own.values())
+        for name, _ in block.outputs:
+            given.pop(name, None)
+    return found
+
+
+def _first_token(type_: TensorType, value: Array) -> Array:
+    """Return the part of a value that belongs to the first token."""
+    return value[
+        tuple(slice(1 if x in ("batch", "seq") else None) for x in type_.shape)
+    ]
 
 
 def component_file(instance: str) -> str:
@@ -289,6 +347,61 @@ def _chosen(entry: EntryPoint, forms: tuple[Form, ...]) -> list[int]:
         own = [names.index(block) for name, block in blocks if name == entry.name]
         found |= {*own[:1], *own[-1:]}
     return sorted(found)
+
+
+def without_alike(entry: EntryPoint) -> EntryPoint:
+    """Return the entry point with the first and the last block of those that are alike.
+
+    They call the same components with the same scalars, but for a layer's number. A
+    block that gives something that it does not take, such as a type or a name of its
+    own, stays.
+    """
+    places: dict[Any, list[int]] = {}
+    for index, block in enumerate(entry.blocks):
+        places.setdefault(_calls(block), []).append(index)
+    kept = {index for found in places.values() for index in (found[0], found[-1])}
+    blocks = []
+    for index, block in enumerate(entry.blocks):
+        types = dict(block.types)
+        taken = {value: types[formal] for formal, value in block.inputs}
+        passed = all(taken.get(value) == types[x] for value, x in block.outputs)
+        if index in kept or not passed:
+            blocks.append(block)
+    return replace(entry, blocks=tuple(blocks))
+
+
+def _calls(block: Block) -> tuple[tuple[str, str], ...]:
+    """Return what a block calls: each instance with its scalars, as they are written.
+
+    1 and 1.0 are different scalars.
+    """
+    return tuple(
+        (
+            use.instance,
+            repr([x for i, x in enumerate(use.scalars) if i not in use.layered]),
+        )
+        for use in block.calls
+    )
+
+
+def unread(entry: EntryPoint) -> set[str]:
+    """Return the instances whose only result no call of the entry point reads."""
+    called, read, later = set[str](), set[str](), set[str]()
+    for block in reversed(entry.blocks):
+        used = {inner for value, inner in block.outputs if value in later}
+        used |= {operand for use in block.calls for operand in use.operands}
+        called |= {use.instance for use in block.calls}
+        read |= {
+            use.instance
+            for use in block.calls
+            if used & {*use.results} or len(use.results) > 1
+        }
+        later |= {value for _, value in block.inputs}
+    return called - read
+
+
+def _nothing(**_: Any) -> None:
+    """Stand for an oracle whose results nobody reads."""
 
 
 def _chain(
