@@ -58,12 +58,20 @@ class ManifestError(IngotError):
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...], noun: str) -> str:
-    """Return a hint: the one word that is near, or the known words, at most a few."""
+    """Return a hint: the words that are near, or the known words, at most a few.
+
+    What is near is one word; of models also those that continue it, as `smollm2-135m`
+    and `smollm2-135m-instruct`.
+    """
     import difflib
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
-        return f"did you mean '{close[0]}'?"
+        if noun == "models":
+            longer = (name for name in known if name.startswith(f"{close[0]}-"))
+            close += sorted(longer)[:N_NEAREST]
+        near = " or ".join(f"'{name}'" for name in close)
+        return f"did you mean {near}?"
     if len(known) > N_LISTED:
         close = difflib.get_close_matches(word, known, n=N_NEAREST, cutoff=0.0)
         return f"the nearest of {len(known)} {noun}: {', '.join(close)}"

@@ -8,10 +8,12 @@ doit's parser and calls the function of its line in the table.
 from __future__ import annotations
 
 import getopt
+import importlib
 import re
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,8 @@ class TableCommand(Command):  # type: ignore[misc]
             check_known(call.variables)
             if self.line.variables is not None:
                 check_used(call.variables, self.line.variables, self.name)
+            if "hf:" in call.variables.get("model", "") and self.name != "import":
+                call = self._with_imports(call)
             code = int(self.line.load()(call))
             # An output that cannot be written is reported here, not when Python ends.
             sys.stdout.flush()
@@ -124,6 +128,14 @@ class TableCommand(Command):  # type: ignore[misc]
             return int(stop.code or 0)
         except Exception as error:
             return report_unexpected(error)
+
+    def _with_imports(self, call: Call) -> Call:
+        """Return the call with models in place of repositories of the hub."""
+        # Only a few calls need the modules of the import.
+        hub_models = importlib.import_module("ingot.cli.hub_models")
+        found = hub_models.imported_names(call.root, call.variables["model"])
+        doit_cmd.set_var("model", found)
+        return replace(call, variables={**call.variables, "model": found})
 
     def _parsed(self, words: list[str]) -> dict[str, Any]:
         """Return arguments and options; doit's error would show its whole parser."""

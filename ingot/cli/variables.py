@@ -35,7 +35,7 @@ VARIABLES = {
     "top_k": "draw from this many of the most likely tokens",
     "top_p": "draw from the most likely tokens with this share of the probability",
     "seed": "integer that makes sampling, random tokens or `doit audit` repeatable",
-    "source": "a checkpoint's folder or GGUF file for `doit import`",
+    "source": "a checkpoint's folder or GGUF file, or hf:OWNER/NAME@REVISION",
     "licence": "SPDX id for `doit import`, if the checkpoint does not state it",
     "modes": "what `doit ablate` rounds, separated by commas (all modes)",
     "weights": "what `doit ablate` rounds matrices to (the stored type, or i8)",

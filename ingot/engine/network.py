@@ -1,7 +1,7 @@
 """Give downloads what the user's configuration says about the network.
 
-These are proxies, certificates, and the settings of pip and npm. None of it is in an
-action's key, because every download is verified by a pinned digest.
+These are proxies, certificates, and the settings of pip, npm and Hugging Face's hub.
+None of it is in an action's key, because every download is verified by a pinned digest.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _SETTINGS = ("pip_", "npm_config_")
 _VARIABLES = (
     *("http_proxy", "https_proxy", "no_proxy", "ssl_cert_file"),
     *("home", "xdg_config_home"),  # where the files of settings are
+    *("hf_endpoint", "hf_token"),
 )
 
 # A file or folder in a setting: `find-links = /srv/wheels`, or `file:///srv/simple`.

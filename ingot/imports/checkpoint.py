@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ingot.errors import IngotError, counted
 from ingot.imports.checkpoint_facts import Fact, Stated, Survey
@@ -17,6 +18,7 @@ from ingot.imports.encoders import SENTENCES, check_pooling, longest_sentence
 from ingot.imports.families import POSITIONS
 from ingot.imports.gguf_metadata import survey_gguf
 from ingot.imports.hf_config import survey_directory
+from ingot.imports.hub import Repository, fetch_description, is_hub_name
 from ingot.imports.hyperparameters import check_rules, read_ends, read_numbers
 from ingot.imports.known_keys import check_keys
 from ingot.imports.layer_kinds import read_layers
@@ -75,7 +77,7 @@ def import_checkpoint(
     ignored: tuple[str, ...] = (),
     stored: str | None = None,
 ) -> Imported:
-    """Write the manifest of the checkpoint at `source`.
+    """Write the manifest of the checkpoint at `source`, a path or `hf:OWNER/NAME`.
 
     `model` is the manifest's name, `licence` its SPDX id, `n_ctx` its context length;
     what is None comes from the checkpoint. `ignored` are keys that the import does not
@@ -84,7 +86,31 @@ def import_checkpoint(
 
     Raises: IngotError with all errors; nothing is written then.
     """
-    path = _source(source)
+    options = _Options(model, licence, n_ctx, ignored, stored)
+    if not is_hub_name(source):
+        return _import(root, _source(source), None, options)
+    with TemporaryDirectory(prefix="ingot-import-") as folder:
+        path, repository = fetch_description(source, Path(folder))
+        return _import(root, path, repository, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the user says about an import."""
+
+    model: str | None
+    licence: str | None
+    n_ctx: int | None
+    ignored: tuple[str, ...]
+    stored: str | None
+
+
+def _import(
+    root: Path, path: Path, repository: Repository | None, options: _Options
+) -> Imported:
+    """Write the manifest of the checkpoint in a folder, or in a GGUF file."""
+    model, licence, n_ctx = options.model, options.licence, options.n_ctx
+    ignored, stored = options.ignored, options.stored
     errors: list[IngotError] = []
     survey = (survey_directory if path.is_dir() else survey_gguf)(path, errors)
     name = _name(model, path, root, errors)
@@ -134,6 +160,7 @@ def import_checkpoint(
         n_seq=n_seq,
         layers=layers,
         scaling=scaling,
+        repository=repository,
     )
     is_own = own is not None and chosen_licence.value == own.name
     added = own.write(root) if own and is_own else None
@@ -151,7 +178,10 @@ def _source(text: str) -> Path:
     # A shell does not expand the ~ of source=~/model.
     path = Path(text).expanduser().absolute()
     if not path.exists():
-        raise IngotError(f"source={text}: no such file or folder")
+        is_name = re.fullmatch(r"[\w.-]+/[\w.-]+", text)
+        hint = f"if it is a name of Hugging Face's hub: source=hf:{text}"
+        message = f"source={text}: no such file or folder"
+        raise IngotError(message, hint if is_name else "")
     if not path.is_dir() and not (path.is_file() and path.suffix == ".gguf"):
         hint = ""
         if (path.parent / "config.json").is_file():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingot.imports.checkpoint_facts import Fact, Stated, Survey
+from ingot.imports.hub import Repository
 from ingot.imports.stored_types import StoredTypes
 from ingot.model.yaml_scalars import scalar
 
@@ -45,6 +46,7 @@ class Decision:
     n_seq: int | None = None  # how many tokens of a sentence an encoder takes
     layers: tuple[str, ...] = ()  # their blocks in turn; none: the architecture's
     scaling: Mapping[str, Stated] = field(default_factory=dict)  # by table
+    repository: Repository | None = None  # of the hub, that the checkpoint is in
 
     @property
     def architecture(self) -> str:
@@ -193,7 +195,7 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
     source = f"source: {decision.source}, " if decision.source else ""
     lines = [
         "weights:",
-        f"  source: {{kind: {survey.kind}, path: {path}}}",
+        *_source(decision, path),
         f"  naming: {survey.naming}",
     ]
     if decision.ignored:
@@ -208,10 +210,35 @@ def _weights(decision: Decision, folder: Path) -> list[str]:
     return [*lines, "  policy:", *rules]
 
 
+def _source(decision: Decision, path: str) -> list[str]:
+    """Return where the weights are: at a path, or in a repository of the hub."""
+    hub = decision.repository
+    if hub is None:
+        return [f"  source: {{kind: {decision.survey.kind}, path: {path}}}"]
+    return [
+        "  source:",
+        "    kind: huggingface",
+        f"    repo: {quoted(hub.repo)}",
+        f"    revision: {json.dumps(hub.commit)}",
+        "    files:",
+        *(f'      {name}: "{digest}"' for name, digest in hub.pinned.items()),
+    ]
+
+
 def _tokenizer(decision: Decision, folder: Path) -> list[str]:
     path = decision.survey.tokenizer
     if path is None:
         return ["", "tokenizer: {kind: gguf}"] if decision.survey.vocabulary else []
+    if hub := decision.repository:
+        return [
+            "",
+            "tokenizer:",
+            "  kind: huggingface-file",
+            f"  repo: {quoted(hub.repo)}",
+            f"  revision: {json.dumps(hub.commit)}",
+            f"  path: {path.name}",
+            f'  sha256: "{hub.sha256[path.name]}"',
+        ]
     place = quoted(relative(path, folder))
     return ["", f"tokenizer: {{kind: file, path: {place}}}"]
 

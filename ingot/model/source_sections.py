@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ingot.model.name_patterns import PATH, SHA256
 from ingot.model.schema_types import (
     Integer,
     ListOf,
+    MapOf,
     Number,
     Section,
     Tagged,
@@ -80,14 +82,45 @@ class UrlSection(Section):
     sha256: str = key(SHA256, _DIGEST)
 
 
-PartSection = PackageSection | NpmSection | FileSection | UrlSection
+_REPO = Text("a repository such as owner/name", r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+_COMMIT = Text("a commit: 40 hexadecimal digits", "[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubFileSection(Section):
+    """A file of a Hugging Face repository."""
+
+    kind: str
+    repo: str = key(_REPO, "the repository on the hub")
+    revision: str = key(_COMMIT, "its commit")
+    path: str = key(PATH, "the file in the repository")
+    sha256: str = key(SHA256, _DIGEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSection(Section):
+    """A checkpoint in a Hugging Face repository."""
+
+    kind: str
+    repo: str = key(_REPO, "the repository on the hub")
+    revision: str = key(_COMMIT, "its commit")
+    files: Mapping[str, str] = key(
+        MapOf(SHA256, PATH, min=1),
+        "sha256 of its safetensors files, config.json and the index of shards",
+    )
+
+
+PartSection = PackageSection | NpmSection | FileSection | UrlSection | HubFileSection
 
 _PACKAGE = ("python-package", PackageSection)
 _NPM = ("npm-package", NpmSection)
 _FILE = ("file", FileSection)
 _URL = ("url", UrlSection)
+_HUB_FILE = ("huggingface-file", HubFileSection)
 
-PART = Tagged("kind", "where the part comes from", (_PACKAGE, _NPM, _FILE, _URL))
+PART = Tagged(
+    "kind", "where the part comes from", (_PACKAGE, _NPM, _FILE, _URL, _HUB_FILE)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +143,7 @@ _PARTS = ("parts", PartsSection)
 OF = Tagged(
     "kind",
     "where llama2.c's file comes from",
-    (_PACKAGE, _NPM, _FILE, _URL, _PARTS),
+    (_PACKAGE, _NPM, _FILE, _URL, _HUB_FILE, _PARTS),
 )
 
 
@@ -152,7 +185,9 @@ class VocabularySection(Section):
 
 
 FileSourceSection = PartSection | PartsSection | Llama2cSection
-SourceSection = FileSourceSection | DirectorySection | SyntheticSection | SplatSection
+SourceSection = (
+    FileSourceSection | DirectorySection | HubSection | SyntheticSection | SplatSection
+)
 TokenizerSection = FileSourceSection | VocabularySection
 
 WEIGHT_SOURCE = Tagged(
@@ -163,6 +198,8 @@ WEIGHT_SOURCE = Tagged(
         _NPM,
         _FILE,
         ("hf-directory", DirectorySection),
+        ("huggingface", HubSection),
+        _HUB_FILE,
         ("gguf", FileSection),
         ("irpa", FileSection),
         _URL,
@@ -180,6 +217,7 @@ TOKENIZER_SOURCE = Tagged(
         _NPM,
         _FILE,
         _URL,
+        _HUB_FILE,
         _PARTS,
         _LLAMA2C,
         ("gguf", VocabularySection),

