@@ -71,10 +71,21 @@ def test_a_wrong_command_line_is_reported_and_nothing_is_built(
 @pytest.mark.slow
 def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None:
     words = (*WORDS, "prompt=Hello", "tokens=40", "temperature=2", "seed=4")
+    alone = project.doit(*words, "--unchecked")
+    assert alone.code == 0, alone.out + alone.err
+    assert "\nunchecked: this model is not checked\n" in alone.err
+    assert not re.search(r"\] (check|bench|bundle)", alone.err)
     first = project.doit(*words)
     assert first.code == 0, first.out + first.err
-    assert re.search(f"bundle:{MODEL}@x86_64: (ran|restored)", first.err)
-    assert first.out
+    assert first.out == alone.out
+    # The text comes first: then what is checked, measured and packed.
+    places = [
+        first.err.index("unchecked: this model is not checked yet; the check follows"),
+        first.err.index(f"{MODEL}@x86_64: 27 tokens"),
+        first.err.index(f"] check:{MODEL}@x86_64: "),
+        first.err.index(f"] bundle:{MODEL}@x86_64: "),
+    ]
+    assert places == sorted(places)
     again = project.doit(*words)
     assert (again.code, again.out) == (0, first.out)
     # 6 tokens of the prompt fill a context of 32 with 26, and one more comes out.

@@ -91,7 +91,7 @@ def generate(
     start = time.monotonic()
     check_decoder(bundle)
     vocabulary = read_vocabulary(bundle)
-    ids = _ids(bundle, vocabulary, request)
+    ids = request_ids(bundle, vocabulary, request)
     model = Model(bundle, runner, vocabulary, len(ids) + request.tokens)
     return model.continue_text(ids, request, outside, start)
 
@@ -107,7 +107,7 @@ def check_decoder(bundle: Bundle) -> None:
         raise IngotError(f"{bundle.name}: {error.message}") from error
 
 
-def _ids(bundle: Bundle, vocabulary: Vocabulary, request: Request) -> list[int]:
+def request_ids(bundle: Bundle, vocabulary: Vocabulary, request: Request) -> list[int]:
     """Return the ids of a request's prompt.
 
     Raises: IngotError if the model does not accept them, or its template fails.
