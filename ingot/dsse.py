@@ -229,6 +229,9 @@ def _part(value: Any, name: str, kind: type) -> Any:
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, kind):
         raise BadEnvelope(f"'{name}' is missing, or of another type")
+    if isinstance(found, str) and not found.isprintable():
+        # Half a surrogate pair among them: JSON can spell it, and nothing can sign it.
+        raise BadEnvelope(f"'{name}' is not a printable text")
     return found
 
 

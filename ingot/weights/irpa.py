@@ -106,11 +106,12 @@ def read_archive(path: Path) -> tuple[ArchiveEntry, ...]:
     index = ParameterIndex()
     try:
         index.load(str(path))
+        # A name or a note that is no text is as wrong as a file of another format.
+        return tuple([_entry(key, entry) for key, entry in index.items()])
     except (OSError, ValueError, IndexError, RuntimeError) as error:
         raise IngotError(
             f"{path}: not a parameter archive; {error}", "bake it again"
         ) from error
-    return tuple(_entry(key, entry) for key, entry in index.items())
 
 
 def _entry(key: str, entry: Any) -> ArchiveEntry:
