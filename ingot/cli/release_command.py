@@ -12,15 +12,16 @@ from typing import Any
 from ingot.bundles.reader import Bundle, read_bundle
 from ingot.cli.build_command import build_first
 from ingot.cli.commands import Call
+from ingot.cli.connections import open_store
+from ingot.cli.runnable_model import read_built
 from ingot.cli.variables import check_used, integer
 from ingot.dsse import Algorithm, PrivateKey, generate, read_private_key
 from ingot.engine.byte_sizes import format_size
-from ingot.engine.digests import Digests
 from ingot.engine.toolchain import identity
 from ingot.errors import IngotError, counted, did_you_mean
 from ingot.model.text_files import read_file, why
 from ingot.model.yaml_nodes import format_errors
-from ingot.project.catalogue import Selection, read, requested_models
+from ingot.project.catalogue import read, requested_models
 from ingot.project.selection import check_runnable, select
 from ingot.release import locations, publish, pull
 from ingot.release.evidence import (
@@ -103,10 +104,10 @@ def _publish(call: Call) -> int:
     if len(selection.models) != 1:
         found = ", ".join(selection.models)
         raise IngotError(f"doit release needs one model, found {found}")
-    tasks = [f"bundle:{selection.models[0]}@{x}" for x in selection.targets]
-    if code := build_first(call, *tasks):
+    names = [f"{selection.models[0]}@{target}" for target in selection.targets]
+    if code := build_first(call, *(f"bundle:{name}" for name in names)):
         return code
-    bundles = _bundles(call.root, selection)
+    bundles = [read_built(call.root, name) for name in names]
     image = model_image(bundles, version)
     evidence = signing.evidence(repository, image, bundles) if signing else {}
     moved = publish.publish(repository, image, channel, evidence)
@@ -152,7 +153,7 @@ def _signing(call: Call) -> Signing | None:
             raise IngotError(format_errors(group)) from group
         trust = signers(policy, Path(policy_name).expanduser())
     packages = ("iree-base-compiler", "iree-base-runtime")
-    digests = Digests(call.root / "build/.ingot/digests.sqlite")
+    digests = open_store().digests
     builder = Builder(
         checkout=read_checkout(call.root),
         name=call.variables.get("builder", BUILDER),
@@ -247,12 +248,6 @@ def make_keys(call: Call) -> int:
         print(f"{folder / name}.key and .pub: {algorithm}, {purpose}")
         print(f"  {key.public.text}")
     return 0
-
-
-def _bundles(root: Path, selection: Selection) -> list[Bundle]:
-    (model,) = selection.models
-    folders = [root / f"build/{model}/{x}/bundle" for x in selection.targets]
-    return [read_bundle(folder) for folder in folders]
 
 
 def _promote(call: Call) -> int:

@@ -112,7 +112,7 @@ def with_model(call: Call, chosen: Chosen, use: Use) -> int:
     if alone and (code := build_first(call, task)):
         return code
     if alone or _is_built(call.root, chosen):
-        return _use(call.root, _read(call.root, chosen.name), use)
+        return _use(call.root, read_built(call.root, chosen.name), use)
     needs = dict.fromkeys(
         source.task for source in chosen.sources.values() if isinstance(source, Output)
     )
@@ -151,8 +151,11 @@ def _is_built(root: Path, chosen: Chosen) -> bool:
     )
 
 
-def _read(root: Path, name: str) -> Bundle:
-    """Return the built bundle; the digests of its files are remembered."""
+def read_built(root: Path, name: str) -> Bundle:
+    """Return the built bundle `model@target`; its files' digests are remembered.
+
+    Raises: IngotError if a file is not as it was packed.
+    """
     digests = open_store().digests
     model, _, target = name.partition("@")
 
