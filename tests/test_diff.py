@@ -13,7 +13,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ingot.bundles.compare_bundles import UNKNOWN, difference
+from ingot.bundles.change_causes import UNKNOWN
+from ingot.bundles.compare_bundles import difference
 from ingot.bundles.contract import seal, unseal
 from ingot.bundles.difference import Change, Difference
 from ingot.bundles.reader import read_bundle
@@ -26,7 +27,7 @@ from tests.tiny_bundle import pack_whole, resealed, write_tar_of
 
 PAGE = ROOT / "docs/command-line.schema.json"
 MANIFEST, GELU = "models/tiny.yaml", "components/activation/gelu.mlir"
-TARGET = "targets/here.yaml"
+TARGET, KERNELS = "targets/here.yaml", "targets/here.kernels.mlir"
 Contract = dict[str, Any]
 
 
@@ -226,7 +227,14 @@ def test_a_component_is_no_cause_if_the_linked_module_is_the_same(
     packed: Path, other: Path
 ) -> None:
     resealed(other, "model.vmfb", b"another module")
-    plant(other, lambda _: None, GELU, TARGET)
+    plant(other, lambda _: None, GELU, TARGET, KERNELS)
+    assert only(packed, other).causes == (TARGET, KERNELS)
+
+
+def test_kernels_for_the_compiler_are_no_cause_of_a_contract(
+    packed: Path, other: Path
+) -> None:
+    plant(other, lambda c: c["dims"].update(n_vocab=9), TARGET, KERNELS)
     assert only(packed, other).causes == (TARGET,)
 
 
@@ -323,6 +331,7 @@ def test_a_bundle_of_the_version_before_differs_by_its_version_only(
         contract["files"]["LICENCE"] = contract["files"].pop("LICENSE")
         for key in ("text", "module"):
             del contract[key]
+        del contract["parameters"]["types"]["w"]["sha256"]
 
     (other / "LICENSE").rename(other / "LICENCE")
     plant(other, older)

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ingot.bundles.change_causes import COMPILER, FLAGS, WEIGHTS, causes
 from ingot.bundles.contract_changes import contract_changes
 from ingot.bundles.difference import Change, Difference, Level, Timing, highest
 from ingot.bundles.reader import Bundle
 from ingot.bundles.weight_changes import weight_changes
 from ingot.errors import IngotError
-
-UNKNOWN = "nothing that bundle.json records; ingot itself may differ"
 
 # By file: what it means to a caller that the content is another. Other files are a
 # patch: no call depends on them.
@@ -28,8 +27,6 @@ FILES = {
 }
 # Bundles up to version 2 have the licence under this name.
 OLDER_NAMES = {"LICENCE": "LICENSE"}
-
-_COMPILER, _FLAGS, _WEIGHTS = "compiler", "compile flags", "weights"
 
 
 def difference(before: Bundle, after: Bundle) -> Difference:
@@ -75,19 +72,19 @@ def changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
     weights = [_at(contract, "weights") or {} for contract in (old, new)]
     found += _changed_weights(*weights)
     if _tool(old) != _tool(new):
-        found.append(_COMPILER)
+        found.append(COMPILER)
     if _flags_of(old) != _flags_of(new):
-        found.append(_FLAGS)
+        found.append(FLAGS)
     return tuple(found)
 
 
 def _changed_weights(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     if old.get("origin") != new.get("origin"):
-        yield f"{_WEIGHTS}: {old.get('origin')} -> {new.get('origin')}"
+        yield f"{WEIGHTS}: {old.get('origin')} -> {new.get('origin')}"
     files = [{x["file"]: x["sha256"] for x in w.get("files", [])} for w in (old, new)]
     for name in dict.fromkeys([*files[0], *files[1]]):
         if files[0].get(name) != files[1].get(name):
-            yield f"{_WEIGHTS}: {name}"
+            yield f"{WEIGHTS}: {name}"
 
 
 def _tool(contract: dict[str, Any]) -> tuple[Any, ...]:
@@ -97,40 +94,6 @@ def _tool(contract: dict[str, Any]) -> tuple[Any, ...]:
 
 def _flags_of(contract: dict[str, Any]) -> tuple[Any, Any]:
     return contract["target"]["compile_flags"], contract["compiler"].get("commands")
-
-
-def causes(change: Change, inputs: tuple[str, ...], linked: bool) -> tuple[str, ...]:
-    """Return the changed inputs that can be the reason of a change.
-
-    `linked` says whether the linked module differs, so that graph and components can be
-    the reason of another compiled one.
-    """
-    graph = ("components/", "models/")
-    layout = ("targets/layouts/",)
-    of_module = ("targets/", _COMPILER, _FLAGS, *(graph if linked else ()))
-    of_weights = (_WEIGHTS, "models/", *layout)
-    prefixes = {
-        "module": of_module,
-        "flags": ("targets/", _FLAGS),
-        "compiler": (_COMPILER, _FLAGS, "targets/"),
-        "weights": of_weights,
-        "check": ("",),
-        "contract": ("models/", "targets/", _WEIGHTS, _COMPILER),
-    }
-    of_files = {
-        "model.vmfb": of_module,
-        "model.irpa": of_weights,
-        "LICENSE": ("models/licences/", "models/"),
-        "tokenizer.json": ("models/",),
-        "chat_template.jinja": ("models/",),
-        "run.py": (),
-        "run_text.py": (),
-    }
-    wanted = prefixes.get(change.area) or of_files.get(change.what, ("",))
-    found = tuple(name for name in inputs if name.startswith(wanted or ("\0",)))
-    if change.what != "LICENSE":
-        found = tuple(x for x in found if not x.startswith("models/licences/"))
-    return found or (UNKNOWN,)
 
 
 def _files(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:

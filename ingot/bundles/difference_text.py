@@ -19,13 +19,10 @@ def text(found: Difference) -> str:
         head = f"{found.before} and {found.after}: equal"
         return "\n".join([head, *_ends(found)])
     lines = [f"{found.before} -> {found.after}: {found.level}"]
-    for area, group in groupby(found.changes, key=lambda change: change.area):
-        changes = list(group)
-        lines.append(area)
-        for change in _some(changes):
-            lines.append(f"  {_line(change)}")
-        if area == "weights" and len(changes) > SHOWN_TENSORS:
-            lines.append(f"  ... {len(changes) - SHOWN_TENSORS} more tensors")
+    for changes in _areas(found):
+        lines.append(changes[0].area)
+        lines += [f"  {_line(change)}" for change in _some(changes)]
+        lines += [f"  {note}" for note in _more(changes)]
         of_area = {cause: None for change in changes for cause in change.causes}
         lines += [f"    because of {cause}" for cause in of_area]
     return "\n".join([*lines, *_ends(found)])
@@ -45,14 +42,27 @@ def markdown(found: Difference) -> str:
             change.level,
             ", ".join(change.causes),
         )
-        for change in found.changes
+        for area in _areas(found)
+        for change in _some(area)
     )
     names = ("area", "what", "before", "after", "level", "because of")
     parts = [head, f"Compared with {found.before}.", table(names, rows)]
+    parts += [note for area in _areas(found) for note in _more(area)]
     if found.benchmarks:
         times = ((_case(x), x.before_ms, x.after_ms) for x in found.benchmarks)
         parts.append(table(("benchmark", "before (ms)", "after (ms)"), times))
     return "\n\n".join(parts) + "\n"
+
+
+def _areas(found: Difference) -> list[list[Change]]:
+    grouped = groupby(found.changes, key=lambda change: change.area)
+    return [list(changes) for _, changes in grouped]
+
+
+def _more(changes: list[Change]) -> list[str]:
+    """Return a line about the changes that `_some` leaves out."""
+    left = len(changes) - len(_some(changes))
+    return [f"... {left} more tensors"] if left else []
 
 
 def _some(changes: list[Change]) -> list[Change]:

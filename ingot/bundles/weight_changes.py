@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +26,35 @@ def weight_changes(before: Bundle, after: Bundle) -> Iterator[Change]:
 
     Raises: IngotError if an archive cannot be read.
     """
+    archives = [
+        bundle.contract["files"][bundle.contract["parameters"]["archive"]]
+        for bundle in (before, after)
+    ]
     old, new = (bundle.contract["parameters"]["types"] for bundle in (before, after))
-    found: list[Change] = []
+    places: list[dict[str, Place]] = []
     for name in dict.fromkeys([*old, *new]):
-        if old.get(name) != new.get(name):
-            shown = (_shown(old.get(name)), _shown(new.get(name)))
-            found.append(Change("weights", name, *shown, Level.MINOR))
-    tensors = [_tensors(bundle) for bundle in (before, after)] if found else []
-    for change in found:
-        name = change.what
-        one, other = old.get(name, {}), new.get(name, {})
-        same = all(one.get(key) == other.get(key) for key in ("element", "shape"))
-        if same:
-            places = (of_bundle[name] for of_bundle in tensors)
-            yield replace(change, numbers=_numbers(one["element"], *places))
-        else:
-            yield change
+        one, other = old.get(name), new.get(name)
+        if one == other:
+            continue
+        shown = (_shown(one), _shown(other))
+        if one is None or other is None or _type(one) != _type(other):
+            yield Change("weights", name, *shown, Level.MINOR)
+        elif archives[0] != archives[1]:
+            places = places or [_tensors(bundle) for bundle in (before, after)]
+            numbers = _numbers(one["element"], *(found[name] for found in places))
+            # Bundles up to version 2 have no digest of a tensor.
+            if any(numbers.values()) or ("sha256" in one and "sha256" in other):
+                yield Change("weights", name, *shown, Level.MINOR, numbers)
+
+
+def _type(tensor: dict[str, Any]) -> str:
+    return f"{tensor['element']}[{', '.join(map(str, tensor['shape']))}]"
 
 
 def _shown(tensor: dict[str, Any] | None) -> str | None:
     if tensor is None:
         return None
-    type_ = f"{tensor['element']}[{', '.join(map(str, tensor['shape']))}]"
-    return f"{type_} {tensor.get('sha256', '')[:12]}".strip()
+    return f"{_type(tensor)} {tensor.get('sha256', '')[:12]}".strip()
 
 
 def _tensors(bundle: Bundle) -> dict[str, Place]:
