@@ -6,14 +6,10 @@ is compiled again and no build output of the checkout is touched.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +20,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("ingot", "models", "components", "oracles", "targets")
 FILES = ("dodo.py", "pyproject.toml")
-
-# How often the memory of processes is read, s: Linux records each one's peak.
-INTERVAL_S = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of a process and everything that it started."""
-
-    wall_s: float
-    peak_bytes: int  # resident, of the largest of its processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +41,14 @@ class Checkout:
         weights = self.root / "build" / self.model / "weights"
         return weights / self.target.layout.name / "model.irpa"
 
-    def build(self, cache: Path | None = None) -> Cost:
-        """Build the module and its weights; `cache` is another store."""
-        doit = [sys.executable, "-m", "doit"]
+    def build(self) -> None:
+        """Build the module and its weights."""
         tasks = [
             f"compile:{self.model}@{self.target.resolved}",
             f"bake:{self.model}@{self.target.layout.name}",
         ]
-        variables = dict(os.environ)
-        if cache is not None:
-            variables["INGOT_CACHE"] = str(cache)
-        return cost([*doit, *tasks], self.root, variables)
+        argv = [sys.executable, "-m", "doit", *tasks]
+        subprocess.run(argv, cwd=self.root, stdout=sys.stderr, check=True)
 
 
 def copied(folder: Path, model: str, target: str) -> Checkout:
@@ -87,71 +69,9 @@ def copied(folder: Path, model: str, target: str) -> Checkout:
 
 def store_as(checkout: Checkout, stored: str) -> None:
     """Change the type in which the manifest stores weights."""
-    _edit(checkout, (r"(stored: )f32\b", rf"\g<1>{stored}"))
-
-
-def read_from(checkout: Checkout, gguf: Path) -> None:
-    """Make the manifest take its weights from a GGUF file of any types."""
-    place = os.path.relpath(gguf, checkout.root / "models")
-    _edit(checkout, (r"source: \{kind: .*\}", f"source: {{kind: gguf, path: {place}}}"))
-    if "naming: hf" in _manifest(checkout).read_text(encoding="utf-8"):
-        _edit(checkout, (r"naming: hf\b", "naming: gguf"))
-        _edit(checkout, (r"(match: \"\*\", )source: f32, ", r"\g<1>"))
-
-
-def _manifest(checkout: Checkout) -> Path:
-    return checkout.root / "models" / f"{checkout.model}.yaml"
-
-
-def _edit(checkout: Checkout, change: tuple[str, str]) -> None:
-    path = _manifest(checkout)
-    text, count = re.subn(*change, path.read_text(encoding="utf-8"))
+    path = checkout.root / "models" / f"{checkout.model}.yaml"
+    old, new = r"(stored: )f32\b", rf"\g<1>{stored}"
+    text, count = re.subn(old, new, path.read_text(encoding="utf-8"))
     if count != 1:
-        raise SystemExit(f"{path}: expected '{change[0]}' once, found it {count} times")
+        raise SystemExit(f"{path}: expected '{old}' once, found it {count} times")
     path.write_text(text, encoding="utf-8")
-
-
-def cost(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> Cost:
-    """Run a command with its output on standard error; return its cost.
-
-    Raises: SystemExit where it fails.
-    """
-    start = time.perf_counter()
-    process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=sys.stderr)
-    peaks = [0]
-    ended = threading.Event()
-
-    # Polled, because the sandbox's init does not report what its children used.
-    def watch() -> None:
-        while not ended.wait(INTERVAL_S):
-            peaks[0] = max(peaks[0], *map(_peak_bytes, _family(process.pid)))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    code = process.wait()
-    wall = time.perf_counter() - start
-    ended.set()
-    watcher.join()
-    if code:
-        raise SystemExit(f"{' '.join(argv)}: exit code {code}")
-    return Cost(wall, peaks[0])
-
-
-def _family(process: int) -> list[int]:
-    """Return the process and all processes that it and its children have started."""
-    found = [process]
-    for parent in found:
-        for place in Path(f"/proc/{parent}/task").glob("*/children"):
-            # A process that has ended meanwhile has no files.
-            with contextlib.suppress(OSError):
-                found += map(int, place.read_text(encoding="ascii").split())
-    return found
-
-
-def _peak_bytes(process: int) -> int:
-    with contextlib.suppress(OSError):
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-        for line in status.splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -1,13 +1,14 @@
-"""Compare the latency of an encoder's bundle with ONNX Runtime and torch.
+"""Compare the latency of an encoder's bundle with torch, ONNX Runtime and OpenVINO.
 
     ./bootstrap doit build
     .venv/bin/pip install -e '.[bench]' --constraint constraints.txt
-    .venv/bin/python benchmarks/encode.py [--runs 15] [--threads 2]
+    .venv/bin/python benchmarks/encode.py [--runs 15] [--threads 2] [--target host]
 
 All engines run in this process with the same weights and threads, and take turns call
 by call, so that the ratios hold on a noisy machine. Every engine's embeddings are
-compared with torch's before anything is timed. It builds the bundle of all-minilm-l6-v2
-for this machine, the ONNX export of the transformers model, and that model itself.
+compared with torch's before anything is timed; OpenVINO computes with bf16 too. It runs
+the bundle of all-minilm-l6-v2 for this machine, the ONNX export of the transformers
+model, and that model itself.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from ingot.model.target import read_target
+
 ROOT = Path(__file__).resolve().parent.parent
-SHAPES = ((1, 16), (1, 64), (1, 128), (1, 200), (8, 16), (8, 128))
+SHAPES = ((1, 16), (1, 128), (8, 128), (32, 128))
 
 Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
@@ -35,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--target", default="x86_64")
+    parser.add_argument("--target", default="host")
     arguments = parser.parse_args()
     engines = {
         "ingot": ingot(arguments.target, arguments.threads),
@@ -43,17 +46,17 @@ def main() -> int:
     }
     names = list(engines)
     print(f"{'batch x seq':>12}", *(f"{name + ' ms':>16}" for name in names), end="  ")
-    print(*(f"{name + ' / ingot':>20}" for name in names[1:]), f"{'worst error':>12}")
+    print(*(f"{name + ' / ingot':>20}" for name in names[1:]), "error to torch")
     for batch, seq in SHAPES:
         inputs = example(batch, seq)
         outputs = {name: engine(*inputs) for name, engine in engines.items()}
-        error = max(float(abs(o - outputs["torch"]).max()) for o in outputs.values())
+        errors = {n: abs(o - outputs["torch"]).max() for n, o in outputs.items()}
         times = measure(engines, inputs, arguments.runs)
         medians = {name: statistics.median(values) for name, values in times.items()}
         print(f"{f'{batch} x {seq}':>12}", end=" ")
         print(*(f"{medians[name]:16.2f}" for name in names), end="  ")
         print(*(f"{medians[n] / medians['ingot']:20.2f}" for n in names[1:]), end=" ")
-        print(f"{error:12.1e}")
+        print(", ".join(f"{n} {error:.1e}" for n, error in errors.items()))
     return 0
 
 
@@ -84,7 +87,8 @@ def ingot(target: str, threads: int) -> Encode:
     """Return the bundle's encoder."""
     import iree.runtime as rt
 
-    folder = ROOT / "build/all-minilm-l6-v2" / target / "bundle"
+    resolved = read_target(ROOT / "targets" / f"{target}.yaml", ROOT).resolved
+    folder = ROOT / "build/all-minilm-l6-v2" / resolved / "bundle"
     rt.flags.parse_flags(f"--task_topology_group_count={threads}")
     device = rt.get_device("local-task")
     instance = rt.VmInstance()
@@ -102,7 +106,7 @@ def ingot(target: str, threads: int) -> Encode:
 
 
 def torch_engines(threads: int) -> dict[str, Encode]:
-    """Return the transformers model in torch, and its ONNX export in ONNX Runtime."""
+    """Return the transformers model in torch, and its ONNX export in other engines."""
     import onnxruntime
     import torch
 
@@ -115,6 +119,10 @@ def torch_engines(threads: int) -> dict[str, Encode]:
         path = Path(folder, "model.onnx")
         export(encoder, path)
         session = onnxruntime.InferenceSession(str(path), options)
+        converted = {
+            f"openvino {compute}": openvino(path, threads, compute)
+            for compute in ("f32", "bf16")
+        }
 
     def run_torch(*inputs: np.ndarray) -> np.ndarray:
         return encoder(*(torch.from_numpy(i).long() for i in inputs)).numpy()
@@ -124,7 +132,20 @@ def torch_engines(threads: int) -> dict[str, Encode]:
         feed = {n: i.astype(np.int64) for n, i in zip(names, inputs, strict=True)}
         return session.run(None, feed)[0]
 
-    return {"onnxruntime": run_onnx, "torch": run_torch}
+    return {"onnxruntime": run_onnx, "torch": run_torch, **converted}
+
+
+def openvino(path: Path, threads: int, compute: str) -> Encode:
+    """Return the ONNX export in OpenVINO, which computes with f32 or bf16."""
+    from openvino import Core
+
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": compute,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    compiled = Core().compile_model(str(path), "CPU", settings)
+    return lambda *inputs: compiled([i.astype(np.int64) for i in inputs])[0].copy()
 
 
 def torch_encoder() -> Callable[..., Any]:

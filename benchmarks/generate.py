@@ -1,72 +1,207 @@
-"""Compare the speed of a decoder with llama.cpp: same dims, types and threads, one run.
+"""Compare the speed of a decoder with other engines: same weights, threads and turns.
 
-    .venv/bin/pip install -e '.[bench]' --constraint constraints.txt
-    .venv/bin/python benchmarks/generate.py [--model gemma3-270m] [--types f32 i8]
+    .venv/bin/python benchmarks/generate.py [--types f32 i8] [--turns 1 --tokens 4]
 
-It measures prefill of each of the `--contexts`, and decode after them, in tokens/s.
-ingot is measured in this process by the calls that `doit generate` makes, token after
-token with the logits copied out, after the module is loaded and every size has run
-once: the steady state. llama.cpp is measured by its llama-bench, which also leaves out
-start and loading and warms up by itself; its cache is f16, its default. Both run with
-random weights.
+It installs llama.cpp, OpenVINO, ONNX Runtime GenAI and torch from the package
+registries, converts the model's synthetic weights for each, and loads each engine in a
+process of its own. All engines of a stored type are loaded at once, and take turns with
+each other and with the measurement of the machine's limits; a process is stopped while
+it is not its turn. What cannot be built is named with the reason.
 
-The engines and the measurements of the machine's limits take turns, so that ratios hold
-on a noisy machine: each figure is the median of `--runs` turns, and each ratio the
-median of the ratios of the turns. For decode, "of limit" is the archive's bytes read
-per token as a share of the memory's bandwidth; for prefill, the layers' products as a
-share of the f32 multiply-adds in registers.
+A turn reads a prompt of each of the `--contexts`, and decodes `--tokens` after it,
+token after token with the logits copied out. Each figure is the median of the turns. A
+ratio is that of ingot to the fastest other engine, the median of the ratios of the
+turns; above 1, ingot is faster. For decode, the share of the limit is the archive's
+bytes read per token as a share of the memory's bandwidth; for prefill, the layers'
+products as a share of the fastest instruction for the stored type.
 
-The first run builds what it needs below build/.bench, which takes minutes each: a copy
-of the sources for every type, llama-bench (or name one with `--llama-bench`), and GGUF
-files.
-
-`--load` instead measures the time from a process's start to its first token, and from a
-checkpoint (a GGUF file of bf16) to a runnable artifact with an empty store.
+Before an engine is measured, its logits are compared with those of ingot's first type:
+for how many positions the likeliest token is the same, and how the logits correlate.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
+import hashlib
 import math
 import os
-import statistics
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import limits
-import llama
-from decoding import Engine, Speeds
-from loading import measure_loads
-from prepared import PEERS, PLACE, Prepared, prepare
+import numpy as np
+import speed_table
+from checkouts import ROOT, Checkout, copied, store_as
+from engine_process import EngineProcess
+from engines import llama_cpp, onnxruntime_genai, openvino_cpu, torch_eager
+from engines.peer import CannotBuild, Checkpoint, Peer, run
+from speed_table import Agreement, Measured, Report, Width
 
+from ingot.codec import to_json
 from ingot.engine.machine import machine
+from ingot.model.manifest import Manifest, read_manifest
+
+# Our stored types by the width of a weight, whose peers they are compared with.
+OURS = {
+    "f32": ("f32",),
+    "bf16": ("bf16",),
+    "i8": ("i8", "i8_block32"),
+    "i4": ("i4_block32",),
+}
+PEERS = {
+    "native": (
+        llama_cpp.NATIVE,
+        openvino_cpu.PEER,
+        onnxruntime_genai.PEER,
+        torch_eager.PEER,
+    ),
+    "avx2": (llama_cpp.FOR_AVX2, openvino_cpu.FOR_AVX2, torch_eager.FOR_AVX2),
+}
+TARGETS = {"native": "host", "avx2": "x86_64"}
+LEFT_OUT = {
+    "native": {},
+    "avx2": {"ONNX Runtime GenAI": "no option keeps it from using AVX-512"},
+}
+# The logits that are compared: after a prompt, and after each of these tokens.
+PROMPT, DECODED = tuple(range(3, 19)), (7, 5, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A loaded engine."""
+
+    name: str
+    process: EngineProcess
+    archive_bytes: int = 0  # of ingot's, 0 of others
+
+
+class Preparation:
+    """What is built of every engine below the cache, if it is not there yet."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Read the manifest."""
+        self.arguments = arguments
+        path = ROOT / "models" / f"{arguments.model}.yaml"
+        self.manifest: Manifest = read_manifest(path, ROOT)
+        self.cache: Path = arguments.cache.absolute()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        self.folder = self.cache / f"{arguments.model}-{digest}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.graph = self.folder / "graph.json"
+        self.graph.write_text(to_json(self.manifest.graph), encoding="utf-8")
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """Return the other engines for the processor that is asked for."""
+        return PEERS[self.arguments.processor]
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the checkpoint that the other engines' models are converted from.
+
+        Raises: CannotBuild.
+        """
+        model, folder = self.manifest.model, self.folder / "checkpoint"
+        gguf, part = self.folder / "f32.gguf", self.folder / "part-checkpoint"
+        if not gguf.exists():
+            written = self.folder / "part-f32.gguf"
+            run(llama_cpp.gguf_file(model, "f32", written), self.folder / "f32.log")
+            written.rename(gguf)
+        if not folder.exists():
+            python = torch_eager.PEER.environment.python(self.cache)
+            script = str(ROOT / "benchmarks/hf_checkpoint.py")
+            argv = [str(python), script, str(gguf), str(part)]
+            run(argv, self.folder / "checkpoint.log")
+            part.rename(folder)
+        return Checkpoint(model, folder)
+
+    def checkout(self, stored: str) -> Checkout:
+        """Return a copy of the sources whose model has a stored type, built."""
+        folder = self.cache / f"checkout-{self.manifest.model}-{stored}"
+        target = self.arguments.target or TARGETS[self.arguments.processor]
+        checkout = copied(folder, self.manifest.model, target)
+        store_as(checkout, stored)
+        checkout.build()
+        return checkout
+
+    def contenders(self, width: str) -> Iterator[Contender | tuple[str, str]]:
+        """Yield every engine for a width, loaded, or its name and why it is not."""
+        for stored in OURS[width]:
+            checkout = self.checkout(stored)
+            options = {"archive": str(checkout.irpa), "graph": str(self.graph)}
+            process = self._process(
+                f"ingot-{stored}",
+                Path(sys.executable),
+                "ingot_module",
+                checkout.vmfb,
+                options,
+            )
+            size = checkout.irpa.stat().st_size
+            yield Contender(f"ingot {stored}", process, size)
+        for peer in self.peers:
+            if width in peer.lacks:
+                yield f"{peer.name} {width}", peer.lacks[width]
+            for form in (form for form in peer.forms if form.width == width):
+                name = f"{peer.name} {form.name}"
+                try:
+                    model = peer.model(form, self.checkpoint(), self.cache)
+                    process = self._process(
+                        name.replace(" ", "-"),
+                        peer.environment.python(self.cache),
+                        peer.module,
+                        model,
+                        form.options,
+                        form.variables,
+                    )
+                except CannotBuild as error:
+                    yield name, str(error)
+                else:
+                    yield Contender(name, process)
+        yield from LEFT_OUT[self.arguments.processor].items()
+
+    def _process(
+        self,
+        label: str,
+        python: Path,
+        module: str,
+        model: Path,
+        options: dict[str, str],
+        variables: dict[str, str] | None = None,
+    ) -> EngineProcess:
+        arguments = {
+            "model": str(model),
+            "threads": self.arguments.threads,
+            "positions": max(self.arguments.contexts) + self.arguments.tokens,
+            "options": dict(options),
+        }
+        log = self.folder / f"process-{label}.log"
+        return EngineProcess(python, module, arguments, variables or {}, log)
 
 
 def main() -> int:
     """Measure and print."""
     arguments = _arguments()
-    prepared = prepare(arguments)
-    facts = dict(machine())
-    print(
-        f"{arguments.model}, {arguments.threads} threads on {facts['cpu']}, "
-        f"{facts['cores']} cores, {facts['memory']}; load {os.getloadavg()[0]:.1f}\n"
+    prepared = Preparation(arguments)
+    load = os.getloadavg()[0]
+    report = Report(
+        model=arguments.model,
+        day=time.strftime("%Y-%m-%d"),
+        machine=dict(machine()),
+        processor=arguments.processor,
+        threads=arguments.threads,
+        tokens=arguments.tokens,
+        load=load,
+        layer_weights=layer_weights(prepared.manifest),
+        widths=tuple(measured(prepared, width) for width in arguments.types),
     )
-    measured = measure_loads if arguments.load else measure_speeds
-    report = {
-        "model": arguments.model,
-        "target": arguments.target,
-        "threads": arguments.threads,
-        "machine": facts,
-        "llama.cpp": llama.SDIST,
-        **measured(prepared, arguments),
-    }
+    print(speed_table.text(report))
+    if arguments.write:
+        speed_table.write(ROOT / "docs/performance.md", report)
     if arguments.json:
-        text = json.dumps(report, indent=1) + "\n"
-        arguments.json.write_text(text, encoding="utf-8")
+        arguments.json.write_text(to_json(report), encoding="utf-8")
     return 0
 
 
@@ -75,144 +210,82 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="gemma3-270m")
-    parser.add_argument("--target", default="host")
-    parser.add_argument("--types", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--processor", choices=list(PEERS), default="native")
+    parser.add_argument("--target", help="instead of the processor's own")
+    parser.add_argument("--types", nargs="+", choices=list(OURS), default=list(OURS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--contexts", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--tokens", type=int, default=32, help="decoded in a turn")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="2 turns of 4 tokens")
-    parser.add_argument("--load", action="store_true", help="loads and builds instead")
-    parser.add_argument("--llama-bench", type=Path, help="a program that is there")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--cache", type=Path, default=ROOT / "build/.bench")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.runs, arguments.tokens = 2, 4
-    return arguments
+    write = "replace the table in docs/performance.md"
+    parser.add_argument("--write", action="store_true", help=write)
+    return parser.parse_args()
 
 
-def measure_speeds(prepared: Prepared, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure in turns; print the limits and the table, return both with each turn."""
-    contexts, tokens = tuple(arguments.contexts), arguments.tokens
-    entries = prepared.manifest.graph.entry_points
-    engines = {
-        stored: Engine(checkout.vmfb, checkout.irpa, entries, arguments.threads)
-        for stored, checkout in prepared.checkouts.items()
-    }
-    for engine in engines.values():
-        engine.speeds(contexts, 1)
-    program = limits.compiled(PLACE)
-    turns: dict[str, list[Speeds]] = {}
-    ceilings: dict[int, list[limits.Limits]] = {}
-    for _ in range(arguments.runs):
-        for threads in sorted({1, arguments.threads}):
-            if program is not None:
-                measured = limits.measure(program, threads)
-                ceilings.setdefault(threads, []).append(measured)
-        for element, path in prepared.gguf.items():
-            theirs = llama.speeds(
-                prepared.program, path, arguments.threads, contexts, tokens
+def measured(prepared: Preparation, width: str) -> Width:
+    """Measure the engines of a width, and the machine's limits, in turns."""
+    arguments = prepared.arguments
+    program = limits.compiled(prepared.cache)
+    with contextlib.ExitStack() as stack:
+        engines: list[Contender] = []
+        absent: dict[str, str] = {}
+        for item in prepared.contenders(width):
+            if isinstance(item, Contender):
+                stack.callback(item.process.close)
+                engines.append(item)
+            else:
+                absent[item[0]] = item[1]
+                print(f"  {item[0]}: not measured: {item[1]}", file=sys.stderr)
+        agreements = [agreement(item, prepared.folder) for item in engines]
+        for item in engines:
+            item.process.speeds(arguments.contexts, 1)
+        ceilings, turns = [], []
+        for _ in range(arguments.turns):
+            ceilings.append(limits.measure(program, arguments.threads))
+            turns.append(
+                [
+                    item.process.speeds(arguments.contexts, arguments.tokens)
+                    for item in engines
+                ]
             )
-            turns.setdefault(element_key(element), []).append(theirs)
-            for stored in (s for s in engines if PEERS[s] == element):
-                ours = engines[stored].speeds(contexts, tokens)
-                turns.setdefault(stored, []).append(ours)
-    best = print_limits(ceilings)
-    rows = [
-        row(stored, phase, context, turns, ceiling(prepared, stored, phase, best))
-        for phase in ("decode", "prefill")
-        for context in contexts
-        for stored in engines
-    ]
-    print_rows(rows)
-    every = {str(t): [asdict(one) for one in all_] for t, all_ in ceilings.items()}
-    return {"runs": arguments.runs, "tokens": tokens, "limits": every, "rows": rows}
+    found = zip(engines, agreements, zip(*turns, strict=True), strict=True)
+    return Width(
+        width,
+        tuple(Measured(e.name, e.archive_bytes, a, t) for e, a, t in found),
+        tuple(ceilings),
+        absent,
+    )
 
 
-def element_key(element: str) -> str:
-    """Return the name under which llama.cpp's turns of a type are recorded."""
-    return f"llama.cpp {element}"
+def agreement(engine: Contender, folder: Path) -> Agreement:
+    """Compare an engine's logits with those of ingot's f32.
 
-
-def print_limits(ceilings: Mapping[int, list[limits.Limits]]) -> limits.Limits | None:
-    """Print a line for each limit; return those of all threads."""
-    best = None
-    for threads, measured in ceilings.items():
-        best = limits.Limits(
-            statistics.median(one.read_gb_per_s for one in measured),
-            statistics.median(one.fma_gflop_per_s for one in measured),
-        )
-        name = f"limit, {threads} thread{'s' * (threads != 1)}"
-        print(f"{name}: memory read {best.read_gb_per_s:.1f} GB/s")
-        print(f"{name}: f32 multiply-adds {best.fma_gflop_per_s:.0f} GFLOP/s")
-    if best is None:
-        print("limits: not measured, there is no C compiler")
-    print()
-    return best
-
-
-def ceiling(
-    prepared: Prepared, stored: str, phase: str, best: limits.Limits | None
-) -> float | None:
-    """Return the tokens/s that the machine's limit allows; None if it is not known.
-
-    Lookups are left out of prefill, and so are the logits of its last token.
+    Those are computed in the first run and stay in the folder.
     """
-    if best is None:
-        return None
-    if phase == "decode":
-        read = prepared.checkouts[stored].irpa.stat().st_size
-        return best.read_gb_per_s * 1e9 / read
-    products = sum(
+    path, reference = folder / "logits.npy", folder / "logits-f32.npy"
+    engine.process.logits(PROMPT, DECODED, path)
+    if engine.name == "ingot f32":
+        path.replace(reference)
+        path = reference
+    theirs, ours = np.load(path), np.load(reference)
+    same = int((theirs.argmax(1) == ours.argmax(1)).sum())
+    pairs = zip(theirs, ours, strict=True)
+    least = min(float(np.corrcoef(a, b)[0, 1]) for a, b in pairs)
+    return Agreement(same, len(ours), least)
+
+
+def layer_weights(manifest: Manifest) -> int:
+    """Return the number of weights that a token of a prompt is multiplied with.
+
+    Look-ups are left out, and so are the logits of the last token.
+    """
+    return sum(
         math.prod(map(int, parameter.type.shape))
-        for parameter in prepared.manifest.graph.parameters
+        for parameter in manifest.graph.parameters
         if parameter.name.startswith("blk.") and len(parameter.type.shape) == 2
     )
-    return best.fma_gflop_per_s * 1e9 / (2 * products)
-
-
-def row(
-    stored: str,
-    phase: str,
-    context: int,
-    turns: Mapping[str, list[Speeds]],
-    limit: float | None,
-) -> dict[str, Any]:
-    """Return a line of the table, with the samples that it is based on."""
-    key, peer = (phase, context), PEERS[stored]
-    ours = [turn[key] for turn in turns[stored]]
-    theirs = [turn[key] for turn in turns[element_key(peer)]]
-    median = statistics.median(ours)
-    return {
-        "phase": phase,
-        "context": context,
-        "stored": stored,
-        "peer": peer,
-        "tokens_per_s": median,
-        "peer_tokens_per_s": statistics.median(theirs),
-        "ratio": statistics.median(
-            mine / other for mine, other in zip(ours, theirs, strict=True)
-        ),
-        "of_limit": None if limit is None else median / limit,
-        "samples": ours,
-        "peer_samples": theirs,
-    }
-
-
-def print_rows(rows: list[dict[str, Any]]) -> None:
-    """Print the table."""
-    print(
-        f"{'phase':8} {'context':>7}  {'ingot':10} {'llama.cpp':10}"
-        f" {'ingot t/s':>10} {'llama t/s':>10} {'ratio':>6} {'of limit':>9}"
-    )
-    for item in rows:
-        share = item["of_limit"]
-        print(
-            f"{item['phase']:8} {item['context']:7}  {item['stored']:10}"
-            f" {item['peer']:10} {item['tokens_per_s']:10.1f}"
-            f" {item['peer_tokens_per_s']:10.1f} {item['ratio']:6.2f}"
-            f" {'-' if share is None else f'{share:.0%}':>9}"
-        )
 
 
 if __name__ == "__main__":

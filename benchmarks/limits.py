@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).with_suffix(".c")
+MEMORY = "memory"
+# The fastest instruction for each stored type first.
+PRODUCTS = {
+    "f32": ("f32 zmm", "f32 ymm"),
+    "bf16": ("AMX bf16", "vdpbf16ps", "f32 zmm", "f32 ymm"),
+    "i8": ("AMX i8", "vpdpbusd", "f32 zmm", "f32 ymm"),
+    "i4": ("AMX i8", "vpdpbusd", "f32 zmm", "f32 ymm"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limit:
     """What all threads together achieve."""
 
-    read_gb_per_s: float  # from memory
-    fma_gflop_per_s: float  # f32, multiply-adds in registers
+    giga_per_s: float
+    unit: str  # "GB/s", "GFLOP/s", "GOP/s"
 
 
 def compiled(folder: Path) -> Path | None:
@@ -34,10 +42,15 @@ def compiled(folder: Path) -> Path | None:
     return program
 
 
-def measure(program: Path, threads: int) -> Limits:
-    """Return the limits for so many threads, which takes a second."""
+def measure(program: Path | None, threads: int) -> dict[str, Limit]:
+    """Return the limits for so many threads by name, which takes seconds.
+
+    Without a program, none is known.
+    """
+    if program is None:
+        return {}
     done = subprocess.run(
         [str(program), str(threads)], check=True, capture_output=True, text=True
     )
-    read, fma = map(float, done.stdout.split())
-    return Limits(read, fma)
+    lines = (line.split(maxsplit=2) for line in done.stdout.splitlines())
+    return {name: Limit(float(number), unit) for number, unit, name in lines}

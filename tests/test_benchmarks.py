@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,68 @@ def test_a_scheduler_is_measured_with_a_stub() -> None:
     slots, actions, per_s = table.splitlines()[1].split()[:3]
     assert (slots, actions) == ("2", "4")
     assert 0 < float(per_s) <= 2 / 0.25
+
+
+# Two turns in which ingot takes half of the memory's bandwidth; the slower peer in its
+# first turn is the faster one by the median.
+TABLE = """
+from pathlib import Path
+import sys
+from limits import Limit
+from speed_table import *
+def engine(name, bytes_, *speeds):
+    same = Agreement(4, 4, 1.0)
+    turns = tuple({"prefill 8": 2 * x, "decode 8": x} for x in speeds)
+    return Measured(name, bytes_, same, turns)
+limits = {"memory": Limit(50, "GB/s"), "f32 ymm": Limit(100, "GFLOP/s")}
+engines = (engine("ingot f32", 10**9, 20, 30), engine("near f32", 0, 40, 20),
+           engine("far f32", 0, 10, 10))
+width = Width("f32", engines, (limits, limits), {"gone f32": "no compiler"})
+machine = {"cpu": "a processor", "cores": "2", "memory": "8 GiB"}
+report = Report("toy", "2026-01-02", machine, "native", 2, 4, 0.0, 10**9, (width,))
+print(text(report))
+write(Path(sys.argv[1]), report)
+"""
+
+
+def test_a_table_of_speeds_names_the_fastest_other_engine_and_the_limit(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "page.md"
+    begin, end = (
+        f"<!-- benchmarks/generate.py --write: {word}, native -->"
+        for word in ("begin", "end")
+    )
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    told = printed("-c", TABLE, str(page)).splitlines()
+    # Turns: 20 / 40 and 30 / 20.
+    (ratio,) = (line for line in told if "fastest other" in line)
+    assert ratio.split("other")[1].split() == ["1.00", "near", "f32"] * 2
+    (share,) = (line for line in told if "of the limit" in line)
+    # 50 tokens/s of 2 Gflop each; 25 GB/s.
+    assert share.split("limit")[1].split() == ["100%", "f32", "ymm", "50%", "memory"]
+    assert told[-1] == "not measured: gone f32: no compiler"
+    text = page.read_text()
+    assert text.startswith(f"before\n{begin}\n\ntoy on a processor, 2 cores, 8 GiB")
+    assert text.endswith(f"{end}\nafter\n")
+    assert "old" not in text
+    assert "| near f32 | 60.0 | 30.0 | 4/4, r = 1.000 |" in text
+
+
+def test_an_engine_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    arguments = {"model": "/none", "threads": 1, "positions": 8, "options": {}}
+    program = f"""
+from pathlib import Path
+import sys
+from engine_process import EngineProcess
+from engines.peer import CannotBuild
+try:
+    EngineProcess(Path(sys.executable), "no_engine", {json.dumps(arguments)}, {{}},
+                  Path(sys.argv[1]))
+except CannotBuild as error:
+    print(error)
+"""
+    log = tmp_path / "log"
+    assert printed("-c", program, str(log)) == (
+        f"ModuleNotFoundError: No module named 'engines.no_engine' ({log})\n"
+    )

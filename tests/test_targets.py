@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ingot.engine import machine as processor
 from ingot.engine.actions import Limits, Output, SourceFile
-from ingot.model import target as reader
 from ingot.model.component import Components
 from ingot.model.graph import Graph
 from ingot.model.limits import LimitsSection
@@ -44,7 +44,7 @@ tolerances:
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """This machine as an x86-64 of 2013, whatever it is."""
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(reader, "cpu_features", lambda: V3)
+    monkeypatch.setattr(processor, "cpu_features", lambda: V3)
     return monkeypatch
 
 
@@ -89,17 +89,17 @@ def test_host_is_the_first_target_that_runs_here(machine: pytest.MonkeyPatch) ->
     assert host == replace(x86_64, name="host", summary=summary)
     assert host.resolved == "x86_64"
     wide = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
-    machine.setattr(reader, "cpu_features", lambda: wide)
+    machine.setattr(processor, "cpu_features", lambda: wide)
     assert of_tree("host").resolved == "x86_64-v4"
     machine.setattr(platform, "machine", lambda: "aarch64")
-    machine.setattr(reader, "cpu_features", lambda: "asimd fp")
+    machine.setattr(processor, "cpu_features", lambda: "asimd fp")
     assert of_tree("host").resolved == "aarch64"
 
 
 def test_a_machine_that_no_target_suits_is_told_why(
     machine: pytest.MonkeyPatch,
 ) -> None:
-    machine.setattr(reader, "cpu_features", lambda: "sse2")
+    machine.setattr(processor, "cpu_features", lambda: "sse2")
     with pytest.raises(ExceptionGroup) as group:
         of_tree("host")
     (line, *reasons) = format_errors(group.value).splitlines()
@@ -132,7 +132,7 @@ def test_arm_code_is_emulated_only_elsewhere(machine: pytest.MonkeyPatch) -> Non
     assert emulated.tools[0] == "qemu-aarch64"
     assert emulated.unrunnable_reason() is None
     machine.setattr(platform, "machine", lambda: "aarch64")
-    machine.setattr(reader, "cpu_features", lambda: "asimd")
+    machine.setattr(processor, "cpu_features", lambda: "asimd")
     native = of_tree("aarch64")
     assert native.runner == Runner(device="local-task")
     assert native.tools == native.packages == ()

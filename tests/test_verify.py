@@ -17,6 +17,7 @@ from ingot.cli import verify_command
 from ingot.engine import process, sandbox
 from ingot.errors import IngotError
 from tests.command_calls import call
+from tests.project import ROOT
 from tests.tiny_bundle import FILES, pack_whole, resealed
 from tests.tiny_model import SENTENCES
 
@@ -163,6 +164,17 @@ def test_what_cannot_run_here_is_said_and_the_rest_verified(
     report = verify(bundle, tmp_path)
     assert "  correct: token ids of 3 sentences\n  not tested: the pro" in report.text
     assert report.gap == f"the processor is {platform.machine()}, not riscv64"
+
+
+def test_a_processor_that_lacks_a_feature_is_told_its_name(
+    bundle: Path, tmp_path: Path
+) -> None:
+    change(bundle, "target.cpu_features", ["unheard_of", "avx9"])
+    gap = "the processor lacks unheard_of, avx9"
+    assert verify(bundle, tmp_path).gap == gap
+    # The checkout's target of that name may ask for less than the bundle was built for.
+    change(bundle, "target.name", "x86_64")
+    assert verify(bundle, ROOT).gap == gap
 
 
 def change(bundle: Path, key: str, value: object) -> None:

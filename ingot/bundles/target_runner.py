@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingot.bundles.reader import Bundle
+from ingot.engine.machine import processor_gap
 from ingot.model.library import find
 from ingot.model.runner import Runner
 from ingot.runtime.invoke import Module
@@ -30,21 +30,23 @@ def runner_for(bundle: Bundle, root: Path) -> Runner | str:
     """Return the runner of the bundle's target, or the reason why it cannot run here.
 
     The runner comes from the checkout's target file and uses its emulator if necessary.
-    Without that file, only targets that this machine runs natively work.
+    Without that file, only targets that this machine runs natively work. What the
+    processor must have is what the bundle states, because its module was compiled for
+    that: the checkout's target may have changed since.
     """
     declared = bundle.contract["target"]
     target = _target(bundle, root)
     if isinstance(target, str):
         return target
-    if target is not None:
-        reason = target.unrunnable_reason()
-        if reason is not None:
-            return reason
-        if target.runner.prefix and shutil.which(target.runner.prefix[0]) is None:
+    if target is not None and target.runner.prefix:
+        if shutil.which(target.runner.prefix[0]) is None:
             return f"{target.runner.prefix[0]} is not installed"
         return target.runner
-    if declared["machine"] not in (None, platform.machine()):
-        return f"the processor is {platform.machine()}, not {declared['machine']}"
+    gap = processor_gap(declared["machine"], tuple(declared["cpu_features"]))
+    if gap is not None:
+        return gap
+    if target is not None:
+        return target.runner
     vulkan = "--iree-hal-target-device=vulkan" in declared["compile_flags"]
     return Runner(device="vulkan" if vulkan else "local-task")
 

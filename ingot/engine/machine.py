@@ -45,6 +45,19 @@ def cpu_features() -> str:
     return cpu_info().get("flags") or cpu_info().get("Features", "")
 
 
+def processor_gap(machine: str | None, features: tuple[str, ...]) -> str | None:
+    """Return why this processor cannot run code for a machine with these features.
+
+    Returns None where it can. Code for features that the processor lacks ends with
+    SIGILL, which does not say what is missing.
+    """
+    if machine not in (None, platform.machine()):
+        return f"the processor is {platform.machine()}, not {machine}"
+    found = cpu_features().split()
+    missing = [name for name in features if name not in found]
+    return f"the processor lacks {', '.join(missing)}" if missing else None
+
+
 def _cpu_name() -> str:
     """Return the processor's name, or else its implementer and part."""
     facts = cpu_info()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ingot.engine.machine import cpu_features
+from ingot.engine.machine import processor_gap
 from ingot.errors import ManifestError, did_you_mean
 from ingot.model.layout import FOLDER, Layout, read_layout
 from ingot.model.library import find, names
@@ -157,11 +157,7 @@ class Target:
         """
         if self.runner.prefix or self.machine is None:
             return None
-        if self.machine != platform.machine():
-            return f"the processor is {platform.machine()}, not {self.machine}"
-        found = cpu_features().split()
-        missing = [name for name in self.cpu_features if name not in found]
-        return f"the processor lacks {', '.join(missing)}" if missing else None
+        return processor_gap(self.machine, self.cpu_features)
 
 
 def read_target(path: Path, root: Path, via: tuple[str, ...] = ()) -> Target:

@@ -1,0 +1,1 @@
+"""Hold the engines that benchmarks/generate.py compares, one module for each."""

@@ -1,0 +1,79 @@
+"""Run ONNX Runtime GenAI on models that its own builder makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engines.peer import Checkpoint, Environment, Form, Peer
+
+
+def _convert(
+    python: Path, form: Form, checkpoint: Checkpoint, path: Path
+) -> Sequence[str]:
+    builder = [str(python), "-m", "onnxruntime_genai.models.builder", "-e", "cpu"]
+    places = ["-i", str(checkpoint.folder), "-o", str(path), "-c", f"{path}.cache"]
+    options = ["--extra_options", "prune_lm_head=true"]
+    return [*builder, *places, "-p", form.name, *options]
+
+
+PEER = Peer(
+    "ONNX Runtime GenAI",
+    "onnxruntime_genai",
+    Environment(
+        "onnxruntime-genai",
+        (
+            "onnxruntime-genai==0.18.0",
+            "onnxruntime==1.31.1",
+            "onnx",
+            "onnx-ir",
+            "torch==2.13.0",
+            "transformers",
+        ),
+    ),
+    tuple(
+        Form(width, name, f"onnxruntime-genai-{name}")
+        for width, name in (("f32", "fp32"), ("i8", "int8"), ("i4", "int4"))
+    ),
+    {"bf16": "its builder makes no bf16 model for a CPU"},
+    _convert,
+)
+
+
+class Engine:
+    """A model of ONNX Runtime GenAI."""
+
+    def __init__(
+        self, model: Path, threads: int, positions: int, options: Mapping[str, str]
+    ) -> None:
+        """Load a folder of the builder."""
+        del positions, options
+        import onnxruntime_genai
+
+        self._lib = onnxruntime_genai
+        config = onnxruntime_genai.Config(str(model))
+        session = {"intra_op_num_threads": threads}
+        config.overlay(json.dumps({"model": {"decoder": {"session_options": session}}}))
+        self._model = onnxruntime_genai.Model(config)
+
+    def reset(self, positions: int) -> None:
+        """Begin with a new generator."""
+        given = self._lib.GeneratorParams(self._model)
+        given.set_search_options(max_length=positions)
+        self._generator = self._lib.Generator(self._model, given)
+
+    def prefill(self, tokens: Sequence[int]) -> Any:
+        """Read a prompt."""
+        return self._read(tokens)
+
+    def decode(self, token: int) -> Any:
+        """Read one more token."""
+        return self._read((token,))
+
+    def _read(self, tokens: Sequence[int]) -> Any:
+        import numpy as np
+
+        self._generator.append_tokens(np.array([tokens], np.int32))
+        return self._generator.get_logits()[0, -1].copy()
