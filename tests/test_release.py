@@ -452,6 +452,21 @@ def test_what_is_no_address_is_an_error(address: str, message: str) -> None:
     assert message in refusal(use)
 
 
+def test_a_layout_is_told_from_a_bundle(
+    images: Callable[[str], ModelImage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    publish(locations.open_repository("layout"), images("1.4.0"), "dev")
+    Path("a: bundle.tar").touch()
+    digest = images("1.4.0").index.digest
+    for text in ("layout", "layout:dev", f"layout@{digest}", "oci://host/a", "s3://a"):
+        assert locations.is_release(text), text
+    for text in ("a: bundle.tar", "none:dev", "a bundle", str(tmp_path)):
+        assert not locations.is_release(text), text
+
+
 def test_only_loopback_is_asked_without_tls() -> None:
     for address, base in {
         "oci://127.0.0.1:5000/a": "http://127.0.0.1:5000",

@@ -27,6 +27,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PATH = re.compile(
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
 )
+_PATH_OF_LAYOUT = re.compile(r"(:[^:/@]*|@sha256:[^/]*)$")
 _HOST = re.compile(r"\[[0-9a-f:]+\](?::\d+)?|[A-Za-z0-9.-]+(?::\d+)?")
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _BUCKETS = ("s3://", "gs://", "az://")
@@ -51,7 +52,9 @@ def is_release(text: str) -> bool:
     """Return whether a text is the address of a release, and not of a bundle."""
     if re.match(r"oci(\+http)?://|s3://|gs://|az://", text):
         return True
-    return (Path(parse(text).place) / MARKER).is_file()
+    # A file of any name may be a bundle's tar.
+    place = text if Path(text).exists() else _PATH_OF_LAYOUT.sub("", text)
+    return (Path(place) / MARKER).is_file()
 
 
 def parse(text: str) -> Location:
