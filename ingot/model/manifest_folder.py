@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ingot.model.schema_types import Place
+if TYPE_CHECKING:
+    # Help waits for no YAML.
+    from ingot.model.schema_types import Place
 
 VARIABLE = "INGOT_ALLOW_OUTSIDE"
 
