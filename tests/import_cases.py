@@ -235,11 +235,13 @@ def write_as_gguf(
     config: Config,
     licence: str = "apache-2.0",
     more: dict[str, int] | None = None,
+    rope_freqs: Any = None,
     **changes: Any,
 ) -> Path:
     """Write the numbers of `write_hf` as a GGUF file, with more metadata if given.
 
-    `more` has whole keys, `changes` those of the architecture.
+    `more` has whole keys, `changes` those of the architecture; `rope_freqs` are the
+    divisors of rope angles.
     """
     model_type = str(config["model_type"])
     architecture = {"gemma3_text": "gemma3"}.get(model_type, model_type)
@@ -252,6 +254,9 @@ def write_as_gguf(
         if architecture == "llama" and "k_proj" in name:
             values = permute(values, config["num_key_value_heads"])
         tensors[gguf_name(name, architecture == "gemma3")] = ("F32", values)
+
+    if rope_freqs is not None:
+        tensors["rope_freqs.weight"] = ("F32", rope_freqs)
 
     def add(writer: GGUFWriter) -> None:
         write_metadata(writer, config, licence)

@@ -67,7 +67,8 @@ def baked(root: Path, manifest: Manifest, source: Path) -> dict[str, Any]:
         if name == "spec.json" and isinstance(given, InlineText)
     )
     (root / "weights").mkdir()
-    shutil.copy(source / "model.safetensors", root / "weights")
+    for path in (source,) if source.is_file() else source.glob("*.safetensors"):
+        shutil.copy(path, root / "weights")
     with contextlib.chdir(root):
         try:
             bake(from_json(BakeSpec, text.encode()))

@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.import_cases import LOCAL
 
-NOT_SCALED = "\n  the architecture does not scale positions"
 ROPES = "expected 'default', 'linear', 'dynamic', 'llama3', 'yarn' or 'longrope'"
 CLASSES = (
     "BertModel CwmForCausalLM DbrxForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM"
@@ -221,8 +220,8 @@ GGUF: dict[str, tuple[str, dict[str, Any], str]] = {
     "rope scaling": (
         "llama",
         {"rope__scaling__type": "yarn"},
-        "llama.rope.scaling.type: not supported; expected 'none', found 'yarn'\n"
-        "  the architecture does not scale positions",
+        "llama.rope.scaling.type: not supported; expected 'none' or 'linear', found"
+        " 'yarn'\n  import its safetensors",
     ),
     "experts": (
         "qwen3",

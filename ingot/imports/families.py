@@ -176,8 +176,8 @@ SILU = (QUANTISED, _ROTATED, Rule("hidden_act", ("silu",), "its MLP is SwiGLU"))
 NO_WINDOW = Rule("use_sliding_window", (None, False), "every layer sees all positions")
 UNUSED_WINDOW = ("sliding_window", "max_window_layers")  # without use_sliding_window
 _GGUF = (
-    Rule("rope.scaling.type", ("none",), "the architecture does not scale positions"),
-    Rule("rope.scaling.factor", (0, 1), "the architecture does not scale positions"),
+    Rule("rope.scaling.type", ("none", "linear"), "import its safetensors"),
+    Rule("rope.scaling.factor", ()),  # read with the type
     Rule("rope.scale_linear", (0, 1), "the architecture does not scale positions"),
     Rule("expert_count", (0,), "each layer has one MLP"),
     Rule("expert_used_count", (0,), "each layer has one MLP"),

@@ -27,12 +27,11 @@ HEADS = {"hf": "lm_head.weight", "gguf": "output.weight"}
 
 EMBEDDINGS = {"hf": "model.embed_tokens.weight", "gguf": "token_embd.weight"}
 
-IGNORED: dict[str, tuple[str, ...]] = {"hf": ("*.rotary_emb.inv_freq",), "gguf": ()}
-"""Tensors of older checkpoints that ingot computes itself."""
-
-_HINTS = {
-    "rope_freqs.weight": "the architecture does not scale positions",
+IGNORED: dict[str, tuple[str, ...]] = {
+    "hf": ("*.rotary_emb.inv_freq",),
+    "gguf": ("rope_freqs.weight",),
 }
+"""Tensors that ingot computes itself, or has read already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +217,7 @@ def _unread(left: list[StoredTensor], survey: Survey) -> Iterator[IngotError]:
         yield IngotError(
             f"{those[0].file}: tensor '{those[0].name}' ({those[0]}){more}: not"
             f" supported; architecture '{survey.family.architecture}' has no parameter"
-            " for it",
-            _HINTS.get(those[0].name, ""),
+            " for it"
         )
 
 

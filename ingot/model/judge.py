@@ -121,6 +121,9 @@ def judging_packages(manifest: Manifest) -> tuple[str, ...]:
     if kinds == {".gguf"} and len(source.files) == 1:
         head_dim = dict(manifest.dims)["head_dim"]
         is_known = manifest.architecture in _GGUF
+        # It overlooks how a GGUF file scales positions.
+        tables = (item.table for item in manifest.graph.parameters)
+        is_known = is_known and not any(t and t.multipliers for t in tables)
         is_read = _GGUF_HEAD_DIM.get(manifest.architecture, head_dim) == head_dim
         return _installed(GGUF_PACKAGES, is_known and is_read)
     elif kinds == {".safetensors"} and source.config:
