@@ -26,11 +26,11 @@ PEER = Peer(
         "onnxruntime-genai",
         (
             "onnxruntime-genai==0.18.0",
-            "onnxruntime==1.31.1",
-            "onnx",
-            "onnx-ir",
+            "onnxruntime==1.32.0",
+            "onnx==1.23.2",
+            "onnx-ir==1.1.0",
             "torch==2.13.0",
-            "transformers",
+            "transformers==5.23.0",
         ),
     ),
     tuple(
