@@ -27,6 +27,7 @@ from ingot.programs.check.main import (
 )
 from ingot.programs.check.spec import CheckSpec
 from ingot.programs.quality.spec import TEXT, QualitySpec
+from ingot.project.catalogue import Plan, Selection
 from ingot.stages.check import plan_check
 from ingot.stages.plan import plan_model
 from ingot.stages.quality import plan_quality
@@ -234,6 +235,14 @@ def test_every_decoder_with_trained_weights_can_be_measured() -> None:
         assert found.source_quantised == said
     tasks = planned("clm-60m")
     assert not any(task.startswith("check-quality:") for task in tasks)
+
+
+@pytest.mark.parametrize(("model", "runs"), [("stories15m", 0), ("stories15m-i4", 1)])
+def test_a_command_measures_only_what_a_bundle_needs(model: str, runs: int) -> None:
+    plan = Plan(tuple(planned(model).values()))
+    selected = plan.selected("check", Selection((model,), ("x86_64",)))
+    assert f"check:{model}@x86_64" in selected
+    assert selected.count(f"check-quality:{model}@x86_64") == runs
 
 
 def planned(model: str) -> dict[str, Action]:

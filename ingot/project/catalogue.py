@@ -91,14 +91,20 @@ class Plan:
         return [compiled, *(t for t in self.by_task if t.startswith(f"bake:{model}@"))]
 
     def selected(self, stage: str, selection: Selection) -> tuple[str, ...]:
-        """Return the tasks of a stage for the selection, or that its bundles need."""
-        pairs = {f"{m}@{t}" for m in selection.models for t in selection.targets}
+        """Return the tasks of a stage that have its name, or that bundles need.
+
+        What no bundle needs, such as the quality of weights that nobody rounded, runs
+        if it is asked for by its own name.
+        """
+        named = {
+            f"{stage}:{m}@{t}" for m in selection.models for t in selection.targets
+        }
         needed = self.needed(self.ends(selection))
         return tuple(
             action.task
             for action in self.actions
             if stage_of(action.task) == stage
-            and (action.task in needed or action.task.partition(":")[2] in pairs)
+            and (action.task in needed or action.task in named)
         )
 
 
