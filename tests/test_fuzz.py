@@ -307,6 +307,17 @@ def test_a_reader_reads_or_rejects_what_is_nearly_right(
         pytest.fail(wrong, pytrace=False)
 
 
+# Inputs on which readers crashed once.
+CRASHED = {"archive": 0, "envelope": 91, "tokenizer": 2532}
+
+
+@pytest.mark.parametrize("name", CRASHED)
+def test_what_crashed_a_reader_once_is_rejected(name: str, tmp_path: Path) -> None:
+    (reader,) = (item for item in READERS if item.name == name)
+    number = CRASHED[name]
+    assert fuzz(reader, tmp_path, range(number, number + 1)) == ""
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("reader", READERS, ids=NAMES)
 def test_a_reader_reads_or_rejects_a_million_inputs(

@@ -6,8 +6,9 @@ memory without limit where digits are split off, and takes twice as long to load
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,15 @@ class Tokenizer:
 
     def encode(self, text: str, *, around: bool = True) -> tuple[int, ...]:
         """Return the text's ids, with those that belong around a text if asked for."""
-        return tuple(self._loaded.encode(text, add_special_tokens=around).ids)
+        encode = self._loaded.encode
+        with _panics("encode a text"):
+            return tuple(encode(text, add_special_tokens=around).ids)
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
         """Return the text of the ids, with special tokens only if asked for."""
-        text: str = self._loaded.decode(list(ids), skip_special_tokens=not special)
+        decode, numbers = self._loaded.decode, list(ids)
+        with _panics("decode tokens"):
+            text: str = decode(numbers, skip_special_tokens=not special)
         return text
 
     def token(self, number: int) -> str | None:
@@ -155,13 +160,30 @@ def _parse(path: Path, text: str) -> Any:
 
     try:
         return Loaded.from_str(text)
-    except Exception as error:
-        raise _no_tokenizer(path, error) from error
     except BaseException as error:
-        # Rust's panics are no `Exception`: a file may contain what no program wrote.
-        if type(error).__name__ != "PanicException":
+        if isinstance(error, Exception) or _is_panic(error):
+            raise _no_tokenizer(path, error) from error
+        raise
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether the library panicked: a file may contain what no program wrote."""
+    # Rust's panics are no `Exception`, and their type is not exported.
+    return type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def _panics(what: str) -> Iterator[None]:
+    """Turn a panic of the library into an IngotError."""
+    try:
+        yield
+    except BaseException as error:
+        if not _is_panic(error):
             raise
-        raise _no_tokenizer(path, error) from error
+        raise IngotError(
+            f"tokenizer.json: the library cannot {what} with it: {error}",
+            "its parts contradict each other: fetch it again from its publisher",
+        ) from error
 
 
 def _check_ids(path: Path, text: str, loaded: Any) -> None:
