@@ -32,10 +32,12 @@ process.run(("true",), Path("."), {})
 
 STOPPED_WHILE_IT_EXITS = """
 import atexit, os, signal
+from types import SimpleNamespace
 from ingot.cli import build_command
 
 class Ended(build_command.Build):
     def __init__(self):
+        self._call = SimpleNamespace(json=False)
         self._log = None
     def _stoppable(self):
         build_command.stop_on_signals()

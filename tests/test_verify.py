@@ -15,6 +15,7 @@ from ingot.bundles.reader import TYPES, read_bundle
 from ingot.bundles.verify import verify
 from ingot.cli import verify_command
 from ingot.engine import process, sandbox
+from ingot.engine.actions import Limits
 from ingot.errors import IngotError
 from tests.command_calls import call
 from tests.project import ROOT
@@ -242,11 +243,11 @@ def test_a_bundle_sees_neither_the_environment_nor_other_files(
 
     monkeypatch.setattr(process, "run", note)
     verify(bundle)
-    ((argv, (_, env), options),) = commands
+    ((argv, (_, env, limits), options),) = commands
     assert Path(argv[0]).name == "bwrap"
     assert "--share-net" not in argv
     assert "--unshare-all" in argv
-    assert (env, options) == ({}, {"sandboxed": True})
+    assert (env, limits, options) == ({}, Limits(), {})
     shown = {argv[n + 1] for n, word in enumerate(argv) if word == "--bind"}
     assert len(shown) == 1
     assert not shown & {str(Path.cwd()), str(Path.home()), str(bundle)}
