@@ -195,6 +195,7 @@ VALUES = {
     "weight": weight,
     "linear_packed_i8.weight": weight_i8,
     "linear_packed_i8_block32.weight": weight_i8,
+    "linear_packed_i8_block32_decode.weight": weight_i8,
     "linear_packed_i4_block32.weight": weight_words,
     "weight_scale": weight_scale,
     "linear_packed_i4_block32.weight_scale": weight_scale_i4,
