@@ -37,9 +37,10 @@ def single() -> Any:
     """Return the class `Single`: arrays all of whose operations round to float32.
 
     Sums add one number after the other, as the inner loop of a kernel does: NumPy's own
-    are of pairs, which loses less. Each sum also gains or loses something at random, up
-    to half a digit of what its terms add up to without their signs: so samples differ
-    as other orders of adding would, also where the terms cancel each other.
+    are of pairs, which loses less. Each sum also gains or loses something at random: as
+    much as one of its last binary digit, and as half a digit of what its terms add up
+    to without their signs. So samples differ as other orders of adding would, also
+    where the terms cancel each other.
 
     Source: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 4.2:
         an order of adding loses a share of the sum of the terms' sizes.
@@ -154,9 +155,9 @@ def _single(value: Any) -> Any:
 
 
 def _rerounded(sums: Array, sizes: Array) -> Array:
-    """Return float32 sums, each moved by up to half a digit of its size.
+    """Return float32 sums, each moved by up to a digit, or half a digit of its size.
 
-    The size is the sum of the terms without their signs.
+    It is the larger of the two. The size is the sum of the terms without their signs.
 
     Shapes: sums [...], sizes [...] -> [...].
     """
@@ -168,7 +169,8 @@ def _rerounded(sums: Array, sizes: Array) -> Array:
     mixed: Array = bits + np.arange(bits.size, dtype=np.uint32)
     mixed *= np.uint32(2654435761)
     share = (mixed >> np.uint32(8)).astype(WIDE) * 2.0**-23 - 1
-    moved = sums.ravel().astype(WIDE) + share * ULP * np.ravel(sizes)
+    wide = sums.ravel().astype(WIDE)
+    moved = wide + share * ULP * np.maximum(2 * np.abs(wide), np.ravel(sizes))
     return moved.astype(NARROW).reshape(sums.shape)
 
 
