@@ -22,8 +22,12 @@ from ingot.cli import diff_command
 from ingot.cli.commands import Call
 from ingot.codec import to_json
 from ingot.errors import IngotError
+from ingot.release import locations
+from ingot.release.model_image import model_image
+from ingot.release.publish import publish
 from tests.project import ROOT
 from tests.tiny_bundle import pack_whole, resealed, write_tar_of
+from tests.tiny_release import written
 
 PAGE = ROOT / "docs/command-line.schema.json"
 MANIFEST, GELU = "models/tiny.yaml", "components/activation/gelu.mlir"
@@ -373,16 +377,29 @@ def test_the_command_takes_tars_and_says_what_differs(
     )
 
 
+def test_a_build_is_compared_with_a_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = ("x86_64", "aarch64")
+    bundles = [written(tmp_path / target, target) for target in targets]
+    place = f"{tmp_path}/releases"
+    image = model_image(bundles, "1.4.0")
+    publish(locations.open_repository(place), image, "dev")
+    words = (f"{place}:1.4.0", str(tmp_path / "aarch64"))
+    assert diff_command.diff(Call(words, {"target": "aarch64"}, {}, {})) == 0
+    capsys.readouterr()
+    assert diff_command.diff(Call(words, {"target": "x86_64"}, {}, {})) == 1
+    assert "target.machine: x86_64 -> aarch64 (major)" in capsys.readouterr().out
+    with pytest.raises(IngotError, match="it has several targets"):
+        run(*words)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("a",), "diff compares two bundles, found 1"),
         (("a", "b"), "a: no such bundle\n  a bundle is a folder, a tar, or MODEL@TARG"),
-        (
-            ("oci://host/repo:1", "b"),
-            "oci://host/repo:1: not on this machine\n"
-            "  doit pull from=oci://host/repo:1 to=FOLDER gets it",
-        ),
+        (("oci://host/repo", "b"), "oci://host/repo: a tag or a digest is missing"),
     ],
 )
 def test_what_is_no_bundle_is_rejected(words: tuple[str, ...], says: str) -> None:

@@ -18,10 +18,6 @@ def opened(word: str, root: Path) -> Iterator[Bundle]:
 
     Raises: IngotError if there is none, or if it is not complete.
     """
-    if "://" in word:
-        raise IngotError(
-            f"{word}: not on this machine", f"doit pull from={word} to=FOLDER gets it"
-        )
     path = Path(word).expanduser()
     model, at, target = word.partition("@")
     built = root / "build" / model / target / "bundle"

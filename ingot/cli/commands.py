@@ -265,7 +265,8 @@ COMMANDS = (
     Command(
         name="diff",
         purpose="show what differs between two bundles, and why",
-        usage="A B, each a folder, a tar or MODEL@TARGET",
+        usage="A B, each a folder, a tar, MODEL@TARGET or a release",
+        variables=("target",),
         function="diff_command:diff",
         takes_tasks=True,
         options=(JSON, MARKDOWN),
