@@ -92,7 +92,8 @@ def test_it_builds_once_and_writes_the_same_text_again(project: Project) -> None
     note, told, _, speed, seed = again.err.splitlines()
     assert note == "note: the context is full: it has 32 tokens"
     assert told == (
-        f"{MODEL}@x86_64: 27 tokens after 6 of the prompt; the context is full"
+        f"{MODEL}@x86_64: 27 tokens after 6 of the prompt; the context is full;"
+        " synthetic weights"
     )
     assert speed.startswith("  prefill ")
     assert seed == "  to repeat: seed=4"

@@ -23,6 +23,7 @@ from ingot.cli.runnable_model import choose, with_model
 from ingot.cli.variables import integer, number
 from ingot.errors import IngotError, counted
 from ingot.model.runner import Runner
+from ingot.model.weight_sources import SYNTHETIC
 
 
 def generate(call: Call) -> int:
@@ -127,16 +128,23 @@ def run(
     if generated.end is End.CONTEXT:
         n_ctx = bundle.limit("ctx")
         print(f"note: the context is full: it has {n_ctx} tokens", file=sys.stderr)
-    print(summary(bundle.name, request, generated), file=sys.stderr)
+    origin = bundle.contract.get("weights", "")
+    weights = SYNTHETIC if origin.startswith(SYNTHETIC) else ""
+    print(summary(bundle.name, request, generated, weights), file=sys.stderr)
     return INTERRUPTED if generated.end is End.STOPPED else 0
 
 
-def summary(name: str, request: Request, generated: Generated) -> str:
-    """Return how long the text and its parts took, and why it ended."""
+def summary(
+    name: str, request: Request, generated: Generated, weights: str = ""
+) -> str:
+    """Return how long the text and its parts took, and why it ended.
+
+    `weights` is what everyone has to know of the weights, or "".
+    """
     lines = [
         f"{name}: {counted(generated.tokens, 'token')} after "
         f"{generated.prompt_tokens} of the prompt; "
-        f"{generated.end.value}",
+        f"{generated.end.value}{weights and f'; {weights}'}",
         f"  first token after {generated.first_token_s:.2f} s,"
         f" {generated.load_s:.2f} s of it to load",
         f"  prefill {_rate(generated.prompt_tokens, generated.prefill_s)}, "
