@@ -5,6 +5,8 @@ import json
 import platform
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -370,3 +372,25 @@ def test_golden_cases_that_are_none_are_refused(bundle: Path, golden: bytes) -> 
     resealed(bundle, "golden.json", golden)
     with pytest.raises(IngotError, match=r"^golden\.json: cannot be used; "):
         verify(bundle)
+
+
+def without_cryptography(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command of a plain `pip install ingot-build`, which verifies no signatures."""
+    program = "import sys; sys.modules['cryptography'] = None\n"
+    program += "from ingot.cli import main; sys.exit(main.run(sys.argv[1:]))"
+    argv = (sys.executable, "-c", program, *words)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_an_unsigned_bundle_is_verified_without_the_extra_for_signatures(
+    packed: Path, tmp_path: Path
+) -> None:
+    found = without_cryptography("verify", f"bundle={packed / 'bundle'}", "run=no")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "not signed" in found.stdout
+    found = without_cryptography("keys", f"to={tmp_path}")
+    assert found.returncode == 3
+    assert found.stderr == (
+        "ERROR: doit keys: the package 'cryptography' is not installed\n"
+        "  run: pip install 'ingot-build[signing]'\n"
+    )

@@ -156,20 +156,9 @@ class Command:
     options: tuple[dict[str, Any], ...] = ()  # in doit's own form
 
     def load(self) -> Any:
-        """Import the function.
-
-        Raises: IngotError if a package of an extra is missing.
-        """
+        """Import the function."""
         module, _, function = self.function.partition(":")
-        try:
-            return getattr(importlib.import_module(f"ingot.cli.{module}"), function)
-        except ModuleNotFoundError as error:
-            if error.name != "cryptography":
-                raise
-            raise IngotError(
-                f"doit {self.name}: the package 'cryptography' is not installed",
-                "run: pip install 'ingot-build[signing]'",
-            ) from error
+        return getattr(importlib.import_module(f"ingot.cli.{module}"), function)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,12 @@ class TableCommand(Command):  # type: ignore[misc]
             return INTERRUPTED
         except SystemExit as stop:
             return int(stop.code or 0)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "cryptography":
+                return report_unexpected(error)
+            text = f"doit {self.name}: the package 'cryptography' is not installed"
+            hint = "run: pip install 'ingot-build[signing]'"
+            raise InvalidCommand(str(IngotError(text, hint))) from None
         except Exception as error:
             return report_unexpected(error)
 

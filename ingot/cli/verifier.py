@@ -14,7 +14,6 @@ from ingot.bundles.verify import Report
 from ingot.bundles.verify import verify as verify_bundle
 from ingot.errors import IngotError, did_you_mean
 from ingot.release import locations
-from ingot.release.verify_release import Asked, verify_folder, verify_release
 
 FAILED, REJECTED_ARGUMENTS = 1, 3
 
@@ -57,12 +56,16 @@ def report_on(
         for name, value in variables.items()
         if name in (*SIGNED, "model", "target", "to") and value
     }
-    if locations.is_release(path):
-        return verify_release(path, Asked(**given), root, runs)
-    if "to" in given:
+    is_release = locations.is_release(path)
+    if "to" in given and not is_release:
         raise IngotError(f"{path}: only a release is fetched to a folder")
-    if not given:
+    if not given and not is_release:
         return verify_bundle(Path(path), root, runs)
+    # It needs a package that verifies signatures, which a bundle alone does not.
+    from ingot.release.verify_release import Asked, verify_folder, verify_release
+
+    if is_release:
+        return verify_release(path, Asked(**given), root, runs)
     if not Path(path).is_dir():
         raise IngotError(
             f"{path}: evidence is beside a folder or in a release",
