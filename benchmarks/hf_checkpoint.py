@@ -41,10 +41,12 @@ def main(gguf: Path, folder: Path) -> None:
 def older_keys(config: dict[str, Any]) -> dict[str, Any]:
     """Return what transformers 4 and ONNX Runtime GenAI read instead of newer keys."""
     rope = config["rope_parameters"]
-    found = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    found: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
     if "full_attention" in rope:
         every = {"rope_local_base_freq": rope["sliding_attention"]["rope_theta"]}
         found |= {"sliding_window_pattern": 6, **every}
+        # The builder of ONNX Runtime GenAI reads what is the same for all layers.
+        found["rope_parameters"] = {**rope["full_attention"], **rope}
         rope = rope["full_attention"]
     return {**found, "rope_theta": rope["rope_theta"]}
 

@@ -9,14 +9,24 @@ from typing import Any
 
 from engines.peer import Checkpoint, Environment, Form, Peer
 
+# The builder reads an attribute that transformers 5 took from the configuration.
+BUILDER = """
+import runpy
+import transformers
+
+transformers.Gemma3TextConfig.rope_local_base_freq = property(
+    lambda config: config.rope_parameters["sliding_attention"]["rope_theta"]
+)
+runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
+"""
+
 
 def _convert(
     python: Path, form: Form, checkpoint: Checkpoint, path: Path
 ) -> Sequence[str]:
-    builder = [str(python), "-m", "onnxruntime_genai.models.builder", "-e", "cpu"]
+    builder = [str(python), "-c", BUILDER, "-e", "cpu", "-p", form.name]
     places = ["-i", str(checkpoint.folder), "-o", str(path), "-c", f"{path}.cache"]
-    options = ["--extra_options", "prune_lm_head=true"]
-    return [*builder, *places, "-p", form.name, *options]
+    return [*builder, *places, "--extra_options", "prune_lm_head=true"]
 
 
 PEER = Peer(
@@ -40,6 +50,8 @@ PEER = Peer(
     {"bf16": "its builder makes no bf16 model for a CPU"},
     _convert,
 )
+# Its cache must not be smaller than the sliding window of Gemma 3.
+LEAST_POSITIONS = 512
 
 
 class Engine:
@@ -61,7 +73,7 @@ class Engine:
     def reset(self, positions: int) -> None:
         """Begin with a new generator."""
         given = self._lib.GeneratorParams(self._model)
-        given.set_search_options(max_length=positions)
+        given.set_search_options(max_length=max(positions, LEAST_POSITIONS))
         self._generator = self._lib.Generator(self._model, given)
 
     def prefill(self, tokens: Sequence[int]) -> Any:

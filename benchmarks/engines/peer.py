@@ -124,7 +124,9 @@ def run(
     Raises: CannotBuild with the last line of the output.
     """
     path = f"{Path(argv[0]).parent}:/usr/local/bin:/usr/bin:/bin"
-    env = {"PATH": path, "HOME": str(Path.home()), **(variables or {})}
+    # Unbuffered, so that an error is the last line of the output.
+    own = {"PATH": path, "HOME": str(Path.home()), "PYTHONUNBUFFERED": "1"}
+    env = {**own, **(variables or {})}
     print(f"  {' '.join(map(str, argv))[:160]}", file=sys.stderr)
     with log.open("wb") as output:
         done = subprocess.run(argv, stdout=output, stderr=output, env=env, check=False)
