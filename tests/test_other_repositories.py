@@ -198,7 +198,7 @@ def test_ingot_works_in_a_folder_below(installed: Installed, project: Path) -> N
     (bundle,) = (project / "build/small-ffn").glob("x86_64*/bundle")
     path = os.path.relpath(bundle, below)
     told = installed.good(below, "ingot", "verify", f"bundle={path}", "run=no")
-    assert "complete: 6 files as packed" in told
+    assert "complete: 9 files as packed" in told
 
 
 def test_a_key_names_content_and_no_place(

@@ -199,7 +199,7 @@ def schema_text() -> str:
         name = kind.__dataclass_fields__["schema"].default
         form["properties"]["schema"] = {"const": name}
         forms.append(
-            {"title": (kind.__doc__ or "").rstrip("."), **form}
+            {"title": name, **form}
             | {"required": [*form["required"], "schema"]}
         )
     title = "What commands of ingot print with --json"
