@@ -75,7 +75,7 @@ def _row(family: Family) -> str:
 def _description_lines(family: Family) -> int:
     """The lines of the expression that describes a family."""
     for module in (families, mixtures, encoders):
-        for node in ast.parse(Path(module.__file__).read_bytes()).body:
+        for node in ast.parse(Path(str(module.__file__)).read_bytes()).body:
             target = node.targets[0] if isinstance(node, ast.Assign) else None
             name = target.id if isinstance(target, ast.Name) else ""
             if getattr(module, name or "none", None) is family:

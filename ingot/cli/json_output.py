@@ -199,8 +199,7 @@ def schema_text() -> str:
         name = kind.__dataclass_fields__["schema"].default
         form["properties"]["schema"] = {"const": name}
         forms.append(
-            {"title": name, **form}
-            | {"required": [*form["required"], "schema"]}
+            {"title": name, **form} | {"required": [*form["required"], "schema"]}
         )
     title = "What commands of ingot print with --json"
     return json.dumps({"$schema": DIALECT, "title": title, "oneOf": forms}, indent=1)
